@@ -12,11 +12,9 @@ from longrein.composition import Composition, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.argv import Options
-from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import discard_unused
-from longrein.run_context import named_budget
-from longrein.run_context import read_run_context
+from longrein.run_context import discard_unused, named_budget, read_run_context
 from longrein.workspace import nesting_depth
 
 
@@ -40,7 +38,7 @@ async def _print(options: Options) -> int:
                 built.place.settings.background_s,
                 options.verbose,
             ),
-            out=Output(1),
+            out=BufferedOutput(1),
             err=say,
             lines=read_lines(0) if options.input_format == "stream-json" else None,
             keep_image=lambda data, media: Image(built.log.put_blob(data), media, len(data)),

@@ -24,9 +24,9 @@ from longrein.events import (
 )
 from longrein.frontends.argv import Options
 from longrein.frontends.headless.output import progress
-from longrein.frontends.headless.run_state import Tally
+from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
-from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
 from longrein.run_context import read_run_context
@@ -170,7 +170,7 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
 async def test_E5_stream_json_and_progress_show_the_real_name() -> None:
     model = model_of(says(finds()), says("done"))
     disk = await played(model)
-    tally, blocks, told = Tally(disk.session, model.name), [], []
+    tally, blocks, told = RunState(disk.session, model.name), [], []
     for entry in disk.entries():
         tally.step(entry)
         blocks += [b for line in draw(entry, tally) if line["type"] == "assistant" for b in line["message"]["content"]]
@@ -182,8 +182,8 @@ async def test_E5_stream_json_and_progress_show_the_real_name() -> None:
 
 async def test_E5_the_terminal_shows_the_real_name_and_its_argument() -> None:
     disk = await played(model_of(says(finds()), says("done")))
-    scene = Scene()
-    drawn = "\n".join(str(piece) for entry in disk.entries() for piece in scene.hear(entry, 0.0))
+    view = ViewModel()
+    drawn = "\n".join(str(piece) for entry in disk.entries() for piece in view.apply(entry, 0.0))
     assert FIND in drawn
     assert "Ada" in drawn
     assert "CallTool" not in drawn

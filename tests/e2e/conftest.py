@@ -1,19 +1,19 @@
-"""A stage for each test, empty of processes when the test is over."""
+"""The `cli` fixture: a fresh CLI harness for each test, which must leave no process behind."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .house import Stage
+from .harness import CliHarness
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """Where the command runs; a process that outlives its test fails it."""
-    stage = Stage(tmp_path)
+def cli(tmp_path: Path) -> Iterator[CliHarness]:
+    """A harness in a temporary folder; a process that outlives its test fails it."""
+    cli = CliHarness(tmp_path)
     try:
-        yield stage
-        assert stage.wait_survivors() == []
+        yield cli
+        assert cli.wait_survivors() == []
     finally:
-        stage.clean_up()
+        cli.clean_up()

@@ -28,7 +28,7 @@ from longrein.events import (
 )
 from longrein.store import latest_session
 
-from .house import Stage, bash, call, call_ids, calls, says
+from .harness import CliHarness, bash, call, call_ids, calls, says
 
 PROMPT = "do all twelve steps"
 DONE = "all twelve steps are done"
@@ -72,10 +72,10 @@ class Campaign:
     """One session in a folder of its own."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.stage, self.chance = Stage(folder), random.Random(seed)
-        self.stage.plays(*play())
+        self.cli, self.chance = CliHarness(folder), random.Random(seed)
+        self.cli.plays(*play())
         for name in FILES:
-            (self.stage.project / name).write_text("old words\n")
+            (self.cli.project / name).write_text("old words\n")
         self.acked: list[dict[str, Any]] = []
         """Lines of the stream that a reader had before the kill, entries only."""
         self.log: list[Entry] = []
@@ -94,7 +94,7 @@ class Campaign:
     def _leg(self, kill_after_s: float | None) -> bool:
         """One start, killed after a while; whether the turn came to its end before."""
         words = self._words()
-        going = self.stage.start(*words)
+        going = self.cli.start(*words)
         if kill_after_s is not None:
             time.sleep(kill_after_s)
             going.send(signal.SIGKILL)
@@ -103,7 +103,7 @@ class Campaign:
         assert not done or ran.code == 0, (words, ran.told()[2], ran.out[-300:])
         whole = ran.out if ran.out.endswith(b"\n") else ran.out[: ran.out.rfind(b"\n") + 1]
         self.acked += [line for line in map(json.loads, whole.splitlines()) if line["type"] in ("assistant", "user")]
-        log = self.stage.entries(self.session) if self.session else []
+        log = self.cli.entries(self.session) if self.session else []
         assert log[: len(self.log)] == self.log, "an entry that had been committed is gone or has changed"
         self.log = log
         self.kills.append(f"{kill_after_s} at entry {len(log)}")
@@ -112,7 +112,7 @@ class Campaign:
     @property
     def session(self) -> str:
         """Id of the session that `-c` would take; '' before the first entry is on disk."""
-        return latest_session(str(self.stage.state), str(self.stage.project))
+        return latest_session(str(self.cli.state), str(self.cli.project))
 
     def _words(self) -> tuple[str, ...]:
         """How a person goes on: with -c; with the prompt where the killed start had not even taken that in."""
@@ -124,16 +124,14 @@ class Campaign:
 
     def _waits(self) -> bool:
         """Whether the prompt is in the inbox, on disk, and not yet in the log."""
-        with sqlite3.connect(
-            f"file:{self.stage.session_folder(self.session)}/log.sqlite?mode=ro", uri=True
-        ) as database:
+        with sqlite3.connect(f"file:{self.cli.session_folder(self.session)}/log.sqlite?mode=ro", uri=True) as database:
             return bool(database.execute("SELECT count(*) FROM inbox").fetchone()[0])
 
-    # --- the judgement -----------------------------------------------------------------------------------------
+    # --- The judgement -----------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
         events = [entry.event for entry in self.log]
-        assert self.stage.said(self.session)[-1] == DONE
+        assert self.cli.said(self.session)[-1] == DONE
         assert [text_of(e.parts) for e in events if isinstance(e, UserSpoke)] == [PROMPT]
         self._judge_acked()
         ids = call_ids(self.log)
@@ -143,9 +141,9 @@ class Campaign:
         started = [e.call for e in events if isinstance(e, ToolStarted)]
         assert len(started) == len(set(started)), "law 8: a call was started twice"
         self._judge_world()
-        assert self.stage.wait_survivors() == []
-        assert list(leftovers(self.stage)) == []
-        exported = self.stage.run("export", self.session)
+        assert self.cli.wait_survivors() == []
+        assert list(leftovers(self.cli)) == []
+        exported = self.cli.run("export", self.session)
         assert [decode_entry(line) for line in exported.out.splitlines()] == self.log
 
     def _judge_acked(self) -> None:
@@ -163,7 +161,7 @@ class Campaign:
 
     def _judge_world(self) -> None:
         """Acts happened at most once, and those whose result says ok exactly once; files are old or new (P10)."""
-        path = self.stage.project / "acts.log"
+        path = self.cli.project / "acts.log"
         acts = path.read_text().split() if path.exists() else []
         assert len(acts) == len(set(acts)), f"law 8: {acts}"
         statuses = {e.event.call: e.event.status for e in self.log if isinstance(e.event, ToolEnded)}
@@ -174,17 +172,17 @@ class Campaign:
                     trace = "act-" + command.partition("act-")[2].split()[0]
                     assert statuses[part.id] in ("ok", "interrupted")
                     assert trace in acts or statuses[part.id] == "interrupted", f"{trace} is said to have happened"
-        assert {(self.stage.project / name).read_text() for name in FILES} <= {"old words\n", "new words\n"}
-        made = self.stage.project / "new.txt"
+        assert {(self.cli.project / name).read_text() for name in FILES} <= {"old words\n", "new words\n"}
+        made = self.cli.project / "new.txt"
         assert not made.exists() or made.read_text() == "made\n" * 2_000
 
 
-def leftovers(stage: Stage) -> Iterator[str]:
+def leftovers(cli: CliHarness) -> Iterator[str]:
     """Files that nobody asked for: half-written ones, in the project or the state."""
-    for path in stage.project.iterdir():
+    for path in cli.project.iterdir():
         if path.name not in (*FILES, ".git", "acts.log", "new.txt"):
             yield str(path)
-    for path in stage.state.rglob("*"):
+    for path in cli.state.rglob("*"):
         if path.is_file() and (".tmp" in path.name or path.name.endswith(".new")):
             yield str(path)
 
@@ -202,7 +200,7 @@ def main(count: int, first: int = 0) -> int:
                 failed += 1
                 print(f"seed {seed}: FAILED, killed {'; '.join(campaign.kills)}\n{traceback.format_exc()}", flush=True)
             finally:
-                campaign.stage.clean_up()
+                campaign.cli.clean_up()
     print(f"{count} sessions, {failed} failed")
     return 1 if failed else 0
 

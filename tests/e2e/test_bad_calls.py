@@ -12,7 +12,7 @@ import pytest
 
 from longrein.testing.loopback import Call
 
-from .house import Loopback, Provider, Stage, bash, call, calls, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, says
 
 NOBODY = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, stop and say "
@@ -226,20 +226,20 @@ TABLE = [
 ]
 
 
-def test_bad_calls(stage: Stage) -> None:
+def test_bad_calls(cli: CliHarness) -> None:
     """All of one reply: none keeps another from its result."""
     for row in TABLE:
-        row.arrange(stage.project)
-    before = tree(stage.project)
-    stage.plays(calls(*[row.call for row in TABLE]), says("I see."))
-    ran = stage.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
+        row.arrange(cli.project)
+    before = tree(cli.project)
+    cli.plays(calls(*[row.call for row in TABLE]), says("I see."))
+    ran = cli.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
     assert ran.told() == (0, "I see.\n", "")
-    nonce = stage.entries()[0].event.nonce  # type: ignore[union-attr]
-    for row, (status, text) in zip(TABLE, stage.results(), strict=True):
-        expected = row.says.replace("PROJECT", str(stage.project)).replace("NONCE", nonce)
+    nonce = cli.entries()[0].event.nonce  # type: ignore[union-attr]
+    for row, (status, text) in zip(TABLE, cli.results(), strict=True):
+        expected = row.says.replace("PROJECT", str(cli.project)).replace("NONCE", nonce)
         assert (status, re.sub(r"newest is r\d+", "newest is NEWEST", text)) == (row.status, expected), row.name
-    assert tree(stage.project) == before
-    assert stage.wait_survivors() == []
+    assert tree(cli.project) == before
+    assert cli.wait_survivors() == []
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -258,26 +258,26 @@ OUTSIDE = [
 ]
 
 
-def test_a_path_outside_the_roots_asks_even_in_acceptEdits(stage: Stage) -> None:
-    way_out(stage.project)
-    stage.plays(calls(*[made for _, made in OUTSIDE]), says("I may not."))
-    before = tree(stage.folder)
-    ran = stage.run("-p", "x", "--permission-mode", "acceptEdits")
+def test_a_path_outside_the_roots_asks_even_in_acceptEdits(cli: CliHarness) -> None:
+    way_out(cli.project)
+    cli.plays(calls(*[made for _, made in OUTSIDE]), says("I may not."))
+    before = tree(cli.folder)
+    ran = cli.run("-p", "x", "--permission-mode", "acceptEdits")
     assert (ran.code, ran.text) == (3, "I may not.\n")
     assert ran.err.startswith("longrein: blocked: Glob needs permission (")
-    for (name, _), (status, told) in zip(OUTSIDE, stage.results(), strict=True):
+    for (name, _), (status, told) in zip(OUTSIDE, cli.results(), strict=True):
         assert (status, told[:8], told[-len(NOBODY) :]) == ("denied", "Denied: ", NOBODY), name
-    assert {p: d for p, d in tree(stage.folder).items() if "/state/" not in p} == before
+    assert {p: d for p, d in tree(cli.folder).items() if "/state/" not in p} == before
 
 
-def test_a_huge_file_is_read_in_part_and_memory_stays_flat(stage: Stage) -> None:
-    with (stage.project / "huge.log").open("wb") as file:
+def test_a_huge_file_is_read_in_part_and_memory_stays_flat(cli: CliHarness) -> None:
+    with (cli.project / "huge.log").open("wb") as file:
         file.truncate(3 << 30)
         file.write(b"the first line\n" * 4_000)
-    stage.plays(calls(call("Read", file_path="huge.log", limit=2)), says("I see."))
-    assert stage.run("-p", "x", preexec_fn=memory(600)).told() == (0, "I see.\n", "")
+    cli.plays(calls(call("Read", file_path="huge.log", limit=2)), says("I see."))
+    assert cli.run("-p", "x", preexec_fn=memory(600)).told() == (0, "I see.\n", "")
     note = "[lines 1-2 of a file of 3221.2 MB; read on with offset=3, or use Grep]"
-    assert stage.results() == [("ok", f"1\tthe first line\n2\tthe first line\n{note}")]
+    assert cli.results() == [("ok", f"1\tthe first line\n2\tthe first line\n{note}")]
 
 
 def memory(megabytes: int) -> Callable[[], None]:
@@ -287,51 +287,49 @@ def memory(megabytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
 
-def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(stage: Stage) -> None:
-    stage.settings("[tasks]\npromote = false")
-    stage.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    assert stage.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
-    assert stage.wait_survivors() == []
+def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(cli: CliHarness) -> None:
+    cli.settings("[tasks]\npromote = false")
+    cli.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    assert cli.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
+    assert cli.wait_survivors() == []
 
 
-def test_a_command_that_floods_is_ended_and_its_beginning_kept(stage: Stage) -> None:
-    stage.settings("[tools]\noutput_bytes_max = 3000000")
-    stage.plays(calls(bash("yes all work and no play")), calls(bash("echo still here")), says("I see."))
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    (flood, told), (_, after) = stage.results()
+def test_a_command_that_floods_is_ended_and_its_beginning_kept(cli: CliHarness) -> None:
+    cli.settings("[tools]\noutput_bytes_max = 3000000")
+    cli.plays(calls(bash("yes all work and no play")), calls(bash("echo still here")), says("I see."))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    (flood, told), (_, after) = cli.results()
     assert flood == "failed"
     assert told.endswith("[ended: it printed more than 3.0 MB]")
     assert after == "still here"
 
 
-def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(stage: Stage) -> None:
+def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(cli: CliHarness) -> None:
     for name in ("gone", "changed"):
-        (stage.project / name).write_text("old words\n")
-    stage.plays(
+        (cli.project / name).write_text("old words\n")
+    cli.plays(
         calls(call("Read", file_path="gone"), call("Read", file_path="changed")),
         calls(bash("rm gone; echo theirs > changed")),
         calls(*[call("Edit", file_path=name, old_string="old", new_string="new") for name in ("gone", "changed")]),
         says("I see."),
     )
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    gone, changed = stage.results()[-2:]
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    gone, changed = cli.results()[-2:]
     assert gone[0] == changed[0] == "failed"
-    assert gone[1].startswith(f"[not-found] No such file: {stage.project}/gone.")
-    assert changed[1].startswith(f"[no-match] old_string is not in {stage.project}/changed."), (
-        "it was told of the change"
-    )
-    assert (stage.project / "changed").read_text() == "theirs\n"
+    assert gone[1].startswith(f"[not-found] No such file: {cli.project}/gone.")
+    assert changed[1].startswith(f"[no-match] old_string is not in {cli.project}/changed."), "it was told of the change"
+    assert (cli.project / "changed").read_text() == "theirs\n"
 
 
 @pytest.mark.parametrize(
     ("rule", "rg"), [("Read(./.env)", True), ("Read(./.env)", False), ("Read(**/.env)", False), ("Read(/.env)", True)]
 )
-def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage: Stage) -> None:
-    (stage.project / ".env").write_text("KEY=hunter2\n")
-    (stage.project / "open.txt").write_text("hunter2 is told here\n")
+def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, cli: CliHarness) -> None:
+    (cli.project / ".env").write_text("KEY=hunter2\n")
+    (cli.project / "open.txt").write_text("hunter2 is told here\n")
     modes = ("content", "files_with_matches", "count")
-    stage.plays(
+    cli.plays(
         *[calls(call("Grep", pattern="hunter2", output_mode=mode)) for mode in modes],
         calls(call("Grep", pattern="KEY", glob=".env*", output_mode="content")),
         calls(call("Glob", pattern="**/*")),
@@ -339,9 +337,9 @@ def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage:
         says("I see."),
     )
     env = {} if rg else {"PATH": "/nowhere"}
-    ran = stage.run("-p", "x", "--disallowedTools", rule, "--allowedTools", "Bash", env=env)
+    ran = cli.run("-p", "x", "--disallowedTools", rule, "--allowedTools", "Bash", env=env)
     assert ran.text == "I see.\n"
-    found, denied = stage.results()[:5], stage.results()[5:]
+    found, denied = cli.results()[:5], cli.results()[5:]
     assert [text for _, text in found] == [
         "open.txt\n1:hunter2 is told here",
         "open.txt",
@@ -365,61 +363,61 @@ SWEEPING = [
 ]
 
 
-def test_A18_13_what_may_not_be_read_is_on_no_commands_way(stage: Stage) -> None:
-    (stage.project / "deep").mkdir()
-    (stage.project / "deep" / ".env").write_text("KEY=hunter2\n")
-    stage.plays(calls(*map(bash, SWEEPING)), says("I see."))
-    ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
+def test_A18_13_what_may_not_be_read_is_on_no_commands_way(cli: CliHarness) -> None:
+    (cli.project / "deep").mkdir()
+    (cli.project / "deep" / ".env").write_text("KEY=hunter2\n")
+    cli.plays(calls(*map(bash, SWEEPING)), says("I see."))
+    ran = cli.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
     end = (
-        f"and the user's rule Read(.env) forbids {stage.project}/deep/.env there. "
+        f"and the user's rule Read(.env) forbids {cli.project}/deep/.env there. "
         "Use Grep or Glob, which leave it out, or name the files to read"
     )
-    for command, (status, text) in zip(SWEEPING, stage.results(), strict=True):
+    for command, (status, text) in zip(SWEEPING, cli.results(), strict=True):
         assert status == "denied", command
         assert text.startswith("Denied: this command reads what lies below "), command
         assert text.endswith(end), command
 
 
-def test_commands_that_do_not_come_by_it_are_free(stage: Stage) -> None:
-    (stage.project / ".env").write_text("KEY=hunter2\n")
-    (stage.project / "src").mkdir()
-    (stage.project / "src" / "a.py").write_text("KEY\n")
+def test_commands_that_do_not_come_by_it_are_free(cli: CliHarness) -> None:
+    (cli.project / ".env").write_text("KEY=hunter2\n")
+    (cli.project / "src").mkdir()
+    (cli.project / "src" / "a.py").write_text("KEY\n")
     commands = ["grep -r KEY src", "cd src && grep -r KEY .", "rg KEY", "ls -a", "grep -r --include='*.py' KEY ."]
-    stage.plays(calls(*[bash(command) for command in commands]), says("I see."))
-    ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
+    cli.plays(calls(*[bash(command) for command in commands]), says("I see."))
+    ran = cli.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
-    assert "denied" not in {status for status, _ in stage.results()}, "also where there is no rg"
-    assert len(stage.results()) == 5
-    assert "hunter2" not in str(stage.results())
+    assert "denied" not in {status for status, _ in cli.results()}, "also where there is no rg"
+    assert len(cli.results()) == 5
+    assert "hunter2" not in str(cli.results())
 
 
-def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(stage: Stage) -> None:
-    (stage.project / ".env").write_text("KEY=hunter2\n")
-    (stage.folder / "link").symlink_to(stage.project)
-    stage.plays(calls(call("Grep", pattern="KEY", output_mode="content")), says("I see."))
-    assert stage.run("-p", "x", "--disallowedTools", "Read(.env)", cwd=stage.folder / "link").code == 0
-    assert stage.results() == [("ok", "Nothing found.")]
+def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(cli: CliHarness) -> None:
+    (cli.project / ".env").write_text("KEY=hunter2\n")
+    (cli.folder / "link").symlink_to(cli.project)
+    cli.plays(calls(call("Grep", pattern="KEY", output_mode="content")), says("I see."))
+    assert cli.run("-p", "x", "--disallowedTools", "Read(.env)", cwd=cli.folder / "link").code == 0
+    assert cli.results() == [("ok", "Nothing found.")]
 
 
-def test_a_call_that_the_output_limit_cut_never_runs(stage: Stage) -> None:
+def test_a_call_that_the_output_limit_cut_never_runs(cli: CliHarness) -> None:
     """Law 8."""
-    stage.plays(calls(raw("Bash", '{"command": "touch made'), stop="length"), says("I see."))
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    cli.plays(calls(raw("Bash", '{"command": "touch made'), stop="length"), says("I see."))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
     told = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
-    assert stage.results() == [("not_run", told)]
-    assert not (stage.project / "made").exists()
+    assert cli.results() == [("not_run", told)]
+    assert not (cli.project / "made").exists()
 
 
-def test_a_model_that_only_makes_mistakes_is_stopped(stage: Stage) -> None:
-    stage.plays(*[calls(call(f"Reed{n}")) for n in range(40)])
-    ran = stage.run("-p", "x")
+def test_a_model_that_only_makes_mistakes_is_stopped(cli: CliHarness) -> None:
+    cli.plays(*[calls(call(f"Reed{n}")) for n in range(40)])
+    ran = cli.run("-p", "x")
     assert ran.told() == (1, "", "longrein: 20 steps in a row without one successful call; say how to go on\n")
-    assert len(stage.results()) == 20
+    assert len(cli.results()) == 20
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(wire: str, stage: Stage) -> None:
+def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(wire: str, cli: CliHarness) -> None:
     """In its text, in a call, in a subagent's task: each was in all later requests, and each of those was refused."""
     turns = [
         Loopback(when="go", text="a\0b", calls=(Call("Bash", {"command": "printf 'a\0\\0b'"}),)),
@@ -428,8 +426,8 @@ def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(wire: str, sta
         Loopback(when="APPLE", text="found \0 it"),
     ]
     with Provider(*turns) as provider:
-        stage.settings(provider.settings(wire), "served/one")
-        assert stage.run("-p", "go", "--dangerously-skip-permissions").told() == (0, "done\n", "")
+        cli.settings(provider.settings(wire), "served/one")
+        assert cli.run("-p", "go", "--dangerously-skip-permissions").told() == (0, "done\n", "")
         assert (provider.refused, provider.unused) == ([], [])
-    assert stage.results()[0][0] == "failed"
-    assert "found" in stage.results()[1][1]
+    assert cli.results()[0][0] == "failed"
+    assert "found" in cli.results()[1][1]

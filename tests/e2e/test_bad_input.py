@@ -35,7 +35,7 @@ from longrein.events import (
 from longrein.store.blobs import BlobDamaged
 from longrein.store.database import row_checksum
 
-from .house import Loopback, Provider, Stage, bash, call, calls, fails, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, fails, says
 
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
@@ -52,31 +52,31 @@ CONFIG = "~/.config/longrein/config.toml"
 NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
 
 
-# --- how things are brought about --------------------------------------------------------------------------------
+# --- How things are brought about ------------------------------------------------------------------------------------
 
 
-def nothing(stage: Stage) -> None:
-    """The stage as it is."""
+def nothing(cli: CliHarness) -> None:
+    """Leave the harness as it is."""
 
 
-def a_session(stage: Stage) -> None:
+def a_session(cli: CliHarness) -> None:
     """One session that is over."""
-    assert stage.run("-p", "hello").told() == (0, "hello to you\n", "")
+    assert cli.run("-p", "hello").told() == (0, "hello to you\n", "")
 
 
-def settings(text: str | bytes) -> Callable[[Stage], None]:
+def settings(text: str | bytes) -> Callable[[CliHarness], None]:
     """The person's settings are `text`."""
     data = text if isinstance(text, bytes) else text.encode()
 
-    def write(stage: Stage) -> None:
-        stage.config.write_bytes(data)
+    def write(cli: CliHarness) -> None:
+        cli.config.write_bytes(data)
 
     return write
 
 
-def nobody_serves(stage: Stage) -> None:
+def nobody_serves(cli: CliHarness) -> None:
     """No model is named, no local server answers."""
-    stage.config.write_text(
+    cli.config.write_text(
         "".join(
             f'[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\n'
             for name in ("ollama", "lmstudio", "llamacpp", "vllm")
@@ -84,41 +84,41 @@ def nobody_serves(stage: Stage) -> None:
     )
 
 
-def script_gone(stage: Stage) -> None:
+def script_gone(cli: CliHarness) -> None:
     """The settings name a script that is not there."""
-    (stage.folder / "script.json").unlink()
+    (cli.folder / "script.json").unlink()
 
 
-def plays(*turns: dict[str, object]) -> Callable[[Stage], None]:
+def plays(*turns: dict[str, object]) -> Callable[[CliHarness], None]:
     """The model plays `turns`."""
-    return lambda stage: stage.plays(*turns)
+    return lambda cli: cli.plays(*turns)
 
 
-def broken(stage: Stage) -> None:
+def broken(cli: CliHarness) -> None:
     """The database of the session is noise from its first byte on."""
-    a_session(stage)
-    folder = stage.session_folder()
+    a_session(cli)
+    folder = cli.session_folder()
     for name in ("log.sqlite-wal", "log.sqlite-shm"):
         (folder / name).unlink(missing_ok=True)
     (folder / "log.sqlite").write_bytes(b"\xa5" * 40_000)
 
 
-def from_the_future(stage: Stage) -> None:
+def from_the_future(cli: CliHarness) -> None:
     """The last entry was written by a newer longrein."""
-    a_session(stage)
-    with sqlite3.connect(stage.session_folder() / "log.sqlite") as database:
+    a_session(cli)
+    with sqlite3.connect(cli.session_folder() / "log.sqlite") as database:
         row = database.execute("SELECT key, at, body FROM entries ORDER BY key DESC LIMIT 1").fetchone()
         crc = row_checksum(row[0], row[1], 99, row[2])
         database.execute("UPDATE entries SET version = 99, crc = ? WHERE key = ?", (crc, row[0]))
     database.close()
 
 
-def state_is_a_file(stage: Stage) -> None:
+def state_is_a_file(cli: CliHarness) -> None:
     """Something else lies where the state belongs."""
-    stage.state.write_text("not a folder")
+    cli.state.write_text("not a folder")
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- The table -------------------------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -127,7 +127,7 @@ class Row(NamedTuple):
     says: str
     code: int
     left: str = NOTHING
-    arrange: Callable[[Stage], None] = nothing
+    arrange: Callable[[CliHarness], None] = nothing
     error: type[LongreinError] | None = None
     """The class of the tree it shows."""
 
@@ -372,17 +372,17 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_bad_input(row: Row, stage: Stage) -> None:
-    stage.plays(says("hello to you"))
-    row.arrange(stage)
-    names = {"SESSION": stage.session, "STAGE": str(stage.folder), "STATE/": f"{stage.state}/"}
-    ran = stage.run(*[named(word, names) for word in row.words])
+def test_bad_input(row: Row, cli: CliHarness) -> None:
+    cli.plays(says("hello to you"))
+    row.arrange(cli)
+    names = {"SESSION": cli.session, "STAGE": str(cli.folder), "STATE/": f"{cli.state}/"}
+    ran = cli.run(*[named(word, names) for word in row.words])
     shown = ran.err.replace(some_new_id(ran.err, names), "SOME") if "SOME" in row.says else ran.err
     assert (ran.code, shown) == (row.code, f"longrein: {named(row.says, names)}\n")
     assert ran.text == ("" if row.code != 3 else "I may not.\n")
     if row.left != "unread":
-        assert stage.left() == row.left
-    assert sorted(os.listdir(stage.project)) == [".git"]
+        assert cli.left() == row.left
+    assert sorted(os.listdir(cli.project)) == [".git"]
 
 
 def named(text: str | bytes, names: dict[str, str]) -> str:
@@ -413,36 +413,36 @@ def tree(root: type[LongreinError]) -> Iterator[type[LongreinError]]:
         yield from tree(below)
 
 
-# --- what takes more than a row ----------------------------------------------------------------------------------
+# --- What takes more than a row --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_a_refused_key_is_one_line_on_each_wire(wire: str, stage: Stage) -> None:
+def test_a_refused_key_is_one_line_on_each_wire(wire: str, cli: CliHarness) -> None:
     with Provider(Loopback(text="never said"), keys=("right",)) as provider:
-        stage.settings(provider.settings(wire) + 'api_key_env = "SERVED_KEY"\n', model="served/large")
-        ran = stage.run("-p", "x", env={"SERVED_KEY": "wrong-key-of-mine"})
+        cli.settings(provider.settings(wire) + 'api_key_env = "SERVED_KEY"\n', model="served/large")
+        ran = cli.run("-p", "x", env={"SERVED_KEY": "wrong-key-of-mine"})
     assert (ran.code, ran.text) == (1, "")
     assert ran.err.startswith("longrein: the provider refused the key (HTTP 40")
     assert ran.err.endswith("; check the key or use another provider\n")
     assert ran.err.count("\n") == 1
     assert "wrong-key-of-mine" not in ran.err
-    assert stage.left() == "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error"
+    assert cli.left() == "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error"
 
 
-def test_no_network_is_said_at_once_and_ctrl_c_ends_the_waiting(stage: Stage) -> None:
-    stage.settings('[providers.served]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n', model="served/a")
-    going = stage.start("-p", "x", "--output-format", "stream-json")
+def test_no_network_is_said_at_once_and_ctrl_c_ends_the_waiting(cli: CliHarness) -> None:
+    cli.settings('[providers.served]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n', model="served/a")
+    going = cli.start("-p", "x", "--output-format", "stream-json")
     retry = going.wait_for("system/api_retry")
     assert (retry["attempt"], retry["error_status"]) == (1, None)
     going.send(signal.SIGINT)
     ran = going.end()
     assert ran.code == 130
-    assert stage.left() == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
+    assert cli.left() == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
 
 
-def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(stage: Stage) -> None:
-    stage.plays({"text": "so", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 2.5}})
-    going = stage.start("-p", "x")
+def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(cli: CliHarness) -> None:
+    cli.plays({"text": "so", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 2.5}})
+    going = cli.start("-p", "x")
     assert going.process.stderr is not None
     line = going.process.stderr.readline().decode()
     assert line.startswith("longrein: Overloaded (HTTP 529): attempt 1 of 10 in ")
@@ -450,37 +450,37 @@ def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(stage: 
     assert going.end().code == 130
 
 
-def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(stage: Stage) -> None:
-    (stage.project / "AGENTS.md").write_text("line of text\n" * 4000)
-    stage.plays(calls(bash("true")), says("done"))
+def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(cli: CliHarness) -> None:
+    (cli.project / "AGENTS.md").write_text("line of text\n" * 4000)
+    cli.plays(calls(bash("true")), says("done"))
     cut = "AGENTS.md was cut: instruction files may hold 32768 bytes together."
-    assert stage.run("-p", "x", "--allowedTools", "Bash(true)").told() == (
+    assert cli.run("-p", "x", "--allowedTools", "Bash(true)").told() == (
         0,
         "done\n",
-        f"longrein: {stage.project}/{cut}\n",
+        f"longrein: {cli.project}/{cut}\n",
     )
-    assert "Reminded" not in stage.left()
+    assert "Reminded" not in cli.left()
 
 
-def test_a_session_open_elsewhere_names_the_process(stage: Stage) -> None:
+def test_a_session_open_elsewhere_names_the_process(cli: CliHarness) -> None:
     """R039."""
-    stage.plays(calls(bash("sleep 60")), says("never"))
-    holder = stage.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json")
+    cli.plays(calls(bash("sleep 60")), says("never"))
+    holder = cli.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json")
     holder.wait_for("assistant")
-    ran = stage.run("-p", "y", "-c")
-    session = stage.session
+    ran = cli.run("-p", "y", "-c")
+    session = cli.session
     who = f"process {holder.pid} on {os.uname().nodename}"
     assert ran.told() == (
         SessionBusy.exit_code,
         "",
         f"longrein: session {session} is open in {who}; close that one, or go on in a copy with --fork-session\n",
     )
-    listed = stage.run("sessions")
+    listed = cli.run("sessions")
     assert f"{session}  " in listed.text
     assert "(open) x" in listed.text
     holder.send(signal.SIGTERM)
     assert holder.end().code == 143
-    assert stage.left().count("UserSpoke") == 1
+    assert cli.left().count("UserSpoke") == 1
 
 
 def full(limit_bytes: int) -> Callable[[], None]:
@@ -489,84 +489,84 @@ def full(limit_bytes: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("limit_bytes", [0, 4_096, 30_000, 60_000, 150_000])
-def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, stage: Stage) -> None:
-    stage.plays(*[calls(bash(f"printf %02000{n}d 1")) for n in range(9)], says("done"))
-    ran = stage.run(
+def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, cli: CliHarness) -> None:
+    cli.plays(*[calls(bash(f"printf %02000{n}d 1")) for n in range(9)], says("done"))
+    ran = cli.run(
         "-p",
         "x",
         "--dangerously-skip-permissions",
         env={"PYTHONDONTWRITEBYTECODE": "1"},  # it would be cut as well, and be found by whoever imports next
         preexec_fn=full(limit_bytes),
     )
-    folder = stage.session_folder(stage.sessions[0])
+    folder = cli.session_folder(cli.sessions[0])
     assert ran.code == StoreFull.exit_code
     assert ran.text == ""
     assert ran.err.startswith(f"longrein: cannot write to {folder} (")
     assert ran.err.endswith(f"); free some room, then go on with `longrein -r {folder.name}`\n")
     assert ran.err.count("\n") == 1
-    prompt = [] if "UserSpoke" in stage.left() else ["x"]
-    again = stage.run("-p", *prompt, "-r", folder.name, "--dangerously-skip-permissions")
+    prompt = [] if "UserSpoke" in cli.left() else ["x"]
+    again = cli.run("-p", *prompt, "-r", folder.name, "--dangerously-skip-permissions")
     assert again.told() == (0, "done\n", "")
-    assert len(stage.results()) == 9
+    assert len(cli.results()) == 9
 
 
-def test_a_database_damaged_in_the_middle_is_set_aside_and_its_good_beginning_goes_on(stage: Stage) -> None:
-    stage.plays(*[calls(bash(f"printf %03000d {n}")) for n in range(9)], says("done"), says("and on"))
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").code == 0
-    before = stage.entries()
-    folder, session = stage.session_folder(), stage.session
+def test_a_database_damaged_in_the_middle_is_set_aside_and_its_good_beginning_goes_on(cli: CliHarness) -> None:
+    cli.plays(*[calls(bash(f"printf %03000d {n}")) for n in range(9)], says("done"), says("and on"))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").code == 0
+    before = cli.entries()
+    folder, session = cli.session_folder(), cli.session
     with sqlite3.connect(folder / "log.sqlite") as database:
         database.execute("UPDATE entries SET body = x'7b' WHERE key = (SELECT max(key) - 2 FROM entries)")
     database.close()
-    ran = stage.run("-p", "y", "-r", session, "--verbose")
+    ran = cli.run("-p", "y", "-r", session, "--verbose")
     kept = len(before) - 3
     assert ran.err.splitlines()[0].startswith("longrein: the session's database was damaged (")
     assert (
         f"): the first {kept} of {len(before)} entries were kept, the rest is in {folder}/log.sqlite.damaged-1"
         in ran.err
     )
-    assert stage.entries()[:kept] == before[:kept]
+    assert cli.entries()[:kept] == before[:kept]
     assert (folder / "log.sqlite.damaged-1").stat().st_size > 0
 
 
-def test_a_folder_that_was_removed_under_the_shell(stage: Stage) -> None:
+def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -p x'
     ran = subprocess.run(
-        ["bash", "-c", script, stage.command[0]], cwd=stage.folder, env=stage.env, capture_output=True, check=False
+        ["bash", "-c", script, cli.command[0]], cwd=cli.folder, env=cli.env, capture_output=True, check=False
     )
     line = b"longrein: the folder that this shell is in has been removed: cd to one that is there\n"
     assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["doctor"], ["--help"], ["export", "SESSION"], ["--version"]])
-def test_a_full_disk_under_stdout(words: list[str], stage: Stage) -> None:
-    stage.plays(says("hello to you"))
-    a_session(stage)
+def test_a_full_disk_under_stdout(words: list[str], cli: CliHarness) -> None:
+    cli.plays(says("hello to you"))
+    a_session(cli)
     with open("/dev/full", "wb") as full_disk:
-        ran = stage.run(*[named(word, {"SESSION": stage.session}) for word in words], stdout=full_disk.fileno())
+        ran = cli.run(*[named(word, {"SESSION": cli.session}) for word in words], stdout=full_disk.fileno())
     assert (ran.code, ran.raw_err) == (1, b"longrein: stdout cannot be written: No space left on device\n")
 
 
-def test_an_export_that_does_not_fit_leaves_no_half_file(stage: Stage) -> None:
-    stage.plays(calls(bash("printf %020000d 1")), says("done"))
-    assert stage.run("-p", "x", "--dangerously-skip-permissions").code == 0
-    ran = stage.run("export", stage.session, "-o", "whole.jsonl", preexec_fn=full(8_192))
+def test_an_export_that_does_not_fit_leaves_no_half_file(cli: CliHarness) -> None:
+    cli.plays(calls(bash("printf %020000d 1")), says("done"))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").code == 0
+    ran = cli.run("export", cli.session, "-o", "whole.jsonl", preexec_fn=full(8_192))
     assert ran.told() == (1, "", "longrein: whole.jsonl cannot be written: File too large\n")
-    assert not (stage.project / "whole.jsonl").exists()
+    assert not (cli.project / "whole.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     "words", [["sessions"], ["export", "SESSION"], ["doctor"], ["-p", "y", "-c", "--output-format", "stream-json"]]
 )
-def test_a_reader_that_left_is_no_traceback(words: list[str], stage: Stage) -> None:
+def test_a_reader_that_left_is_no_traceback(words: list[str], cli: CliHarness) -> None:
     """`longrein … | head -1`."""
-    stage.plays(says("hello to you"), says("more " * 50_000))
-    a_session(stage)
-    line = " ".join(['"$0"', *[named(word, {"SESSION": stage.session}) for word in words]])
+    cli.plays(says("hello to you"), says("more " * 50_000))
+    a_session(cli)
+    line = " ".join(['"$0"', *[named(word, {"SESSION": cli.session}) for word in words]])
     ran = subprocess.run(
-        ["bash", "-c", f"{line} | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", stage.command[0]],
-        cwd=stage.project,
-        env=stage.env,
+        ["bash", "-c", f"{line} | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", cli.command[0]],
+        cwd=cli.project,
+        env=cli.env,
         capture_output=True,
         check=False,
         stdin=subprocess.DEVNULL,
@@ -575,31 +575,31 @@ def test_a_reader_that_left_is_no_traceback(words: list[str], stage: Stage) -> N
     assert ran.stdout in (b"0\n", b"1\n")
 
 
-def test_a_reader_that_left_ends_the_run_and_the_session_goes_on(stage: Stage) -> None:
-    stage.plays(*[calls(bash(f"echo {n}")) for n in range(5)], calls(bash("sleep 60")), says("never"))
+def test_a_reader_that_left_ends_the_run_and_the_session_goes_on(cli: CliHarness) -> None:
+    cli.plays(*[calls(bash(f"echo {n}")) for n in range(5)], calls(bash("sleep 60")), says("never"))
     reading, writing = os.pipe()
-    going = stage.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json", stdout=writing)
+    going = cli.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json", stdout=writing)
     os.close(writing)
     os.read(reading, 1)
     os.close(reading)
     ran = going.end()
     assert (ran.code, ran.raw_err) == (1, b"")
-    assert stage.left().endswith("TurnEnded:interrupted")
+    assert cli.left().endswith("TurnEnded:interrupted")
 
 
-def test_a_terminal_that_is_no_terminal(stage: Stage) -> None:
-    stage.plays(says("hello to you"))
-    ran = stage.run("hello")
+def test_a_terminal_that_is_no_terminal(cli: CliHarness) -> None:
+    cli.plays(says("hello to you"))
+    ran = cli.run("hello")
     assert ran.code == 0
     assert "hello to you" in ran.text
     assert "\x1b" not in ran.text
-    assert stage.left() == TURN
+    assert cli.left() == TURN
 
 
-def test_bytes_that_are_no_utf_8_become_the_replacement_character(stage: Stage) -> None:
-    stage.plays(says("ok"), says("ok"))
-    assert stage.run("-p", b"caf\xe9", stdin=b"\xff\x00<\xe2\x82").told() == (0, "ok\n", "")
-    spoken = next(e.event for e in stage.entries() if isinstance(e.event, UserSpoke))
+def test_bytes_that_are_no_utf_8_become_the_replacement_character(cli: CliHarness) -> None:
+    cli.plays(says("ok"), says("ok"))
+    assert cli.run("-p", b"caf\xe9", stdin=b"\xff\x00<\xe2\x82").told() == (0, "ok\n", "")
+    spoken = next(e.event for e in cli.entries() if isinstance(e.event, UserSpoke))
     assert text_of(spoken.parts) == "caf\ufffd\n\n\ufffd\ufffd<\ufffd"
 
 
@@ -625,11 +625,9 @@ asyncio.run(main())
 """
 
 
-def test_a_tool_that_raises_is_told_to_the_model_and_the_session_goes_on(stage: Stage) -> None:
-    stage.plays(calls(call("Weigh", what="sand")), says("I do without."))
-    ran = subprocess.run(
-        [sys.executable, "-c", WEIGH], cwd=stage.project, env=stage.env, capture_output=True, check=False
-    )
+def test_a_tool_that_raises_is_told_to_the_model_and_the_session_goes_on(cli: CliHarness) -> None:
+    cli.plays(calls(call("Weigh", what="sand")), says("I do without."))
+    ran = subprocess.run([sys.executable, "-c", WEIGH], cwd=cli.project, env=cli.env, capture_output=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, b"")
-    assert stage.results() == [("failed", "the tool Weigh failed inside: KeyError: 'sand'")]
-    assert stage.said() == ["I do without."]
+    assert cli.results() == [("failed", "the tool Weigh failed inside: KeyError: 'sand'")]
+    assert cli.said() == ["I do without."]

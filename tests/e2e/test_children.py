@@ -1,4 +1,4 @@
-"""Subagents of the installed command over HTTP: at once and in order, failures as reports, killed and gone on."""
+"""Subagents of the installed command over HTTP: parallel runs, failures, kills and resumes."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, Turn
-from tests.e2e.house import Provider, Stage, wait_until
+from tests.e2e.harness import CliHarness, Provider, wait_until
 from tests.e2e.test_bad_input import full
 
 NAMES = ["APPLE", "BEECH", "CEDAR"]
@@ -34,16 +34,16 @@ def part(name: str, command: str = "", report: str = "", **more: object) -> list
 
 
 @contextmanager
-def serve(stage: Stage, *turns: Turn, wire: str = "anthropic") -> Iterator[Provider]:
+def serve(cli: CliHarness, *turns: Turn, wire: str = "anthropic") -> Iterator[Provider]:
     """The provider with these turns, named in the settings."""
     with Provider(*turns) as provider:
-        stage.settings(provider.settings(wire), "served/small")
+        cli.settings(provider.settings(wire), "served/small")
         yield provider
 
 
-def children(stage: Stage) -> dict[str, list[Entry]]:
+def children(cli: CliHarness) -> dict[str, list[Entry]]:
     """Label -> log of each subagent of the only session."""
-    reader = Reader(str(stage.state), stage.session)
+    reader = Reader(str(cli.state), cli.session)
     try:
         started = {
             f"a{e.seq}": e.event.child
@@ -55,76 +55,76 @@ def children(stage: Stage) -> dict[str, list[Entry]]:
         reader.close()
 
 
-def result(stage: Stage) -> str:
-    return stage.results()[-1][1]
+def result(cli: CliHarness) -> str:
+    return cli.results()[-1][1]
 
 
-def test_E17_E18_three_agents_work_side_by_side_and_report_in_order(stage: Stage) -> None:
+def test_E17_E18_three_agents_work_side_by_side_and_report_in_order(cli: CliHarness) -> None:
     slow = {"APPLE": 0.5, "BEECH": 0.3, "CEDAR": 0.1}
     all_three = " && ".join(f"[ -e {name}.on ]" for name in NAMES)  # each command ends only when all have begun
     meet = {name: f"touch {name}.on; until {all_three}; do sleep 0.02; done" for name in NAMES}
     parts = [turn for name in NAMES for turn in part(name, meet[name], delay_s=slow[name])]
     with serve(
-        stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
+        cli, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
     ) as provider:
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "all done\n", "")
         assert (provider.unused, provider.refused) == ([], [])
-    told = result(stage)
+    told = result(cli)
     assert re.findall(r"\| (\w+) is done", told) == NAMES
-    for log in children(stage).values():
+    for log in children(cli).values():
         assert type(log[0].event).__name__ == "Opened"
         assert type(log[-1].event).__name__ == "TurnEnded"
 
 
-def test_E20_R073_one_that_fails_leaves_the_others_and_the_answer(stage: Stage) -> None:
+def test_E20_R073_one_that_fails_leaves_the_others_and_the_answer(cli: CliHarness) -> None:
     bad = [
         Turn(when="Task BEECH", text="I begin", calls=(Call("Bash", {"command": "echo b"}),)),
         Turn(when="Task BEECH", fault=Fault(status=401, times=0)),
     ]
     with serve(
-        stage,
+        cli,
         Turn(when="SPLIT", calls=(tasks(*NAMES),)),
         Turn(when="SPLIT", text="two of three"),
         *part("APPLE"),
         *bad,
         *part("CEDAR"),
     ):
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert (ran.code, ran.text) == (0, "two of three\n")
-    told = result(stage)
+    told = result(cli)
     assert "| APPLE is done" in told
     assert "| CEDAR is done" in told
     assert "FAILED" in told
     assert "I begin" in told
-    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
     assert [e.status for e in ends] == ["done", "failed", "done"]
 
 
-def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(stage: Stage) -> None:
+def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(cli: CliHarness) -> None:
     for name in NAMES:
-        (stage.project / f"{name}.txt").write_text("")
+        (cli.project / f"{name}.txt").write_text("")
     parts = [turn for name in NAMES for turn in part(name, f"echo ran >> {name}.txt; sleep 0.2", delay_s=0.3)]
     with serve(
-        stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
+        cli, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
     ) as provider:
-        going = stage.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        going = cli.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         wait_until(lambda: len(provider.requests) >= 4)
         going.send(signal.SIGKILL)
         going.end()
-        ran = stage.run("-p", "-c", "--permission-mode", "bypassPermissions")
+        ran = cli.run("-p", "-c", "--permission-mode", "bypassPermissions")
         assert (ran.code, ran.text) == (0, "all done\n"), ran.told()
-    logs = children(stage)
+    logs = children(cli)
     assert len(logs) == 3
     for name, log in zip(NAMES, logs.values(), strict=True):
         started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
         assert len(started) == len(set(started))
-        assert (stage.project / f"{name}.txt").read_text().count("ran") <= len(started)
-    assert len([e for e in stage.entries() if isinstance(e.event, ChildEnded)]) == 3
-    assert re.findall(r"\| (\w+) is done", result(stage)) == NAMES
+        assert (cli.project / f"{name}.txt").read_text().count("ran") <= len(started)
+    assert len([e for e in cli.entries() if isinstance(e.event, ChildEnded)]) == 3
+    assert re.findall(r"\| (\w+) is done", result(cli)) == NAMES
 
 
-def test_headless_denies_what_a_subagent_asks_and_names_it(stage: Stage) -> None:
+def test_headless_denies_what_a_subagent_asks_and_names_it(cli: CliHarness) -> None:
     write = Turn(when="Task APPLE", calls=(Call("Write", {"file_path": "new.txt", "content": "x"}),))
     turns = [
         Turn(when="SPLIT", calls=(tasks("APPLE"),)),
@@ -132,87 +132,87 @@ def test_headless_denies_what_a_subagent_asks_and_names_it(stage: Stage) -> None
         write,
         Turn(when="Task APPLE", text="denied"),
     ]
-    with serve(stage, *turns):
-        ran = stage.stream("SPLIT")
+    with serve(cli, *turns):
+        ran = cli.stream("SPLIT")
     assert ran.code in (0, 3), ran.told()
-    assert not (stage.project / "new.txt").exists()
+    assert not (cli.project / "new.txt").exists()
     denials = ran.result["permission_denials"]
     assert [one["tool_name"] for one in denials] == ["Write"], json.dumps(denials)
 
 
-def git(stage: Stage, *words: str) -> str:
+def git(cli: CliHarness, *words: str) -> str:
     name = ["-c", "user.name=t", "-c", "user.email=t@t"]
     line = ["git", *name, *words]
-    return subprocess.run(line, cwd=stage.project, env=stage.env, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(line, cwd=cli.project, env=cli.env, check=True, capture_output=True, text=True).stdout
 
 
-def repository(stage: Stage, **files: str) -> None:
-    shutil.rmtree(stage.project / ".git")
-    git(stage, "init", "-q", "-b", "main")
+def repository(cli: CliHarness, **files: str) -> None:
+    shutil.rmtree(cli.project / ".git")
+    git(cli, "init", "-q", "-b", "main")
     for name, text in files.items():
-        (stage.project / f"{name}.txt").write_text(text)
-    git(stage, "add", "--all")
-    git(stage, "commit", "-q", "-m", "first")
+        (cli.project / f"{name}.txt").write_text(text)
+    git(cli, "add", "--all")
+    git(cli, "commit", "-q", "-m", "first")
 
 
 def alone(name: str, **more: object) -> Call:
     return Call("Agent", {"description": "apart", "prompt": f"Task {name}: do it.", "isolation": "worktree", **more})
 
 
-def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_was(stage: Stage) -> None:
-    repository(stage, a="one\n")
+def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_was(cli: CliHarness) -> None:
+    repository(cli, a="one\n")
     edit = [
         Turn(when="Task APPLE", calls=(Call("Bash", {"command": "echo two >> a.txt; pwd"}),)),
         Turn(when="Task APPLE", text="APPLE changed a.txt"),
     ]
     look = part("BEECH", "cat a.txt")
     root = [Turn(when="SPLIT", calls=(alone("APPLE"), alone("BEECH"))), Turn(when="SPLIT", text="merged later")]
-    with serve(stage, *root, *edit, *look):
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+    with serve(cli, *root, *edit, *look):
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "merged later\n", "")
-    assert (stage.project / "a.txt").read_text() == "one\n"
-    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    assert (cli.project / "a.txt").read_text() == "one\n"
+    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
     apple, beech = sorted(ends, key=lambda e: e.report)
     assert "git merge --squash longrein/" in apple.worktree
-    assert (apple.files, beech.files, beech.worktree) == ((str(stage.project / "a.txt"),), (), "")
+    assert (apple.files, beech.files, beech.worktree) == ((str(cli.project / "a.txt"),), (), "")
     branch = re.search(r"kept on branch (\S+),", apple.worktree)
     assert branch is not None
-    assert git(stage, "show", f"{branch[1]}:a.txt") == "one\ntwo\n"
-    assert "git merge --squash" in " ".join(text for _, text in stage.results())
-    assert len([line for line in git(stage, "branch", "--list", "longrein/*").splitlines() if line]) == 1
+    assert git(cli, "show", f"{branch[1]}:a.txt") == "one\ntwo\n"
+    assert "git merge --squash" in " ".join(text for _, text in cli.results())
+    assert len([line for line in git(cli, "branch", "--list", "longrein/*").splitlines() if line]) == 1
 
 
-def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(stage: Stage) -> None:
-    repository(stage, secret="key\n", a="one\n")
-    stage.settings()
+def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(cli: CliHarness) -> None:
+    repository(cli, secret="key\n", a="one\n")
+    cli.settings()
     edit = [
         Turn(when="Task APPLE", calls=(Call("Write", {"file_path": "secret.txt", "content": "mine"}),)),
         Turn(when="Task APPLE", calls=(Call("Bash", {"command": "echo mine > secret.txt"}),)),
         Turn(when="Task APPLE", text="APPLE may not"),
     ]
-    with serve(stage, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="no"), *edit):
-        deny = f"Edit(/{stage.project}/secret.txt)"
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions", "--disallowedTools", deny)
+    with serve(cli, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="no"), *edit):
+        deny = f"Edit(/{cli.project}/secret.txt)"
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions", "--disallowedTools", deny)
         assert ran.code in (0, 3), ran.told()
-    [ended] = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    [ended] = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
     assert (ended.files, ended.worktree) == ((), "")
-    [log] = children(stage).values()
+    [log] = children(cli).values()
     assert [e.event.status for e in log if isinstance(e.event, ToolEnded)] == ["denied", "denied"]
 
 
-def test_no_worktree_outside_git_is_said_and_nothing_is_started(stage: Stage) -> None:
-    shutil.rmtree(stage.project / ".git")
-    with serve(stage, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="I do it myself")):
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+def test_no_worktree_outside_git_is_said_and_nothing_is_started(cli: CliHarness) -> None:
+    shutil.rmtree(cli.project / ".git")
+    with serve(cli, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="I do it myself")):
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "I do it myself\n", "")
-    assert "is not in a git repository" in result(stage)
-    assert "NOT STARTED" in result(stage)
-    assert children(stage) == {}
+    assert "is not in a git repository" in result(cli)
+    assert "NOT STARTED" in result(cli)
+    assert children(cli) == {}
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_E15_a_fork_reads_its_parents_request_from_the_cache(stage: Stage, wire: str) -> None:
-    (stage.project / "long.txt").write_text("".join(f"line {n} of the file\n" for n in range(1500)))
+def test_E15_a_fork_reads_its_parents_request_from_the_cache(cli: CliHarness, wire: str) -> None:
+    (cli.project / "long.txt").write_text("".join(f"line {n} of the file\n" for n in range(1500)))
     fork = Call("Agent", {"description": "aside", "prompt": "FORKED: count.", "context": "fork"})
     turns = [
         Turn(text="I read.", calls=(Call("Read", {"file_path": "long.txt"}),)),
@@ -220,57 +220,57 @@ def test_E15_a_fork_reads_its_parents_request_from_the_cache(stage: Stage, wire:
         Turn(match="FORKED", text="1500 lines"),
         Turn(match="1500 lines", text="done"),
     ]
-    with serve(stage, *turns, wire=wire) as provider:
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+    with serve(cli, *turns, wire=wire) as provider:
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "done\n", "")
         _, parent, forked, _ = provider.requests
         assert forked.blocks[: len(parent.blocks)] == parent.blocks
         assert len(forked.blocks) == len(parent.blocks) + 1
-    [ended] = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
-    before = [e.event for e in stage.entries() if isinstance(e.event, Replied)][1]
+    [ended] = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
+    before = [e.event for e in cli.entries() if isinstance(e.event, Replied)][1]
     assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (ended.usage, before.usage)
 
 
-def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(stage: Stage) -> None:
+def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(cli: CliHarness) -> None:
     recall = Call("Recall", {"handle": "a8/r8"})  # the result of its command
     root = [
         Turn(when="SPLIT", calls=(tasks("APPLE"),)),
         Turn(when="SPLIT", calls=(recall,)),
         Turn(when="SPLIT", text="seen"),
     ]
-    with serve(stage, *root, *part("APPLE", "echo deep in $LONGREIN_SESSION")):
-        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+    with serve(cli, *root, *part("APPLE", "echo deep in $LONGREIN_SESSION")):
+        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "seen\n", "")
-    assert list(children(stage)) == ["a8"]
-    assert f"deep in {stage.session}" in result(stage)  # processes belong to the root
+    assert list(children(cli)) == ["a8"]
+    assert f"deep in {cli.session}" in result(cli)  # processes belong to the root
 
 
-def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(stage: Stage) -> None:
+def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(cli: CliHarness) -> None:
     parts = [turn for name in NAMES for turn in part(name, f"touch {name}.on; sleep 60")]
-    with serve(stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), *parts):
-        going = stage.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
-        wait_until(lambda: all((stage.project / f"{name}.on").exists() for name in NAMES))
+    with serve(cli, Turn(when="SPLIT", calls=(tasks(*NAMES),)), *parts):
+        going = cli.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        wait_until(lambda: all((cli.project / f"{name}.on").exists() for name in NAMES))
         going.send(signal.SIGINT)
         ran = going.end()
     assert ran.code == 130
-    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
     assert [e.status for e in ends] == ["interrupted"] * 3
     assert all(e.report.startswith("I run it.") for e in ends)
-    for log in children(stage).values():
+    for log in children(cli).values():
         assert [type(e.event).__name__ for e in log[-3:]] == ["ToolEnded", "Interrupted", "TurnEnded"]
-    assert stage.wait_survivors() == []
+    assert cli.wait_survivors() == []
 
 
 @pytest.mark.parametrize("limit_bytes", [70_000, 130_000, 200_000])
-def test_a_full_disk_while_subagents_start_is_one_line(limit_bytes: int, stage: Stage) -> None:
+def test_a_full_disk_while_subagents_start_is_one_line(limit_bytes: int, cli: CliHarness) -> None:
     names = [f"TREE{n}" for n in range(8)]
     parts = [turn for name in names for turn in part(name)]
-    with serve(stage, Turn(when="SPLIT", calls=(tasks(*names),)), Turn(when="SPLIT", text="all done"), *parts):
-        ran = stage.run(
+    with serve(cli, Turn(when="SPLIT", calls=(tasks(*names),)), Turn(when="SPLIT", text="all done"), *parts):
+        ran = cli.run(
             *("-p", "SPLIT", "--permission-mode", "bypassPermissions"),
             env={"PYTHONDONTWRITEBYTECODE": "1"},
             preexec_fn=full(limit_bytes),
         )
-    folder = stage.session_folder(stage.sessions[0])
+    folder = cli.session_folder(cli.sessions[0])
     told = f"cannot write to {folder} (disk I/O error); free some room, then go on with `longrein -r {folder.name}`"
     assert (ran.code, ran.text, ran.err) == (1, "", f"longrein: {told}\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import Stage, bash, calls, says
+from .harness import CliHarness, bash, calls, says
 from .test_tasks import BYPASS
 
 ROOT = Path(__file__).parents[2]
@@ -36,18 +36,18 @@ TOLD = (
 )
 
 
-def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(stage: Stage) -> None:
+def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(cli: CliHarness) -> None:
     """One showing, as it takes seconds; with `--keep`, its folder is there to look at."""
-    stage.config.unlink()
-    ran = stage.run("demo", "--keep", env={"TMPDIR": str(stage.folder)})
+    cli.config.unlink()
+    ran = cli.run("demo", "--keep", env={"TMPDIR": str(cli.folder)})
     assert (ran.code, ran.err) == (0, "")
-    (kept,) = [p for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")]
+    (kept,) = [p for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")]
     assert (kept / "project/NOTES.md").exists()
     assert str(kept / "project") in ran.text
     at = [ran.text.find(line) for line in TOLD]
     assert -1 not in at, f"not told: {TOLD[at.index(-1)]}"
     assert at == sorted(at)
-    assert stage.sessions == [], "the demo has a state of its own"
+    assert cli.sessions == [], "the demo has a state of its own"
     excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert excerpt is not None
     shown = iter(ran.text.splitlines())
@@ -55,29 +55,29 @@ def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_read
         assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
 
 
-def test_the_demo_leaves_no_folder_behind(stage: Stage) -> None:
-    going = stage.start("demo", env={"TMPDIR": str(stage.folder)})
+def test_the_demo_leaves_no_folder_behind(cli: CliHarness) -> None:
+    going = cli.start("demo", env={"TMPDIR": str(cli.folder)})
     while b"A git project with a failing test" not in going.line():
         pass
-    assert [p.name[:14] for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")] == ["longrein-demo-"]
+    assert [p.name[:14] for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")] == ["longrein-demo-"]
     going.send(signal.SIGINT)
     going.end()
-    assert [p.name for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")] == []
+    assert [p.name for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")] == []
 
 
-def test_a_wheel_holds_the_whole_program(stage: Stage) -> None:
-    wheel = build_wheel(stage.folder)
+def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
+    wheel = build_wheel(cli.folder)
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(stage.folder / "installed")
+        archive.extractall(cli.folder / "installed")
     code = "import longrein, sys; from longrein.__main__ import main; sys.stderr.write(longrein.__file__); main()"
-    env = {"PYTHONPATH": str(stage.folder / "installed")}
-    installed = Stage(stage.folder / "newcomer", (sys.executable, "-c", code))
+    env = {"PYTHONPATH": str(cli.folder / "installed")}
+    installed = CliHarness(cli.folder / "newcomer", (sys.executable, "-c", code))
     installed.plays(calls(bash("echo made > here")), says("Done."))
     ran = installed.run("-p", "x", BYPASS, env=env)
-    assert ran.told() == (0, "Done.\n", str(stage.folder / "installed/longrein/__init__.py"))
+    assert ran.told() == (0, "Done.\n", str(cli.folder / "installed/longrein/__init__.py"))
     assert (installed.project / "here").read_text() == "made\n", "the supervisor of commands is in it, too"
     source = {p.relative_to(ROOT / "src") for p in (ROOT / "src/longrein").rglob("*") if p.suffix in (".py", ".pyi")}
-    assert source <= {p.relative_to(stage.folder / "installed") for p in (stage.folder / "installed").rglob("*")}
+    assert source <= {p.relative_to(cli.folder / "installed") for p in (cli.folder / "installed").rglob("*")}
 
 
 def build_wheel(folder: Path) -> Path:
@@ -90,9 +90,9 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
-def test_the_help_and_the_version_need_nothing(stage: Stage) -> None:
+def test_the_help_and_the_version_need_nothing(cli: CliHarness) -> None:
     bare = {"HOME": "/nonexistent", "LONGREIN_STATE_DIR": "/nonexistent/state", "PATH": os.defpath}
-    assert stage.run("--version", env=bare).told() == (0, "longrein 0.1.0\n", "")
-    ran = stage.run("--help", env=bare)
+    assert cli.run("--version", env=bare).told() == (0, "longrein 0.1.0\n", "")
+    ran = cli.run("--help", env=bare)
     assert (ran.code, ran.err) == (0, "")
     assert "longrein -p -c" in ran.text

@@ -1,19 +1,19 @@
-"""What the model is told of where it is, before anybody has said a word."""
+"""Content of the first request: folder, platform and other facts."""
 
 from longrein.events import PrefixSet
 
-from .house import Stage, says
+from .harness import CliHarness, says
 
 
-def around(stage: Stage) -> str:
+def around(cli: CliHarness) -> str:
     """The first text of the static context."""
-    (prefix,) = [entry.event for entry in stage.entries() if isinstance(entry.event, PrefixSet)]
+    (prefix,) = [entry.event for entry in cli.entries() if isinstance(entry.event, PrefixSet)]
     return prefix.context[0]
 
 
-def test_a_folder_below_the_root_is_on_the_branch_of_its_repository(stage: Stage) -> None:
-    below = stage.project / "src/deep"
+def test_a_folder_below_the_root_is_on_the_branch_of_its_repository(cli: CliHarness) -> None:
+    below = cli.project / "src/deep"
     below.mkdir(parents=True)
-    stage.plays(says("so"))
-    assert stage.run("-p", "x", cwd=below).code == 0
-    assert f"Current folder: {below}\nGit branch at the start: main\n" in around(stage)
+    cli.plays(says("so"))
+    assert cli.run("-p", "x", cwd=below).code == 0
+    assert f"Current folder: {below}\nGit branch at the start: main\n" in around(cli)

@@ -1,4 +1,4 @@
-"""Going on: which session, a copy of one, after a limit, by hand; and what comes out of one."""
+"""Resume: choice of the session, forks, limits, and exports."""
 
 import json
 import re
@@ -12,114 +12,114 @@ import pytest
 from longrein.events import ModeSet, Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
-from .house import Loopback, Provider, Stage, bash, call, calls, fails, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, fails, says
 
 BYPASS = "--dangerously-skip-permissions"
 UUID = "0192d0c8-0000-7000-8000-0000000000aa"
 PRICE = {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
 
 
-def test_c_takes_the_newest_of_this_folder(stage: Stage) -> None:
-    stage.plays(says("one"), says("two", expect="and now"))
-    assert stage.run("-p", "first", "--session-id", UUID).told() == (0, "one\n", "")
-    other = stage.folder / "elsewhere"
+def test_c_takes_the_newest_of_this_folder(cli: CliHarness) -> None:
+    cli.plays(says("one"), says("two", expect="and now"))
+    assert cli.run("-p", "first", "--session-id", UUID).told() == (0, "one\n", "")
+    other = cli.folder / "elsewhere"
     other.mkdir()
-    assert stage.run("-p", "there", cwd=other).told() == (0, "one\n", "")
-    assert stage.run("-p", "and now", "-c").told() == (0, "two\n", "")
-    assert stage.left_of(UUID).count("UserSpoke") == 2
+    assert cli.run("-p", "there", cwd=other).told() == (0, "one\n", "")
+    assert cli.run("-p", "and now", "-c").told() == (0, "two\n", "")
+    assert cli.left_of(UUID).count("UserSpoke") == 2
 
 
-def test_a_start_without_a_model_leaves_no_session(stage: Stage) -> None:
-    stage.settings(model="nobody/one")
-    assert (stage.run("-p", "x").code, stage.sessions) == (1, [])
+def test_a_start_without_a_model_leaves_no_session(cli: CliHarness) -> None:
+    cli.settings(model="nobody/one")
+    assert (cli.run("-p", "x").code, cli.sessions) == (1, [])
 
 
-def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(stage: Stage) -> None:
-    stage.plays(says("one"))
-    ran = stage.run("hello you", env={"TERM": "dumb"}, stdin=b"")
+def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(cli: CliHarness) -> None:
+    cli.plays(says("one"))
+    ran = cli.run("hello you", env={"TERM": "dumb"}, stdin=b"")
     assert (ran.code, "one" in ran.text, "was cut off" in ran.text) == (0, True, False)
 
 
-def test_r_takes_the_beginning_of_an_id(stage: Stage) -> None:
-    stage.plays(says("one"), says("two"))
-    stage.run("-p", "first", "--session-id", UUID)
-    stage.run("-p", "other")
-    assert stage.run("-p", "second", "-r", UUID[:4]).told() == (0, "two\n", "")
-    assert stage.said(UUID) == ["one", "two"]
+def test_r_takes_the_beginning_of_an_id(cli: CliHarness) -> None:
+    cli.plays(says("one"), says("two"))
+    cli.run("-p", "first", "--session-id", UUID)
+    cli.run("-p", "other")
+    assert cli.run("-p", "second", "-r", UUID[:4]).told() == (0, "two\n", "")
+    assert cli.said(UUID) == ["one", "two"]
 
 
-def test_an_id_that_fits_two_names_them(stage: Stage) -> None:
-    stage.plays(says("one"))
+def test_an_id_that_fits_two_names_them(cli: CliHarness) -> None:
+    cli.plays(says("one"))
     other = UUID[:-1] + "b"
     for session in (UUID, other):
-        stage.run("-p", "x", "--session-id", session)
-    ran = stage.run("-p", "x", "-r", "0192")
+        cli.run("-p", "x", "--session-id", session)
+    ran = cli.run("-p", "x", "-r", "0192")
     told = f"longrein: 2 sessions begin with 0192 ({UUID}, {other}); write more of the id\n"
     assert ran.told() == (1, "", told)
 
 
-def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(stage: Stage) -> None:
-    stage.plays(
+def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(cli: CliHarness) -> None:
+    cli.plays(
         calls(bash("seq 1 20000")),
         says("one"),
         calls(call("Recall", handle="{{handle}}", lines="19999-20000"), find={"handle": r'Recall\(handle="(r[\d.]+)"'}),
         says("two"),
     )
-    assert stage.run("-p", "x", BYPASS, "--session-id", UUID).told() == (0, "one\n", "")
-    before = stage.entries(UUID)
+    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).told() == (0, "one\n", "")
+    before = cli.entries(UUID)
     copy = UUID[:-1] + "c"
-    assert stage.run("-p", "again", "-c", "--fork-session", "--session-id", copy, BYPASS).told() == (0, "two\n", "")
-    assert stage.entries(UUID) == before
-    old, new = before[0].event, stage.entries(copy)[0].event
+    assert cli.run("-p", "again", "-c", "--fork-session", "--session-id", copy, BYPASS).told() == (0, "two\n", "")
+    assert cli.entries(UUID) == before
+    old, new = before[0].event, cli.entries(copy)[0].event
     assert isinstance(old, Opened)
     assert isinstance(new, Opened)
     assert (new.nonce, new.session, new.parent and new.parent.session) == (old.nonce, copy, UUID)
-    status, recalled = stage.results(copy)[-1]
+    status, recalled = cli.results(copy)[-1]
     assert status == "ok", recalled
     assert re.findall(r"\b(?:19999|20000)\b", recalled)[-1] == "20000"
 
 
-def test_a_fork_of_a_session_that_is_open_elsewhere(stage: Stage) -> None:
+def test_a_fork_of_a_session_that_is_open_elsewhere(cli: CliHarness) -> None:
     """What the refusal of a second opener advises."""
-    stage.plays(calls(bash("sleep 97")), says("in the copy"))
-    going = stage.start("-p", "x", BYPASS, "--output-format", "stream-json")
+    cli.plays(calls(bash("sleep 97")), says("in the copy"))
+    going = cli.start("-p", "x", BYPASS, "--output-format", "stream-json")
     going.wait_for("assistant")
-    ran = stage.run("-p", "go on", "-c", "--fork-session", BYPASS)
+    ran = cli.run("-p", "go on", "-c", "--fork-session", BYPASS)
     going.send(15)
     assert going.end().code == 143
     assert ran.told() == (0, "in the copy\n", "")
 
 
-def test_max_turns_then_c_goes_on(stage: Stage) -> None:
-    stage.plays(*[calls(bash(f"echo {n} >> acts")) for n in range(4)], says("done"))
-    first = stage.stream("x", "--max-turns", "2", BYPASS)
+def test_max_turns_then_c_goes_on(cli: CliHarness) -> None:
+    cli.plays(*[calls(bash(f"echo {n} >> acts")) for n in range(4)], says("done"))
+    first = cli.stream("x", "--max-turns", "2", BYPASS)
     assert (first.code, first.result["subtype"], first.result["num_turns"]) == (4, "error_max_turns", 2)
     assert first.err == "longrein: the limit of 2 turns is reached; go on with -c and a higher --max-turns\n"
-    second = stage.run("-p", "go on", "-c", "--max-turns", "9", BYPASS)
+    second = cli.run("-p", "go on", "-c", "--max-turns", "9", BYPASS)
     assert second.told() == (0, "done\n", "")
-    assert (stage.project / "acts").read_text() == "0\n1\n2\n3\n"
+    assert (cli.project / "acts").read_text() == "0\n1\n2\n3\n"
 
 
-def test_max_budget_refuses_before_the_request(stage: Stage) -> None:
-    stage.plays(*[calls(bash(f"seq {n} 2000")) for n in range(9)], says("done"), price=PRICE, max_output_tokens=1_000)
-    first = stage.stream("x", "--max-budget-usd", "0.05", BYPASS)
+def test_max_budget_refuses_before_the_request(cli: CliHarness) -> None:
+    cli.plays(*[calls(bash(f"seq {n} 2000")) for n in range(9)], says("done"), price=PRICE, max_output_tokens=1_000)
+    first = cli.stream("x", "--max-budget-usd", "0.05", BYPASS)
     assert (first.code, first.result["subtype"]) == (4, "error_max_budget_usd")
     assert first.err.startswith("longrein: the money limit stands: $0.0")
     assert first.err.endswith("; go on with -c and a higher --max-budget-usd\n")
     assert 0 < first.result["total_cost_usd"] <= 0.05
-    assert stage.run("-p", "go on", "-c", "--max-budget-usd", "5", BYPASS).told() == (0, "done\n", "")
+    assert cli.run("-p", "go on", "-c", "--max-budget-usd", "5", BYPASS).told() == (0, "done\n", "")
 
 
-def test_sessions_as_json(stage: Stage) -> None:
-    stage.plays(says("one"))
-    assert stage.run("sessions").text == 'no sessions yet: start one with longrein, or longrein -p "..."\n'
-    assert json.loads(stage.run("sessions", "--json").text) == []
-    stage.run("-p", "first\n  words", "--session-id", UUID)
-    (listed,) = json.loads(stage.run("sessions", "--json").text)
+def test_sessions_as_json(cli: CliHarness) -> None:
+    cli.plays(says("one"))
+    assert cli.run("sessions").text == 'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    assert json.loads(cli.run("sessions", "--json").text) == []
+    cli.run("-p", "first\n  words", "--session-id", UUID)
+    (listed,) = json.loads(cli.run("sessions", "--json").text)
     shown = {key: listed[key] for key in ("session", "cwd", "title", "entries", "open", "damaged")}
     assert shown == {
         "session": UUID,
-        "cwd": str(stage.project),
+        "cwd": str(cli.project),
         "title": "first words",
         "entries": 6,
         "open": False,
@@ -127,15 +127,15 @@ def test_sessions_as_json(stage: Stage) -> None:
     }
 
 
-def test_exports(stage: Stage) -> None:
-    stage.plays(calls(bash("echo hi"), text="I look."), says("done"))
-    stage.run("-p", "say hi", BYPASS, "--session-id", UUID)
-    exported = stage.run("export", UUID[:6])
-    assert [decode_entry(line) for line in exported.out.splitlines()] == stage.entries()
-    assert stage.run("export", UUID, "-o", "log.jsonl").told() == (0, "", "")
-    assert (stage.project / "log.jsonl").read_bytes() == exported.out
-    ran = stage.run("export", UUID, "--format", "transcript")
-    (path,) = (stage.project / ".transcripts").iterdir()
+def test_exports(cli: CliHarness) -> None:
+    cli.plays(calls(bash("echo hi"), text="I look."), says("done"))
+    cli.run("-p", "say hi", BYPASS, "--session-id", UUID)
+    exported = cli.run("export", UUID[:6])
+    assert [decode_entry(line) for line in exported.out.splitlines()] == cli.entries()
+    assert cli.run("export", UUID, "-o", "log.jsonl").told() == (0, "", "")
+    assert (cli.project / "log.jsonl").read_bytes() == exported.out
+    ran = cli.run("export", UUID, "--format", "transcript")
+    (path,) = (cli.project / ".transcripts").iterdir()
     assert re.fullmatch(r"transcript_\d+\.jsonl", path.name)
     assert ran.told() == (0, "", f"longrein: written to .transcripts/{path.name}\n")
     turns = [json.loads(line) for line in path.read_text().splitlines()]
@@ -152,17 +152,17 @@ EDIT_TASK: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wire", ["scripted", "anthropic"])  # the others: tests/test_wires.py
-def test_a_multi_turn_edit_task_over_each_wire(wire: str, stage: Stage) -> None:
+def test_a_multi_turn_edit_task_over_each_wire(wire: str, cli: CliHarness) -> None:
     """Each line of the stream validates; `init` comes first and one `result` last; the provider had no complaint."""
-    (stage.project / "a.py").write_text("print(1)\n")
+    (cli.project / "a.py").write_text("print(1)\n")
     words = ("mend a.py", "--permission-mode", "acceptEdits", "--allowedTools", "Bash(python3 a.py)")
     if wire == "scripted":
-        stage.plays(*EDIT_TASK)
-        ran = stage.stream(*words)
+        cli.plays(*EDIT_TASK)
+        ran = cli.stream(*words)
     else:
         with Provider(*[served(turn) for turn in EDIT_TASK]) as provider:
-            stage.settings(provider.settings(wire), model="served/large")
-            ran = stage.stream(*words)
+            cli.settings(provider.settings(wire), model="served/large")
+            ran = cli.stream(*words)
             assert (provider.refused, provider.unused) == ([], [])
             assert len(provider.requests) == 3
     assert ran.code == 0, ran.err
@@ -174,8 +174,8 @@ def test_a_multi_turn_edit_task_over_each_wire(wire: str, stage: Stage) -> None:
     ]  # fmt: skip
     assert ran.result["result"] == "It prints 2 now."
     assert (ran.result["num_turns"], ran.result["permission_denials"]) == (3, [])
-    assert (stage.project / "a.py").read_text() == "print(2)\n"
-    assert stage.results()[-1] == ("ok", "2")
+    assert (cli.project / "a.py").read_text() == "print(2)\n"
+    assert cli.results()[-1] == ("ok", "2")
 
 
 def served(turn: dict[str, Any]) -> Loopback:
@@ -192,9 +192,9 @@ def user(content: object, **more: object) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": content}, **more}
 
 
-def test_two_messages_by_stream_json(stage: Stage) -> None:
-    stage.plays(says("one"), says("two", expect="second"))
-    ran = stage.run(
+def test_two_messages_by_stream_json(cli: CliHarness) -> None:
+    cli.plays(says("one"), says("two", expect="second"))
+    ran = cli.run(
         *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
         stdin=typed(user("first"), user([{"type": "text", "text": "second"}])),
     )
@@ -203,13 +203,11 @@ def test_two_messages_by_stream_json(stage: Stage) -> None:
     assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
 
 
-def test_NUL_in_a_message_is_replaced(stage: Stage) -> None:
-    stage.plays(says("one"))
-    ran = stage.run(
-        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b"))
-    )
+def test_NUL_in_a_message_is_replaced(cli: CliHarness) -> None:
+    cli.plays(says("one"))
+    ran = cli.run(*("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b")))
     assert ran.code == 0
-    assert "\0" not in stage.run("export", stage.session).text.replace("\\u0000", "\0")
+    assert "\0" not in cli.run("export", cli.session).text.replace("\\u0000", "\0")
 
 
 @pytest.mark.parametrize(
@@ -221,18 +219,18 @@ def test_NUL_in_a_message_is_replaced(stage: Stage) -> None:
         (b"", "the prompt is empty: stdin held no user message"),
     ],
 )
-def test_bad_lines_of_stream_json(line: bytes, told: str, stage: Stage) -> None:
-    stage.plays(says("one"))
-    ran = stage.run("-p", "--input-format", "stream-json", "--output-format", "stream-json", stdin=line)
+def test_bad_lines_of_stream_json(line: bytes, told: str, cli: CliHarness) -> None:
+    cli.plays(says("one"))
+    ran = cli.run("-p", "--input-format", "stream-json", "--output-format", "stream-json", stdin=line)
     assert ran.code == 2
     assert ran.err.count(told) == 1
     assert ran.kinds == ["system/init", *["system/informational"] * bool(line), "result"]
-    assert stage.sessions == [], "where nobody said anything nothing stays"
+    assert cli.sessions == [], "where nobody said anything nothing stays"
 
 
-def test_a_denial_is_exit_3_and_listed(stage: Stage) -> None:
-    stage.plays(calls(call("Write", file_path="new", content="x")), says("I may not."))
-    ran = stage.stream("x")
+def test_a_denial_is_exit_3_and_listed(cli: CliHarness) -> None:
+    cli.plays(calls(call("Write", file_path="new", content="x")), says("I may not."))
+    ran = cli.stream("x")
     assert ran.code == 3
     assert ran.result["permission_denials"] == [
         {"tool_name": "Write", "tool_use_id": "c4.0", "tool_input": {"file_path": "new", "content": "x"}}
@@ -240,68 +238,68 @@ def test_a_denial_is_exit_3_and_listed(stage: Stage) -> None:
     assert (ran.result["subtype"], ran.result["is_error"], ran.result["result"]) == ("success", False, "I may not.")
     assert ran.err == (
         f"longrein: blocked: Write needs permission (file_path: new): allow it with --allowedTools "
-        f"'Edit(/{stage.project}/new)'\n"
+        f"'Edit(/{cli.project}/new)'\n"
     )
-    assert not (stage.project / "new").exists()
+    assert not (cli.project / "new").exists()
 
 
-def test_what_the_refusal_advises_works(stage: Stage) -> None:
-    stage.plays(calls(call("Write", file_path="new", content="x")), says("Done."))
-    rule = stage.run("-p", "x").err.partition("--allowedTools '")[2].rstrip("'\n")
-    assert stage.run("-p", "x", "--allowedTools", rule).told() == (0, "Done.\n", "")
-    assert (stage.project / "new").read_text() == "x"
+def test_what_the_refusal_advises_works(cli: CliHarness) -> None:
+    cli.plays(calls(call("Write", file_path="new", content="x")), says("Done."))
+    rule = cli.run("-p", "x").err.partition("--allowedTools '")[2].rstrip("'\n")
+    assert cli.run("-p", "x", "--allowedTools", rule).told() == (0, "Done.\n", "")
+    assert (cli.project / "new").read_text() == "x"
 
 
-def test_a_denial_that_was_got_around_is_no_failure(stage: Stage) -> None:
+def test_a_denial_that_was_got_around_is_no_failure(cli: CliHarness) -> None:
     """Exit 3 only if the last step held the denial and no later call succeeded."""
-    stage.plays(calls(bash("rm -rf x")), calls(call("Glob", pattern="*")), says("Done another way."))
-    ran = stage.stream("x")
+    cli.plays(calls(bash("rm -rf x")), calls(call("Glob", pattern="*")), says("Done another way."))
+    ran = cli.stream("x")
     assert (ran.code, len(ran.result["permission_denials"])) == (0, 1)
 
 
-def test_plan_mode_changes_nothing_whatever_is_allowed(stage: Stage) -> None:
-    stage.plays(calls(call("Write", file_path="new", content="x"), bash("touch it")), says("A plan."))
-    ran = stage.run("-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)")
+def test_plan_mode_changes_nothing_whatever_is_allowed(cli: CliHarness) -> None:
+    cli.plays(calls(call("Write", file_path="new", content="x"), bash("touch it")), says("A plan."))
+    ran = cli.run("-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)")
     assert ran.told()[:2] == (3, "A plan.\n")
-    assert [status for status, _ in stage.results()] == ["denied", "denied"]
-    assert sorted(p.name for p in stage.project.iterdir()) == [".git"]
+    assert [status for status, _ in cli.results()] == ["denied", "denied"]
+    assert sorted(p.name for p in cli.project.iterdir()) == [".git"]
 
 
 @pytest.mark.parametrize("seq", [2, 4, 7])
-def test_a_damaged_entry_is_told_and_the_session_goes_on(stage: Stage, seq: int) -> None:
+def test_a_damaged_entry_is_told_and_the_session_goes_on(cli: CliHarness, seq: int) -> None:
     """Also one that every request needs, such as the prefix."""
-    stage.plays(calls(bash("echo hi")), says("done"), says("done again"))
-    assert stage.run("-p", "do it", BYPASS).code == 0
-    change(stage, seq, b"{}", crc=1)
-    ran = stage.run("-p", "and now", "-c", BYPASS)
+    cli.plays(calls(bash("echo hi")), says("done"), says("done again"))
+    assert cli.run("-p", "do it", BYPASS).code == 0
+    change(cli, seq, b"{}", crc=1)
+    ran = cli.run("-p", "and now", "-c", BYPASS)
     assert (ran.code, "Traceback" in ran.err, "done" in ran.text) == (0, False, True), ran.err
     assert "damaged" in ran.err
 
 
 @pytest.mark.parametrize("levels", [900, 5_000])
-def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(stage: Stage, levels: int) -> None:
+def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness, levels: int) -> None:
     """As a longrein without a limit wrote them down; its calls were cut by a kill."""
-    stage.plays(calls(bash("echo hi")), says("done"))
-    assert stage.run("-p", "do it", BYPASS).code == 0
-    (replied, *_) = [entry.seq for entry in stage.entries() if isinstance(entry.event, Replied)]
+    cli.plays(calls(bash("echo hi")), says("done"))
+    assert cli.run("-p", "do it", BYPASS).code == 0
+    (replied, *_) = [entry.seq for entry in cli.entries() if isinstance(entry.event, Replied)]
     deep = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
-    event = encode_event(stage.entries()[replied - 1].event)
-    change(stage, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
-    ran = stage.run("-p", "-c", BYPASS)
+    event = encode_event(cli.entries()[replied - 1].event)
+    change(cli, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
+    ran = cli.run("-p", "-c", BYPASS)
     assert ran.told() == (0, "done\n", "")
-    assert "nested deeper than 100 levels" in stage.results()[0][1]
+    assert "nested deeper than 100 levels" in cli.results()[0][1]
 
 
-def change(stage: Stage, seq: int, body: bytes, *, crc: int = 0, last: int = 0) -> None:
+def change(cli: CliHarness, seq: int, body: bytes, *, crc: int = 0, last: int = 0) -> None:
     """Put `body` in the place of entry `seq`, with its checksum unless another is given; cut the log after `last`."""
-    connection = sqlite3.connect(stage.session_folder() / "log.sqlite")
+    connection = sqlite3.connect(cli.session_folder() / "log.sqlite")
     key = 1 << 40 | seq
     connection.execute("UPDATE entries SET body = ?, crc = ? WHERE key = ?", (body, crc or crc32(body), key))
     if last:
         connection.execute("DELETE FROM entries WHERE key > ?", (1 << 40 | last,))
     connection.commit()
     connection.close()
-    (stage.session_folder() / "high-water-mark").unlink()  # as a longrein that kept none
+    (cli.session_folder() / "high-water-mark").unlink()  # as a longrein that kept none
 
 
 LAPSED = (
@@ -321,50 +319,50 @@ MODES: list[tuple[list[str], list[str], str, str]] = [
 
 @pytest.mark.parametrize(("first", "then", "mode", "told"), MODES)
 def test_a_mode_that_allows_everything_is_asked_for_in_each_run(
-    first: list[str], then: list[str], mode: str, told: str, stage: Stage
+    first: list[str], then: list[str], mode: str, told: str, cli: CliHarness
 ) -> None:
-    stage.plays(says("one"), says("two"))
-    stage.run("-p", "x", "--session-id", UUID, *first)
-    assert stage.run("-p", "y", *then).told() == (0, "two\n", told)
-    assert [e.event.mode for e in stage.entries() if isinstance(e.event, ModeSet)][-1] == mode
+    cli.plays(says("one"), says("two"))
+    cli.run("-p", "x", "--session-id", UUID, *first)
+    assert cli.run("-p", "y", *then).told() == (0, "two\n", told)
+    assert [e.event.mode for e in cli.entries() if isinstance(e.event, ModeSet)][-1] == mode
 
 
-def test_what_the_settings_of_the_person_allow_holds_on(stage: Stage) -> None:
-    stage.plays(says("one"), says("two"))
-    stage.run("-p", "x", BYPASS)
+def test_what_the_settings_of_the_person_allow_holds_on(cli: CliHarness) -> None:
+    cli.plays(says("one"), says("two"))
+    cli.run("-p", "x", BYPASS)
     env = {"LONGREIN_PERMISSION_MODE": "bypassPermissions"}
-    assert stage.run("-p", "y", "-c", env=env).told() == (0, "two\n", "")
+    assert cli.run("-p", "y", "-c", env=env).told() == (0, "two\n", "")
 
 
-def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(stage: Stage) -> None:
-    stage.plays(calls(bash("echo one >> acts")), fails(529, "overloaded", times=99))
-    assert stage.run("-p", "x", BYPASS, "--session-id", UUID).code == 75
-    stage.plays(calls(bash("echo one >> acts")), says("it is done"))
-    assert stage.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
-    assert (stage.project / "acts").read_text() == "one\n"
-    ran = stage.run("-p", "-c", BYPASS)
+def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(cli: CliHarness) -> None:
+    cli.plays(calls(bash("echo one >> acts")), fails(529, "overloaded", times=99))
+    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).code == 75
+    cli.plays(calls(bash("echo one >> acts")), says("it is done"))
+    assert cli.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
+    assert (cli.project / "acts").read_text() == "one\n"
+    ran = cli.run("-p", "-c", BYPASS)
     assert ran.told() == (2, "", "longrein: nothing to go on with: the last turn has ended; give a prompt\n")
 
 
-def test_c_without_a_prompt_goes_on_after_a_limit(stage: Stage) -> None:
-    stage.plays(calls(bash("echo one >> acts")), calls(bash("echo two >> acts")), says("done"))
-    assert stage.run("-p", "x", BYPASS, "--max-turns", "1").code == 4
-    assert stage.run("-p", "-c", BYPASS).told() == (0, "done\n", "")
-    assert (stage.project / "acts").read_text() == "one\ntwo\n"
+def test_c_without_a_prompt_goes_on_after_a_limit(cli: CliHarness) -> None:
+    cli.plays(calls(bash("echo one >> acts")), calls(bash("echo two >> acts")), says("done"))
+    assert cli.run("-p", "x", BYPASS, "--max-turns", "1").code == 4
+    assert cli.run("-p", "-c", BYPASS).told() == (0, "done\n", "")
+    assert (cli.project / "acts").read_text() == "one\ntwo\n"
 
 
-def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(stage: Stage) -> None:
+def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHarness) -> None:
     other = UUID[:-1] + "b"
-    stage.plays(says("one"))
-    stage.run("-p", "first words", "--session-id", UUID)
-    stage.plays(calls(bash("sleep 97")), says("later"))
-    going = stage.start("-p", "x", BYPASS, "--session-id", other, "--output-format", "stream-json")
+    cli.plays(says("one"))
+    cli.run("-p", "first words", "--session-id", UUID)
+    cli.plays(calls(bash("sleep 97")), says("later"))
+    going = cli.start("-p", "x", BYPASS, "--session-id", other, "--output-format", "stream-json")
     going.wait_for("assistant")
-    stage.plays(says("one"), says("two"))
+    cli.plays(says("one"), says("two"))
     told = f"longrein: session {other} is open in another process; going on with {UUID} (first words)\n"
-    assert stage.run("-p", "and now", "-c").told() == (0, "two\n", told)
-    shutil.rmtree(stage.session_folder(UUID))
-    ran = stage.run("-p", "and now", "-c")
+    assert cli.run("-p", "and now", "-c").told() == (0, "two\n", told)
+    shutil.rmtree(cli.session_folder(UUID))
+    ran = cli.run("-p", "and now", "-c")
     going.send(15)
     assert going.end().code == 143
     assert (ran.code, ran.text) == (1, "")

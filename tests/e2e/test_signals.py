@@ -1,4 +1,4 @@
-"""Ctrl-C and its kin at any moment: the code, what is on disk, nothing left running, and the session goes on."""
+"""Signals at any moment: exit code, log, no survivors, and the session can be resumed."""
 
 import signal
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import Stage, bash, calls, says, wait_until
+from .harness import CliHarness, bash, calls, says, wait_until
 
 BYPASS = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--include-partial-messages")
 CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
@@ -14,10 +14,10 @@ GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on wi
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_while_the_model_streams(number: int, code: int, stage: Stage) -> None:
+def test_while_the_model_streams(number: int, code: int, cli: CliHarness) -> None:
     """The reply so far is kept, marked interrupted; the model is told so with the next prompt."""
-    stage.plays(says("once upon a time there was " * 400, pace_s=0.02), says("As you wish.", expect="[interrupted"))
-    going = stage.start("-p", "tell", *BYPASS)
+    cli.plays(says("once upon a time there was " * 400, pace_s=0.02), says("As you wish.", expect="[interrupted"))
+    going = cli.start("-p", "tell", *BYPASS)
     while going.wait_for("stream_event")["event"]["type"] != "content_block_delta":
         pass
     going.send(number)
@@ -25,48 +25,48 @@ def test_while_the_model_streams(number: int, code: int, stage: Stage) -> None:
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert ran.result["subtype"] == "error_during_execution"
     assert ran.result["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
-    assert stage.left() == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
-    assert stage.said()[0].startswith("once upon a time")
-    assert stage.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
+    assert cli.left() == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
+    assert cli.said()[0].startswith("once upon a time")
+    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_while_a_command_runs(number: int, code: int, stage: Stage) -> None:
-    stage.plays(calls(bash("echo begun; touch begun; sleep 97"), bash("touch second")), says("As you wish."))
-    going = stage.start("-p", "x", *BYPASS)
-    wait_until((stage.project / "begun").exists)
+def test_while_a_command_runs(number: int, code: int, cli: CliHarness) -> None:
+    cli.plays(calls(bash("echo begun; touch begun; sleep 97"), bash("touch second")), says("As you wish."))
+    going = cli.start("-p", "x", *BYPASS)
+    wait_until((cli.project / "begun").exists)
     going.send(number)
     ran = going.end()
     assert (ran.code, ran.err) == (code, GOES_ON)
-    assert stage.results() == [
+    assert cli.results() == [
         ("interrupted", "begun\n[interrupted by the user; the command was ended]"),
         ("not_run", "not run: the user interrupted"),
     ]
-    assert stage.wait_survivors() == []
-    assert not (stage.project / "second").exists()
-    assert stage.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
+    assert cli.wait_survivors() == []
+    assert not (cli.project / "second").exists()
+    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
 
 
-def test_while_a_command_that_ignores_TERM_runs(stage: Stage) -> None:
-    stage.plays(calls(bash("trap '' TERM INT HUP; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
-    going = stage.start("-p", "x", *BYPASS)
-    wait_until((stage.project / "begun").exists)
+def test_while_a_command_that_ignores_TERM_runs(cli: CliHarness) -> None:
+    cli.plays(calls(bash("trap '' TERM INT HUP; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
+    going = cli.start("-p", "x", *BYPASS)
+    wait_until((cli.project / "begun").exists)
     going.send(signal.SIGINT)
     assert going.end().code == 130
-    assert stage.wait_survivors() == []
+    assert cli.wait_survivors() == []
 
 
-def test_twice(stage: Stage) -> None:
+def test_twice(cli: CliHarness) -> None:
     """The second Ctrl-C does not wait for what ignores the first; nothing is left running even so."""
-    stage.plays(calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
-    going = stage.start("-p", "x", *BYPASS)
-    wait_until((stage.project / "begun").exists)
+    cli.plays(calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
+    going = cli.start("-p", "x", *BYPASS)
+    wait_until((cli.project / "begun").exists)
     going.send(signal.SIGINT)
     time.sleep(0.05)
     going.send(signal.SIGINT)
     assert going.end().code == 130
-    assert stage.wait_survivors() == []
-    assert stage.run("-p", *([] if "Interrupted" not in stage.left() else ["go on"]), "-c").code == 0
+    assert cli.wait_survivors() == []
+    assert cli.run("-p", *([] if "Interrupted" not in cli.left() else ["go on"]), "-c").code == 0
 
 
 def catches(pid: int, number: int) -> bool:
@@ -76,10 +76,10 @@ def catches(pid: int, number: int) -> bool:
 
 
 @pytest.mark.parametrize("after_s", [0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16])
-def test_at_any_moment_of_the_start_and_after(after_s: float, stage: Stage) -> None:
+def test_at_any_moment_of_the_start_and_after(after_s: float, cli: CliHarness) -> None:
     """Never a traceback, never another code, and what had begun goes on."""
-    stage.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=2), says("done", pace_s=0.01))
-    going = stage.start("-p", "x", *BYPASS)
+    cli.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=2), says("done", pace_s=0.01))
+    going = cli.start("-p", "x", *BYPASS)
     wait_until(lambda: catches(going.pid, signal.SIGINT))  # Python has started …
     begun = time.monotonic()  # … and longrein has; on a busy machine that moment may pass unseen
     wait_until(lambda: not catches(going.pid, signal.SIGINT) or time.monotonic() > begun + 1)
@@ -89,24 +89,24 @@ def test_at_any_moment_of_the_start_and_after(after_s: float, stage: Stage) -> N
     assert ran.code in (130, -signal.SIGINT)
     assert b"Traceback" not in ran.raw_err
     assert ran.err in ("", GOES_ON)
-    if "UserSpoke" in stage.left():
-        prompt = [] if not stage.left().endswith("TurnEnded:interrupted") else ["go on"]
-        assert stage.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (0, "done\n")
+    if "UserSpoke" in cli.left():
+        prompt = [] if not cli.left().endswith("TurnEnded:interrupted") else ["go on"]
+        assert cli.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (0, "done\n")
 
 
-def test_while_a_retry_is_waited_for(stage: Stage) -> None:
-    stage.plays({"text": "Here.", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 60}})
-    going = stage.start("-p", "x", *BYPASS)
+def test_while_a_retry_is_waited_for(cli: CliHarness) -> None:
+    cli.plays({"text": "Here.", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 60}})
+    going = cli.start("-p", "x", *BYPASS)
     going.wait_for("system/api_retry")
     going.send(signal.SIGINT)
     assert going.end().code == 130
-    assert stage.left().endswith("Asked AskFailed:overload Interrupted TurnEnded:interrupted")
+    assert cli.left().endswith("Asked AskFailed:overload Interrupted TurnEnded:interrupted")
 
 
-def test_nohup_is_respected(stage: Stage) -> None:
+def test_nohup_is_respected(cli: CliHarness) -> None:
     """A signal that was ignored from outside stays ignored."""
-    stage.plays(calls(bash("touch begun; sleep 0.2")), says("done"))
-    going = stage.start("-p", "x", *BYPASS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    wait_until((stage.project / "begun").exists)
+    cli.plays(calls(bash("touch begun; sleep 0.2")), says("done"))
+    going = cli.start("-p", "x", *BYPASS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_until((cli.project / "begun").exists)
     going.send(signal.SIGHUP)
     assert going.end().code == 0

@@ -12,13 +12,13 @@ import pytest
 
 from longrein.frontends.text_format import escape
 
-from .house import Stage, fails, says
+from .harness import CliHarness, fails, says
 
 EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\r\x7f\u202e\u200b\U000e0041z"
 SHOWN = "a\\u001b]52;c;aGk=\\u0007\\u001b[2J\\u009b31m\\u000d\\u007f\\u202e\\u200b\\udb40\\udc41z"
 
 
-def on_terminal(stage: Stage, *words: str) -> str:
+def on_terminal(cli: CliHarness, *words: str) -> str:
     """What `longrein WORDS` writes when stdout and stderr are a terminal that changes nothing."""
     master, slave = pty.openpty()
     tty.setraw(slave)
@@ -31,9 +31,9 @@ def on_terminal(stage: Stage, *words: str) -> str:
         except OSError:  # the last writer has closed it
             return
 
-    command = [*stage.command, *words]
+    command = [*cli.command, *words]
     process = subprocess.Popen(
-        command, cwd=stage.project, env=stage.env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+        command, cwd=cli.project, env=cli.env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
     )
     os.close(slave)
     reading = threading.Thread(target=read)
@@ -44,35 +44,35 @@ def on_terminal(stage: Stage, *words: str) -> str:
     return b"".join(pieces).decode()
 
 
-def test_the_answer(stage: Stage) -> None:
-    stage.plays(says(EVIL))
-    assert on_terminal(stage, "-p", "x") == f"{SHOWN}\n"
-    assert stage.run("-p", "x").out == f"{EVIL}\n".encode()
+def test_the_answer(cli: CliHarness) -> None:
+    cli.plays(says(EVIL))
+    assert on_terminal(cli, "-p", "x") == f"{SHOWN}\n"
+    assert cli.run("-p", "x").out == f"{EVIL}\n".encode()
 
 
 @pytest.mark.parametrize("flags", [("json",), ("stream-json", "--include-partial-messages")])
-def test_lines_for_programs_have_the_same_values(flags: tuple[str, ...], stage: Stage) -> None:
-    stage.plays(says(EVIL))
-    shown = on_terminal(stage, "-p", "x", "--output-format", *flags)
+def test_lines_for_programs_have_the_same_values(flags: tuple[str, ...], cli: CliHarness) -> None:
+    cli.plays(says(EVIL))
+    shown = on_terminal(cli, "-p", "x", "--output-format", *flags)
     assert escape(shown) == shown
-    ran: Any = stage.run("-p", "x", "--output-format", *flags)
+    ran: Any = cli.run("-p", "x", "--output-format", *flags)
     assert json.loads(shown.splitlines()[-1])["result"] == json.loads(ran.text.splitlines()[-1])["result"] == EVIL
     assert "\u202e" in ran.text, "a pipe gets what it always got"
 
 
 @pytest.mark.parametrize("flags", [(), ("--verbose",), ("--output-format", "json")])
 @pytest.mark.parametrize("status", [401, 529])
-def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], stage: Stage) -> None:
-    stage.plays(fails(status, EVIL, times=99))
-    shown = on_terminal(stage, "-p", "x", *flags)
+def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], cli: CliHarness) -> None:
+    cli.plays(fails(status, EVIL, times=99))
+    shown = on_terminal(cli, "-p", "x", *flags)
     assert escape(shown) == shown
     assert "52;c;aGk=" in shown
 
 
 @pytest.mark.parametrize("words", [("export", "SESSION"), ("sessions",), ("sessions", "--json"), ("search", "aGk")])
-def test_what_is_stored(words: tuple[str, ...], stage: Stage) -> None:
-    stage.plays(says(EVIL))
-    assert stage.run("-p", EVIL).code == 0
-    shown = on_terminal(stage, *(stage.session if word == "SESSION" else word for word in words))
+def test_what_is_stored(words: tuple[str, ...], cli: CliHarness) -> None:
+    cli.plays(says(EVIL))
+    assert cli.run("-p", EVIL).code == 0
+    shown = on_terminal(cli, *(cli.session if word == "SESSION" else word for word in words))
     assert escape(shown) == shown
     assert "52;c;aGk=" in shown

@@ -1,4 +1,4 @@
-"""The library's view of subagents and tasks: the same session, asked from code."""
+"""Subagents and tasks through the library API."""
 
 from pathlib import Path
 from typing import Any

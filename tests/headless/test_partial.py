@@ -1,4 +1,4 @@
-"""The reply while it grows: what a reader of the raw events puts together is the message that follows."""
+"""Partial messages: the raw events add up to the message that follows."""
 
 import json
 from typing import Any
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from longrein.agent import ReplyDelta
 from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
 from longrein.frontends.headless import Style
-from longrein.frontends.headless.partial_messages import Delta, Partial
-from longrein.frontends.headless.run_state import Tally
+from longrein.frontends.headless.partial_messages import Delta, PartialMessages
+from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
-from .play import DONE, FACTS, SESSION, Scene, answered, asked, call, ended, play
+from .harness import DONE, FACTS, SESSION, Step, answered, asked, call, ended, play
 from .schema import validate
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ def put_together(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_events_come_in_the_order_of_the_api() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         asked(),
         ReplyDelta(1, [ThinkingDelta("hm"), ThinkingDelta(", well"), TextDelta("Let me ")]),
         ReplyDelta(1, [TextDelta("look."), CallDelta(0, "Read", ""), CallDelta(0, "", '{"path":')]),
@@ -91,7 +91,7 @@ async def test_without_the_flag_nothing_grows() -> None:
 
 
 async def test_a_summary_and_a_failed_request_are_no_replies() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         ReplyDelta(1, [TextDelta("early")]),  # before its `Asked` is on disk
         Asked("summary", 0, 1),
         ReplyDelta(1, [TextDelta("summary")]),
@@ -139,7 +139,7 @@ def _typed(choices: list[Any]) -> list[Delta]:
 @given(st.lists(deltas, max_size=12), st.integers(1, 4))
 def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], batch: int) -> None:
     stream = _typed(choices)
-    tally, partial = Tally(SESSION, FACTS.model), Partial()
+    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     lines = []
     for at in range(0, len(stream), batch):
@@ -157,7 +157,7 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
 
 
 def test_a_call_that_was_not_streamed_is_drawn_as_received() -> None:
-    tally, partial = Tally(SESSION, FACTS.model), Partial()
+    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     lines = partial.close(Replied(1, (ToolCall("c1.0", "Bash", None, "{oops"),), "calls"), tally)
     assert lines[2]["event"]["delta"] == {"type": "input_json_delta", "partial_json": "{oops"}

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from longrein.events import AnyEvent, Reminded, TaskEnded, TaskStarted
-from tests.e2e.house import Stage, Turn, bash, calls, says
+from tests.e2e.harness import CliHarness, Turn, bash, calls, says
 
 KILLS_MAX = 6
 BYPASS = "--dangerously-skip-permissions"
@@ -37,12 +37,12 @@ def script(luck: random.Random) -> list[Turn]:
     return [*turns, says("done"), *[says("ok")] * 60]
 
 
-def supervisors(stage: Stage) -> list[int]:
+def supervisors(stage: CliHarness) -> list[int]:
     """Supervisors of this stage."""
     return [int(line.split()[0]) for line in stage.survivors() if "longrein.workspace.supervisor" in line]
 
 
-def play(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
+def play(stage: CliHarness, luck: random.Random, *, supervisor: bool) -> int:
     """Play one session to its end; gives the number of kills."""
     stage.plays(*script(luck))
     kills = 0
@@ -83,7 +83,7 @@ def faults(events: list[AnyEvent]) -> list[str]:
 
 def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
     """(kills, how the tasks ended, what is wrong)."""
-    stage = Stage(folder)
+    stage = CliHarness(folder)
     try:
         kills = play(stage, random.Random(seed), supervisor=supervisor)
         stage.run("-p", "end", "-c", BYPASS, "--background", "drain")

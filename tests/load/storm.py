@@ -44,7 +44,7 @@ from longrein.events import (
 )
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
-from tests.e2e.house import Ran, Stage
+from tests.e2e.harness import CliHarness, RunResult
 from tests.work import functions_called
 
 PRICES = """
@@ -134,7 +134,7 @@ class Weather:
 class Logs:
     """What a run left on disk."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: CliHarness) -> None:
         reader = Reader(str(stage.state), stage.session)
         try:
             self.root = list(reader.entries())
@@ -188,7 +188,9 @@ class Logs:
         return (asked[0].at - ends[-1].at) / 1e6 if asked else float("inf")
 
 
-def run(stage: Stage, weather: Weather, words: str, settings: str = "", *flags: str, limit_s: float = 300.0) -> Ran:
+def run(
+    stage: CliHarness, weather: Weather, words: str, settings: str = "", *flags: str, limit_s: float = 300.0
+) -> RunResult:
     """One headless run against this provider."""
     served = f'\n[providers.served]\nwire = "anthropic"\nbase_url = "{weather.url}"\n'
     stage.settings(settings + PRICES + served, "served/small")
@@ -229,7 +231,7 @@ def storming(agents: int, tasks: int, random: Random, most_s: float) -> Callable
 
 def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, most_s: float = 6.0) -> list[Row]:
     """Everything at once."""
-    stage, cap, random = Stage(folder), 12.0, Random(seed)
+    stage, cap, random = CliHarness(folder), 12.0, Random(seed)
     with Weather(storming(agents, tasks, random, most_s), faults=0.12, seed=seed) as weather:
         ran = run(stage, weather, "STORM", "", "--max-budget-usd", str(cap))
         refused, failed = weather.refused, weather.failed
@@ -279,7 +281,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
 
 def bomb(folder: Path) -> list[Row]:
     """Every agent starts four more."""
-    stage, depth, spawns = Stage(folder), 3, 24
+    stage, depth, spawns = CliHarness(folder), 3, 24
 
     def answer(request: Received) -> Turn:
         replies = request.asking.replies if request.asking is not None else 0
@@ -315,7 +317,7 @@ def bomb(folder: Path) -> list[Row]:
 
 def poor(folder: Path) -> list[Row]:
     """A tree that wants far more than its cap."""
-    stage, cap = Stage(folder), 0.5
+    stage, cap = CliHarness(folder), 0.5
     words = "word " * 2_000
 
     def answer(request: Received) -> Turn:
@@ -350,7 +352,7 @@ def poor(folder: Path) -> list[Row]:
 
 def hung(folder: Path) -> list[Row]:
     """A subagent whose command never ends, and one whose request is never answered until it is cut."""
-    stage = Stage(folder)
+    stage = CliHarness(folder)
 
     def answer(request: Received) -> Turn:
         replies = request.asking.replies if request.asking is not None else 0
@@ -385,7 +387,7 @@ def hung(folder: Path) -> list[Row]:
 
 def rates(folder: Path, agents: int = 16) -> list[Row]:
     """Half of all requests are told to come later."""
-    stage, random = Stage(folder), Random(7)
+    stage, random = CliHarness(folder), Random(7)
 
     def answer(request: Received) -> Turn:
         replies = request.asking.replies if request.asking is not None else 0

@@ -1,11 +1,11 @@
-"""Questions on a real terminal: what is shown is all there is, and only a key meant for it answers."""
+"""Permission questions on a real terminal: the whole content is shown, and only intended keys answer."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
 
 
 def answers(told: list[Any]) -> list[Any]:
@@ -13,7 +13,7 @@ def answers(told: list[Any]) -> list[Any]:
 
 
 def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
-    with Tty("approve", tmp_path) as tty:
+    with PseudoTerminal("approve", tmp_path) as tty:
         tty.ask("go").until("lines 1-").until(tty.keys_count)
         rows = tty.lines()
         assert "? Edit: it changes src/big.py" in rows
@@ -50,7 +50,7 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
     ],
 )
 def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str, str], line: str) -> None:
-    with Tty("approve", tmp_path) as tty:
+    with PseudoTerminal("approve", tmp_path) as tty:
         tty.ask("go").until("yes, once").until(tty.keys_count)
         tty.send(key)
         tty.until("You said").until("idle")
@@ -65,7 +65,7 @@ def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str,
 
 
 def test_a_no_with_a_reason(tmp_path: Path) -> None:
-    with Tty("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path) as tty:
         tty.ask("go").until(r"│ rm -rf build \u202e").until(tty.keys_count)
         tty.send("f")
         tty.until("why not › what to do instead")
@@ -76,7 +76,7 @@ def test_a_no_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
-    with Tty("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path) as tty:
         tty.ask("go").until("yes, once").until(tty.keys_count)
         tty.send("f")
         tty.until("why not ›")
@@ -90,7 +90,7 @@ def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
 
 
 def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with Tty("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path) as tty:
         tty.until("say something")
         tty.send("go\ryyyyaaa")
         tty.until("yes, once").until("› yyyyaaa")
@@ -104,7 +104,7 @@ def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path)
 
 
 def test_a_paste_answers_nothing(tmp_path: Path) -> None:
-    with Tty("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path) as tty:
         tty.ask("go").until("yes, once").until(tty.keys_count)
         tty.send("\x1b[200~yes\ny\n\x1b[201~")
         tty.settle()
@@ -114,7 +114,7 @@ def test_a_paste_answers_nothing(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with Tty("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path) as tty:
         tty.ask("go").until("yes, once")
         tty.send("n")  # it has hardly been seen
         tty.until("› n").send("\x15")

@@ -1,11 +1,11 @@
-"""Streaming markdown: blocks come out once, whole, and the same however the text was cut."""
+"""Streaming markdown: the same blocks however the text was chunked."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.frontends.terminal.markdown import BLOCK_CHARS_MAX, FENCE_LINES_MAX, LINE_CHARS_MAX, Block, Splitter
-from tests.terminal.stage import MARKDOWN
+from tests.terminal.scripted_terminal import MARKDOWN
 
 TEXTS = "||  |word|# head|---|===|- item|  nested|    code|1. one|2. two|> quote|\tx|text\r|日本"
 FENCES = "```|```py|~~~|````|* * *|--"

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from longrein.frontends.terminal import TerminalFacts
-from longrein.frontends.terminal.commands import COMMANDS, Command, Company, Told
-from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.terminal.commands import COMMANDS, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape
-from tests.terminal.actor import Actor
-from tests.terminal.stage import echo
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.scripted_session import ScriptedSession
+from tests.terminal.scripted_terminal import echo
 
 pytestmark = pytest.mark.anyio
 
 
-def run(tty: Tty, command: str, *seen: str) -> Tty:
+def run(tty: PseudoTerminal, command: str, *seen: str) -> PseudoTerminal:
     tty.ask(command)
     for part in seen:
         tty.until(part)
@@ -55,15 +55,15 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 async def test_every_command_says_or_does_something_whatever_its_argument(command: Command) -> None:
     facts = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
     for argument in ARGUMENTS[command.name]:
-        result = command.run(Company(Actor(echo), facts, Scene()), argument)
-        told = result if isinstance(result, Told) else await result
-        assert told != Told(), argument
+        result = command.run(CommandContext(ScriptedSession(echo), facts, ViewModel()), argument)
+        told = result if isinstance(result, CommandResult) else await result
+        assert told != CommandResult(), argument
         assert escape(told.notice) == told.notice
         assert bool(told.title) == bool(told.rows)
 
 
 def test_what_was_done_already_is_said_and_not_done_again(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/mode default", "the mode is default already")
         run(tty, "/mode plan", "mode: plan")
         run(tty, "/mode plan", "the mode is plan already")
@@ -72,7 +72,7 @@ def test_what_was_done_already_is_said_and_not_done_again(tmp_path: Path) -> Non
 
 
 def test_a_command_and_what_is_said_after_it_keep_their_order(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("/mode plan\rfirst\r/pin second\r")
         tty.until("You said 5").until("pinned: second")
@@ -95,14 +95,14 @@ ANSWERS = {
 
 
 def test_a_command_answers_on_the_screen(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path, 100, 60) as tty:
+    with PseudoTerminal("echo", tmp_path, 100, 60) as tty:
         for command, seen in ANSWERS.items():
             run(tty, command, *seen)
         assert tty.leave() == []
 
 
 def test_a_command_becomes_a_word(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/model mock/large", "idle · mock/large")
         run(tty, "/mode plan", "mode: plan")
         run(tty, "/compact keep the tests").until("say something").settle(0.1)
@@ -114,7 +114,7 @@ def test_a_command_becomes_a_word(tmp_path: Path) -> None:
 
 
 def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/model", "which model?", "› mock/small", "1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
         tty.send("\x1b[B")
         tty.until("› mock/large")
@@ -124,7 +124,7 @@ def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:
 
 
 def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("idle · mock/small · default")
         for mode in ("acceptEdits", "plan", "default"):
             tty.send("\x1b[Z")
@@ -133,7 +133,7 @@ def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("down", "files"), [("", False), ("\x1b[B", True)])
 def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: str, files: bool) -> None:
-    with Tty("echo", tmp_path, 80, 40) as tty:
+    with PseudoTerminal("echo", tmp_path, 80, 40) as tty:
         run(tty, "first", "You said 5")
         run(tty, "second!", "You said 7").until("idle")
         run(tty, "/rewind", "go back to before which", "› second!")
@@ -150,7 +150,7 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
 
 
 def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/model", "which model?")
         tty.send("\x1b")
         tty.until("say something")
@@ -168,7 +168,7 @@ def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
     ],
 )
 def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, outcome: str) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, command)
         if keys:
             tty.until("which session?").until("mend the parser  yesterday").until("日本語 title")
@@ -179,7 +179,7 @@ def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, 
 
 
 def test_what_needs_an_idle_session_says_so(tmp_path: Path) -> None:
-    with Tty("hang", tmp_path) as tty:
+    with PseudoTerminal("hang", tmp_path) as tty:
         tty.ask("go").until("○ Bash running")
         tty.send("/clear\r")
         tty.until("/clear waits until the turn is over; Esc interrupts it")

@@ -13,7 +13,7 @@ from longrein.commands.interactive import FileNames
 from longrein.frontends.terminal import FilesFound
 from longrein.frontends.terminal.input import Pastes, ProjectHistory, at_prefix
 from longrein.workspace import PlainSpawner, open_workspace
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ def said(told: list[Any]) -> list[tuple[str, str]]:
     return [(word.get("how", "prompt"), word["parts"][0]["text"]) for word in told if word["type"] == "Said"]
 
 
-# --- pastes ----------------------------------------------------------------------------------------------------------
+# --- Pastes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_mark_is_deleted_as_one() -> None:
 
 def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) -> None:
     lines = [f"line {n} 日本\t'\"\\" for n in range(500)]
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("look: \x1b[200~" + "\r".join(lines) + "\x1b[201~")
         tty.until("› look: [Pasted text #1 +500 lines]")
@@ -78,7 +78,7 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
     ],
 )
 def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: str, told: list[str], left: str) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.send(early)
         for text in told:
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
@@ -90,7 +90,7 @@ def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: s
 
 
 def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path, CHOOSING="1") as tty:
+    with PseudoTerminal("echo", tmp_path, CHOOSING="1") as tty:
         tty.send("hello\r")
         tty.until("which session?").until("› hello")
         tty.send("\x1b")
@@ -100,7 +100,7 @@ def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: P
 
 
 def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("a\x1b[200~" + "x\n" * 9 + "\x1b[201~")
         tty.until("› a[Pasted text #1 +9 lines]")
@@ -108,11 +108,11 @@ def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
         tty.until(lambda: "› a" in tty.lines())
 
 
-# --- lines and history -----------------------------------------------------------------------------------------------
+# --- Lines and history -----------------------------------------------------------------------------------------------
 
 
 def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("one\x1b\rtwo\nthree\\\rfour")
         tty.until("› one").until("  two").until("  three").until("  four")
@@ -127,7 +127,7 @@ def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
         tty.send("\x03")
         tty.until("say something")
         assert said(tty.leave()) == [("prompt", "one\ntwo\nthree\nfour"), ("prompt", "second")]
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("\x1b[A")
         tty.until("› second")
@@ -144,7 +144,7 @@ def test_history_takes_what_is_there_and_a_disk_that_refuses(tmp_path: Path) -> 
 
 
 def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("\r  \r\x15ok\r")
         tty.until("You said 2 characters")
@@ -155,7 +155,7 @@ def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
 
 
 def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
-    with Tty("slow", tmp_path) as tty:
+    with PseudoTerminal("slow", tmp_path) as tty:
         tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers")
         tty.send("2\r")
         tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued")
@@ -172,7 +172,7 @@ def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
 
 
 def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> None:
-    with Tty("hang", tmp_path) as tty:
+    with PseudoTerminal("hang", tmp_path) as tty:
         tty.ask("go").until("○ Bash running")
         tty.send("a draft")
         tty.until("› a draft")
@@ -180,7 +180,7 @@ def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> 
         tty.until("interrupted  say").until("idle").until("› a draft")
 
 
-# --- completion ------------------------------------------------------------------------------------------------------
+# --- Completion ------------------------------------------------------------------------------------------------------
 
 
 COMPLETED = {
@@ -192,7 +192,7 @@ COMPLETED = {
 
 
 def test_tab_completes_however_fast(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         for typed, written in COMPLETED.items():
             tty.until("say something")
             tty.send(typed)
@@ -246,7 +246,7 @@ async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_wh
 
 
 def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("@app")
         tty.until("tests/test_app.py").until("… 1,234 more; type on")
@@ -256,7 +256,7 @@ def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Pa
 
 
 def test_commands_are_offered_while_typing(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("/co")
         tty.until("/compact [FOCUS]").until("/context").until("/cost").until("what was used and spent")

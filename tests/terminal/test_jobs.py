@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home
-from tests.terminal.tty import Tty
 
 TICKS = {"command": "for i in 1 2 3 4; do echo tick $i; sleep 0.3; done"}
 
 
-def shell(project: Path) -> Tty:
+def shell(project: Path) -> PseudoTerminal:
     """A shell that has started longrein."""
     root = project.parent
     line = f"{shlex.quote(sys.executable)} -m longrein --dangerously-skip-permissions"
     (root / "rc").write_text("PS1='shell> '\n")
-    tty = Tty(
+    tty = PseudoTerminal(
         "bash", project, HOME=str(root / "home"), LONGREIN_STATE_DIR=str(root / "state"), ARGS=f"--rcfile {root}/rc -i"
     )
     tty.until("shell>").send(f"{line}\r")
@@ -59,6 +59,8 @@ def test_it_stops_gives_the_terminal_back_and_comes_again(tmp_path: Path, how: s
 
 
 def test_without_a_shell_it_does_not_stop(tmp_path: Path) -> None:
-    with Tty("", home(tmp_path), HOME=str(tmp_path / "home"), LONGREIN_STATE_DIR=str(tmp_path / "state")) as tty:
+    with PseudoTerminal(
+        "", home(tmp_path), HOME=str(tmp_path / "home"), LONGREIN_STATE_DIR=str(tmp_path / "state")
+    ) as tty:
         tty.until("say something").send("\x1a")
         tty.until("not started from a shell that could bring it back").leave_quietly()

@@ -15,9 +15,9 @@ from longrein.agent import Compact, OpenSession
 from longrein.context import Request
 from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import TerminalFacts
-from longrein.frontends.terminal.command_actions import obey, take_back
+from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.commands import parse
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.keys import enter, steer
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
@@ -48,7 +48,7 @@ class Busy(Troupe):
         return says(*work[self.turns % 4])
 
 
-class Deaf:
+class NullScreen:
     """A screen that nobody looks at."""
 
     size = Size(rows=24, columns=80)
@@ -58,7 +58,7 @@ class Deaf:
         is_running = False
         is_done = True
 
-    def give_keys(self, *, panel: bool) -> None:
+    def focus(self, *, panel: bool) -> None:
         pass
 
     def redraw(self) -> None:
@@ -73,8 +73,8 @@ class User:
 
     def __init__(self, session: OpenSession) -> None:
         self.session = session
-        self.talk = Talk(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
-        self.talk.attach(Deaf())  # type: ignore[arg-type]
+        self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
+        self.talk.attach(NullScreen())  # type: ignore[arg-type]
         self.sent: list[str] = []
         self.dropped: list[str] = []
 
@@ -83,32 +83,32 @@ class User:
         return self.sent[-1]
 
     def do(self, act: str) -> None:
-        talk = self.talk
-        if act in ("say", "steer", "tell") and not talk.buffer.text:
+        conversation = self.talk
+        if act in ("say", "steer", "tell") and not conversation.buffer.text:
             children = [view.label for view in self.session.agents() if view.state == "running"]
             to = f"/agents tell {children[0]} " if act == "tell" and children else ""
-            talk.buffer.insert_text(to + self._fresh())
-            (steer if act == "steer" else enter)(talk)
-        elif act == "again" and talk.buffer.text:
-            enter(talk)
-        elif act == "up" and not talk.buffer.text and self.session.pending:
-            take_back(talk)
-        elif act.startswith("take ") and not talk.buffer.text:
+            conversation.buffer.insert_text(to + self._fresh())
+            (steer if act == "steer" else enter)(conversation)
+        elif act == "again" and conversation.buffer.text:
+            enter(conversation)
+        elif act == "up" and not conversation.buffer.text and self.session.pending:
+            edit_last_queued(conversation)
+        elif act.startswith("take ") and not conversation.buffer.text:
             self._command(f"/queue {act[5:]}")
         elif act.startswith("drop "):
             self._drop(int(act[5:]))
         elif act == "interrupt":
             self.session.interrupt()
         elif act == "compact":
-            talk.tell(Compact())
+            conversation.tell(Compact())
 
     def _command(self, text: str) -> None:
         typed = parse(text)
         assert typed is not None
-        obey(self.talk, typed)
+        run_command(self.talk, typed)
 
     def _drop(self, number: int) -> None:
-        taken = self.talk.company.waiting.take(number)
+        taken = self.talk.context.messages.take(number)
         if taken is not None:
             self.dropped.append(taken.text)
 

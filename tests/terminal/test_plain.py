@@ -1,4 +1,4 @@
-"""Lines in, lines out: pipes, dumb terminals, no UTF-8 (R095)."""
+"""The plain terminal: pipes, dumb terminals, no UTF-8 (R095)."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.terminal.tty import ROOT, Tty
+from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
 
 
 def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subprocess.Popen[bytes]":
     env = {"TERM": "xterm", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | environ
-    argv = [sys.executable, "-m", "tests.terminal.stage", name, str(folder), *arguments]
+    argv = [sys.executable, "-m", "tests.terminal.scripted_terminal", name, str(folder), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder)
 
@@ -70,7 +70,7 @@ def test_R095_no_unicode_error_in_any_locale(tmp_path: Path, environ: dict[str, 
     [{"TERM": "dumb"}, {"TERM": "dumb", "LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"ARGS": "plain"}],
 )
 def test_R095_a_dumb_terminal_is_never_redrawn(tmp_path: Path, environ: dict[str, str]) -> None:
-    with Tty("tools", tmp_path, **environ) as tty:
+    with PseudoTerminal("tools", tmp_path, **environ) as tty:
         tty.until(lambda: ">" in tty.lines())
         tty.send("go\n")
         tty.until("All **done**.").until(lambda: tty.lines().count(">") == 1)
@@ -98,7 +98,7 @@ def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
     ],
 )
 def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dict[str, str]) -> None:
-    with Tty("approve", tmp_path, ARGS="plain") as tty:
+    with PseudoTerminal("approve", tmp_path, ARGS="plain") as tty:
         tty.until(lambda: ">" in tty.lines())
         tty.send("go\n")
         tty.until("s  yes, for this session: Edit(/src/big.py)").until("answer>")
@@ -112,7 +112,7 @@ def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dic
 
 
 def test_ctrl_c_interrupts_then_leaves(tmp_path: Path) -> None:
-    with Tty("hang", tmp_path, ARGS="plain") as tty:
+    with PseudoTerminal("hang", tmp_path, ARGS="plain") as tty:
         tty.until(lambda: ">" in tty.lines())
         tty.send("go\n")
         tty.until(lambda: tty.lines().count("› go") == 1)

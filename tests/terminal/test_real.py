@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longrein.store import list_sessions
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
 LAST_WORD = "word399"
@@ -32,9 +32,9 @@ def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: 
     return project
 
 
-def open_it(project: Path, arguments: str = "") -> Tty:
+def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
     root = project.parent
-    return Tty(
+    return PseudoTerminal(
         "",
         project,
         HOME=str(root / "home"),

@@ -1,4 +1,4 @@
-"""S074, S077: what comes from outside is shown, and never obeyed by the terminal."""
+"""S074, S077: text from outside is escaped before the terminal sees it."""
 
 import re
 import unicodedata
@@ -23,15 +23,12 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.reports.goals import goal_line
-from longrein.frontends.terminal import command_actions as leaving
-from longrein.frontends.terminal import event_lines as drawing
-from longrein.frontends.terminal import live_area as live
-from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal import command_actions, event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
-from longrein.frontends.terminal.commands import unknown
+from longrein.frontends.terminal.commands import unknown_command_text
 from longrein.frontends.terminal.event_lines import Line, cells, plain
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
-from longrein.frontends.terminal.task_rows import Beside, Running, Worker
+from longrein.frontends.terminal.task_rows import BackgroundActivity, KnownSubagent, RunningTask
 from longrein.frontends.text_format import escape, escape_line
 from longrein.tools import TaskView
 
@@ -91,7 +88,9 @@ def test_S074_character_references_are_no_way_around() -> None:
 
 
 def rows_of_everything() -> list[Line]:
-    who = Beside().of_child(FromSubagent("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
+    who = BackgroundActivity().apply_subagent(
+        FromSubagent("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer")))
+    )
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
     question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
     edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)
@@ -99,25 +98,25 @@ def rows_of_everything() -> list[Line]:
     view = SubagentView(EVIL, "s", EVIL, EVIL, EVIL, last=escape_line(EVIL), model=EVIL)
     return [
         *who,
-        beside_rows.started_task(task, waited=False),
-        *beside_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
-        *beside_rows.started_child(child, EVIL),
-        *beside_rows.ended_child(ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), Worker(EVIL, child)),
-        *beside_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
-        *beside_rows.live_tasks({"b": Running(task, 0)}, 9, 80),
-        *beside_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
-        *beside_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
-        *beside_rows.queue_list([(1, PendingMessage(1, "steer", EVIL, "s"))], {"s": EVIL}),
-        *live.waiting_rows([PendingMessage(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
-        drawing.wake_line(EVIL),
-        (("", leaving.question([Running(task, 0)])),),
+        task_rows.started_task(task, waited=False),
+        *task_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
+        *task_rows.started_child(child, EVIL),
+        *task_rows.ended_child(ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)),
+        *task_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
+        *task_rows.live_tasks({"b": RunningTask(task, 0)}, 9, 80),
+        *task_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
+        *task_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
+        *task_rows.queue_list([(1, PendingMessage(1, "steer", EVIL, "s"))], {"s": EVIL}),
+        *live_area.waiting_rows([PendingMessage(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
+        event_lines.wake_line(EVIL),
+        (("", command_actions.exit_question([RunningTask(task, 0)])),),
         *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),
-        *drawing.ended_lines(ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()),
-        *drawing.todo_lines([Todo(EVIL)]),
-        drawing.notice_line(EVIL),
+        *event_lines.ended_lines(ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()),
+        *event_lines.todo_lines([Todo(EVIL)]),
+        event_lines.notice_line(EVIL),
         *Approval(question, content_lines(question)).draw(60, 20),
         *Approval(edit, content_lines(edit)).draw(60, 20),
-        ((("", unknown(EVIL))),),
+        ((("", unknown_command_text(EVIL))),),
     ]
 
 

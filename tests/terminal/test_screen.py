@@ -1,12 +1,12 @@
-"""What a real terminal shows: a pseudo-terminal, and a screen that understands what is written to it."""
+"""The screen on a pseudo-terminal with an emulator."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.terminal.stage import MARKDOWN
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.scripted_terminal import MARKDOWN
 
 SIZES = [(80, 24), (200, 60), (40, 20)]
 
@@ -22,7 +22,7 @@ def count(rows: list[str], part: str) -> int:
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_streamed_cjk_and_tables_are_committed_exactly_once(tmp_path: Path, columns: int, rows: int) -> None:
-    with Tty("markdown", tmp_path, columns, rows) as tty:
+    with PseudoTerminal("markdown", tmp_path, columns, rows) as tty:
         tty.ask("go").until("idle").until("The end.").settle()
         shown = tty.everything()
         for once in (
@@ -55,7 +55,7 @@ def tty_cells(row: str) -> int:
 
 
 def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
-    with Tty("tools", tmp_path) as tty:
+    with PseudoTerminal("tools", tmp_path) as tty:
         tty.ask("go").until("○ Bash running").until("....F").until("retrying in 1 s, attempt 2 of 10: Overloaded")
         tty.until("All done.").until("idle").settle()
         shown = tty.everything()
@@ -83,7 +83,7 @@ def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
 
 
 def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path) -> None:
-    with Tty("tools", tmp_path) as tty:
+    with PseudoTerminal("tools", tmp_path) as tty:
         tty.ask("\x16\x1b]0;mine\x07").until("All done.").until("idle").settle()
         tty.leave()
         for raw in (b"\x1b]52", b"\x1bc", b"\x9b31m", b"\x07", b"\x1b[31m from", "\u202e".encode(), "\u200b".encode()):
@@ -92,13 +92,13 @@ def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path)
 
 
 def test_an_idle_screen_is_not_redrawn(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("hi").until("You said").until("idle")
         assert any(not tty.read(0.6) for _ in range(20)), "it never rests"
 
 
 def test_a_long_reply_is_whole_and_held_in_little_memory(tmp_path: Path) -> None:
-    with Tty("flood", tmp_path) as tty:
+    with PseudoTerminal("flood", tmp_path) as tty:
         tty.until("say something")
         tty.stream = _Deaf()  # the emulator is slower than the program
         before = len(tty.raw)
@@ -116,7 +116,7 @@ class _Deaf:
 
 
 def test_no_color_is_respected(tmp_path: Path) -> None:
-    with Tty("tools", tmp_path, NO_COLOR="1") as tty:
+    with PseudoTerminal("tools", tmp_path, NO_COLOR="1") as tty:
         tty.ask("go").until("All done.").until("idle")
         assert not re.search(rb"\x1b\[[\d;]*(3[1-7]|9\d)[;m]", tty.raw)
 
@@ -126,7 +126,7 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
     tmp_path: Path, sizes: list[tuple[int, int]]
 ) -> None:
     seen: set[str] = set()
-    with Tty("slow", tmp_path) as tty:
+    with PseudoTerminal("slow", tmp_path) as tty:
         tty.ask("100").until("word015")
         for n, (columns, rows) in enumerate(sizes):
             seen |= set(re.findall(r"word\d{3}", "\n".join(tty.everything())))  # a narrower emulator forgets the rest
@@ -143,7 +143,7 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
 
 
 def test_a_narrow_and_a_tiny_terminal_are_survived(tmp_path: Path) -> None:
-    with Tty("tools", tmp_path, 20, 6) as tty:
+    with PseudoTerminal("tools", tmp_path, 20, 6) as tty:
         tty.until("say")
         tty.send("go\r")
         tty.until("All done").until("idle")

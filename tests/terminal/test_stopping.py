@@ -1,4 +1,4 @@
-"""Ctrl-C, Esc and signals in every state: at once, and the terminal is as it was (R090)."""
+"""Ctrl-C, Esc and signals in every state; the terminal settings are restored (R090)."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.tty import Tty
+from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.timeouts import HANG_S
 
 STATES = [("slow", "word0", "400"), ("hang", "○ Bash running", "go"), ("approve", "yes, once", "go")]
@@ -19,7 +19,7 @@ STATES = [("slow", "word0", "400"), ("hang", "○ Bash running", "go"), ("approv
 def test_R090_a_key_interrupts_and_the_next_one_leaves(
     tmp_path: Path, name: str, seen: str, said: str, key: str
 ) -> None:
-    with Tty(name, tmp_path) as tty:
+    with PseudoTerminal(name, tmp_path) as tty:
         tty.ask(said).until(seen)
         tty.send(key)
         tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
@@ -32,7 +32,7 @@ def test_R090_a_key_interrupts_and_the_next_one_leaves(
 
 
 def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
-    with Tty("slow", tmp_path) as tty:
+    with PseudoTerminal("slow", tmp_path) as tty:
         tty.ask("400").until("word035")
         tty.send("\x03")
         tty.until("interrupted  say").settle()
@@ -43,7 +43,7 @@ def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_call_says_so(tmp_path: Path) -> None:
-    with Tty("hang", tmp_path) as tty:
+    with PseudoTerminal("hang", tmp_path) as tty:
         tty.ask("go").until("○ Bash running")
         tty.send("\x03")
         tty.until("● Bash interrupted").until("idle")
@@ -51,7 +51,7 @@ def test_an_interrupted_call_says_so(tmp_path: Path) -> None:
 
 
 def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("half a line")
         tty.until("half a line")
@@ -63,7 +63,7 @@ def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
 
 
 def test_one_ctrl_c_alone_never_leaves(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something")
         tty.send("\x03")
         tty.until("Ctrl-C again leaves")
@@ -73,7 +73,7 @@ def test_one_ctrl_c_alone_never_leaves(tmp_path: Path) -> None:
 
 
 def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
-    with Tty("hang", tmp_path) as tty:
+    with PseudoTerminal("hang", tmp_path) as tty:
         for n in (1, 2):
             tty.ask("go").until("○ Bash running")
             tty.send("\x03")
@@ -85,7 +85,7 @@ def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
 
 
 def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("hi").until("You said")
         tty.leave()
         assert "session 0c5c0c0e is kept; `longrein -c` goes on with it" in tty.lines()
@@ -95,7 +95,7 @@ def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_restores_the_terminal(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    with Tty("echo", tmp_path) as tty:
+    with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("go").until("You said")
         os.kill(tty.pid, number)
         assert tty.wait_exit() == code
@@ -105,7 +105,7 @@ def test_a_signal_restores_the_terminal(tmp_path: Path, number: signal.Signals, 
 
 
 def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
-    tty = Tty("echo", tmp_path)
+    tty = PseudoTerminal("echo", tmp_path)
     tty.ask("hi").until("You said")
     os.close(tty.fd)
     end = time.monotonic() + HANG_S

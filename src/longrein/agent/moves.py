@@ -24,6 +24,7 @@ from longrein.context import (
     decide,
     decide_seed,
     decide_without_money,
+    due_reminders,
     named_window,
     output_limit,
     reserve_usd,

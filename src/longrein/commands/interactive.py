@@ -12,7 +12,7 @@ from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
 from longrein.events import LongreinError
 from longrein.frontends.argv import Options
-from longrein.frontends.reports.tasks import tail_of
+from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
@@ -109,7 +109,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
 
 async def _tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
     archive = Archive(place.state_dir, built.session.id)
-    return await archive.reading(lambda past: tail_of(past, built.log.folder, task, lines))
+    return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
 
 
 async def _sessions(place: RunContext) -> Sequence[SessionRow]:

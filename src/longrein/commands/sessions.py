@@ -73,8 +73,8 @@ def search(place: RunContext, query: str, session: str, *, every: bool, json: bo
         infos = [one] if one is not None else []
     else:
         infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
-    found = search_page.found_in(place.state_dir, infos, query, say)
-    show(search_page.found_as_json(found) if json else search_page.as_text(found, page))
+    found = search_page.search_sessions(place.state_dir, infos, query, say)
+    show(search_page.hits_as_json(found) if json else search_page.hits_as_text(found, page))
     if not found:
-        say(search_page.nothing(query, len(infos), widest=every or bool(session)))
+        say(search_page.no_hits_text(query, len(infos), widest=every or bool(session)))
     return 0 if found else 1

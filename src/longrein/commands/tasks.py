@@ -84,7 +84,7 @@ def _queued(place: RunContext, session: str) -> list[SpooledTask]:
         return []  # its log cannot be read; what its spool holds is listed all the same
     finally:
         past.close()
-    tasks = [tasks_page.spooled_of(entry, None) for entry, ended in logged.values() if ended is None]
+    tasks = [tasks_page.spooled_from_log(entry, None) for entry, ended in logged.values() if ended is None]
     return [task for task in tasks if task.state == "queued"]
 
 
@@ -109,7 +109,7 @@ def _of_session(place: RunContext, session: str) -> list[TaskRow]:
         past.close()
     info = _info(place, session)
     over = [
-        _row(session, info, tasks_page.spooled_of(entry, ended), supervised=False)
+        _row(session, info, tasks_page.spooled_from_log(entry, ended), supervised=False)
         for task, (entry, ended) in logged.items()
         if task not in spooled
     ]
@@ -119,13 +119,15 @@ def _of_session(place: RunContext, session: str) -> list[TaskRow]:
 def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
     session, slash, name = wanted.rpartition("/")
     rows = _of_session(place, find_session(place.state_dir, session)) if slash else _spooled(place)
-    row = tasks_page.the_one(rows, name if slash else wanted)
+    row = tasks_page.find_task(rows, name if slash else wanted)
     if json:
         show(tasks_page.as_json([row]))
         return
     past = Past(place.state_dir, row.session)
     try:
-        shown = tasks_page.tail_of(past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail)
+        shown = tasks_page.output_tail(
+            past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail
+        )
     finally:
         past.close()
     show(tasks_page.as_page(row, shown))
@@ -134,7 +136,7 @@ def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
 def _stop(place: RunContext, wanted: str) -> int:
     if not wanted:
         raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
-    row = tasks_page.the_one(_spooled(place), wanted)
+    row = tasks_page.find_task(_spooled(place), wanted)
     folder = os.path.join(place.state_dir, "sessions", row.session)
     ended = asyncio.run(stop_background_task(folder, row.task.task, "stopped by the user"))
     if ended is None or ended.state == "running":
@@ -155,7 +157,9 @@ def agents(place: RunContext, session: str, *, json: bool) -> int:
         every = [_agents(place, info)] if info is not None else []
     else:
         opened = [info for info in list_sessions(place.state_dir) if info.open]
-        working = [agents_page.OfSession(info, agents_page.at_work(_agents(place, info).agents)) for info in opened]
+        working = [
+            agents_page.SessionSubagents(info, agents_page.unfinished(_agents(place, info).agents)) for info in opened
+        ]
         every = [one for one in working if one.agents]
     if json:
         show(agents_page.as_json(every))
@@ -166,9 +170,9 @@ def agents(place: RunContext, session: str, *, json: bool) -> int:
     return 0
 
 
-def _agents(place: RunContext, info: SessionInfo) -> agents_page.OfSession:
+def _agents(place: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
     past = Past(place.state_dir, info.session)
     try:
-        return agents_page.OfSession(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
+        return agents_page.SessionSubagents(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
     finally:
         past.close()

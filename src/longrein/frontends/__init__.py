@@ -1,1 +1,1 @@
-"""Ways to meet a session: `headless` and `terminal`, blind to each other; the command line's flags beside them."""
+"""Frontends: `headless` and `terminal`, which do not import each other, and the command line's flags."""

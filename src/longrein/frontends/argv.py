@@ -1,7 +1,7 @@
-"""argv against the table of flags: pure, strict, and every refusal says what to write instead.
+"""The command-line parser: strict, pure, and every error says what to write instead.
 
-Help and refusals come from the same table. A general parser was passed over for its import: click takes 5 ms of CPU,
-a third of what the whole start may take beyond asyncio and h11; so only the help page uses it.
+The flags come from the table in `flags`. Click is used only for the help page, because its import takes 5 ms of CPU,
+a third of what the whole start may take beyond asyncio and h11.
 """
 
 import math
@@ -16,18 +16,18 @@ from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, Command,
 
 
 class Parsed(msgspec.Struct):
-    """What argv says."""
+    """Parsed argv."""
 
     command: Command
-    """Which command."""
+    """The command."""
     values: dict[str, Any]
-    """Field of a flag to its value, only for flags that were given."""
+    """Field of a flag -> value, for the flags given."""
     words: list[str]
-    """What is no flag."""
+    """Positional words."""
 
 
 def parse(argv: Sequence[str]) -> Parsed:
-    """`argv` without the program's name. Raises `UsageError`.
+    """Parse `argv`, which does not hold the program's name. Raises `UsageError`.
 
     `--flag VALUE`, `--flag=VALUE`, `-x VALUE`, `-xVALUE` and joined switches are read; `--` ends the flags; a word
     with a blank in it that starts with `-` is no flag.
@@ -52,11 +52,11 @@ def parse(argv: Sequence[str]) -> Parsed:
 
 
 TYPO_RATIO = 0.75
-"""A word alone that is so near a command is taken for a typing error, not for a prompt."""
+"""Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
 
 def nearest(word: str, known: Sequence[str], ratio: float = 0.6) -> str:
-    """`; did you mean X?` when something in `known` is near, else ''. `ratio`: from 0 (anything) to 1 (the same)."""
+    """`; did you mean X?` for a similar word in `known`, else ''. `ratio`: 0 (anything) to 1 (the same)."""
     import difflib
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=ratio)
@@ -76,10 +76,9 @@ def _is_command(parsed: Parsed, token: str) -> bool:
 
 
 def _is_reserved(parsed: Parsed, token: str, rest: Sequence[str]) -> bool:
-    """Whether `token` is a command of other agents; `rest` is what follows it, reversed.
+    """Whether `token` is a command of another agent; `rest` holds the tokens after it, reversed.
 
-    It is a prompt with -p, -c or -r: those want one. A prompt of several words is one token with blanks, so that it may
-    begin with any word.
+    With -p, -c or -r it is a prompt. A prompt of several words is one token with blanks, so it may begin with any word.
     """
     if not _may_be_command(parsed) or token.lower() not in RESERVED:
         return False
@@ -89,7 +88,7 @@ def _is_reserved(parsed: Parsed, token: str, rest: Sequence[str]) -> bool:
 
 
 _PROMPTING = frozenset(("print", "continue_newest", "resume"))
-"""Fields of the flags with which one word alone is a prompt."""
+"""Fields of the flags after which a lone word is a prompt."""
 
 
 def _is_prompting(flag: str) -> bool:
@@ -121,7 +120,7 @@ def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
 
 
 def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
-    """The value in the token itself or the next one."""
+    """Value of a flag, from its token or the next one."""
     if equals or joined:
         return convert(flag, joined)
     if flag.kind == "maybe":
@@ -132,7 +131,7 @@ def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
 
 
 def convert(flag: Flag, text: str) -> Any:
-    """The value that `text` means for `flag`. Raises `UsageError`."""
+    """Convert `text` to a value of `flag`. Raises `UsageError`."""
     if flag.choices and text not in flag.choices:
         near = nearest(text, flag.choices)
         raise UsageError(f"{flag.name}: {text!r} is not one of {', '.join(flag.choices)}{near}")
@@ -166,7 +165,7 @@ def _money(flag: Flag, text: str) -> float:
 
 
 def _rules(flag: Flag, text: str) -> tuple[str, ...]:
-    """`Edit,Bash(git log) Read` is three rules: commas and blanks part them, but not inside brackets."""
+    """Split `Edit,Bash(git log) Read` into three rules: at commas and blanks outside of brackets."""
     rules, depth = [""], 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -209,7 +208,7 @@ def _unknown(command: Command, name: str) -> str:
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
-    """Whether flags and words belong to the command; with `sure` a word that looks like a command is a prompt."""
+    """Check flags and words of the command; with `sure`, a word that looks like a command is a prompt."""
     command, words = parsed.command, parsed.words
     fields = {flag.field for flag in command.flags}
     for flag in MAIN.flags:
@@ -238,14 +237,14 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
-# --- What the command line said, typed and checked: the one thing that goes from `cli` to `app` ----------------------
+# --- Options of the main command ----------------------
 
 
 BYPASS = "bypassPermissions"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Every flag of the main command. '' , 0 and () mean: not given, so settings and defaults decide."""
+    """The flags of the main command, passed from `cli` to `app`. '', 0 and () mean not given: settings apply."""
 
     prompt: str = ""
     """The first message. Text piped in is added to it by `cli`."""
@@ -260,15 +259,15 @@ class Options(msgspec.Struct, frozen=True):
     verbose: bool = False
     """Whether progress goes to stderr."""
     background: str = ""
-    """What `-p` does about work in the background when its answer is done: `exit`, `drain` or `steer`."""
+    """Background work after the answer of `-p`: `exit`, `drain` or `steer`."""
     continue_newest: bool = False
     """`-c`: go on with the newest session of this folder."""
     resume: str | None = None
-    """`-r`: id or unique beginning of one; '' asks which; None when not given."""
+    """`-r`: id or its unique beginning; '' opens a list; None when not given."""
     fork_session: bool = False
     """Go on in a copy of the session."""
     session_id: str = ""
-    """UUID that a new session is to have."""
+    """UUID for a new session."""
     model: str = ""
     """`PROVIDER/MODEL`."""
     permission_mode: str = ""
@@ -282,9 +281,9 @@ class Options(msgspec.Struct, frozen=True):
     max_budget_usd: float = 0.0
     """Money that one run may spend; 0 for no limit."""
     system_prompt: str = ""
-    """Stands in place of longrein's own system prompt."""
+    """Replaces longrein's system prompt."""
     append_system_prompt: str = ""
-    """Stands after the system prompt."""
+    """Added after the system prompt."""
     agents: str = ""
     """Further subagent types, as a JSON object."""
     add_dirs: tuple[str, ...] = ()
@@ -298,9 +297,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def options_of(values: Mapping[str, Any]) -> Options:
-    """`values` (field to value) as checked `Options`. Raises `UsageError` where flags contradict each other.
+    """Make checked `Options` of `values` (field -> value). Raises `UsageError` for contradictions.
 
-    Of other fields only `skip_permissions` is known: a spelling of `permission_mode`.
+    `skip_permissions` is accepted as another spelling of `permission_mode`.
     """
     given = dict(values)
     mode = given.get("permission_mode", BYPASS)
@@ -316,7 +315,7 @@ def options_of(values: Mapping[str, Any]) -> Options:
 
 
 def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
-    """What does not go together, and the line that says so and what to do."""
+    """(condition, error message) of flags that do not go together."""
     resumes = o.continue_newest or o.resume is not None
     return (
         (o.continue_newest and o.resume is not None, "-c and -r name two sessions: give one of them"),

@@ -1,4 +1,4 @@
-"""The flags of the command line, each declared once: the parser, the help and the refusals are all read off this."""
+"""The command line's flags and subcommands, declared once for the parser, the help pages and the error messages."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,24 +6,24 @@ from typing import Literal
 import msgspec
 
 Kind = Literal["switch", "word", "maybe", "rules", "words", "count", "money"]
-"""`maybe` may stand without its value; `rules` are split at commas and blanks; `words` may be given several times."""
+"""`maybe`: the value is optional; `rules`: split at commas and blanks; `words`: may be given several times."""
 
 
 class Flag(msgspec.Struct, frozen=True):
     """One flag."""
 
     names: tuple[str, ...]
-    """Spellings, the one to show in messages last."""
+    """Spellings; the last one is shown in messages."""
     field: str
-    """Field of the result it sets."""
+    """Field of `Options` that it sets."""
     kind: Kind
-    """What its value is."""
+    """Kind of its value."""
     help: str
     """One line for the help page."""
     group: str = ""
-    """Heading it stands under."""
+    """Heading in the help."""
     metavar: str = ""
-    """What its value is called; '' for switches."""
+    """Name of its value in the help; '' for switches."""
     choices: tuple[str, ...] = ()
     """Allowed values; () for any."""
 
@@ -39,15 +39,15 @@ class Command(msgspec.Struct, frozen=True):
     name: str
     """'' for longrein itself."""
     usage: str
-    """What follows the name."""
+    """Arguments, as shown in the help."""
     help: str
-    """What it does."""
+    """Description in the help."""
     flags: tuple[Flag, ...]
     """Its flags."""
     words_max: int
-    """Words it takes beside flags."""
+    """Largest number of positional words."""
     words_min: int = 0
-    """Words it needs."""
+    """Smallest number of positional words."""
 
 
 STATE = "Settings and state"
@@ -358,7 +358,7 @@ RESERVED: Mapping[str, str] = {
     )
     for word in words.split()
 }
-"""Words that are commands of other agents, each with what to do in longrein: none is sent to a model unasked."""
+"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model as a prompt."""
 
 NOT_YET = frozenset(
     (
@@ -388,7 +388,7 @@ NOT_YET = frozenset(
         "-i",
     )
 )
-"""Flags that users of other agents know and longrein does not have yet."""
+"""Flags of other agents that longrein does not have yet."""
 
 EXIT_CODES = (
     ("0", "done"),
@@ -401,7 +401,7 @@ EXIT_CODES = (
 )
 
 
-# --- The help pages, drawn from the table of flags -------------------------------------------------------------------
+# --- Help pages -------------------------------------------------------------------
 
 
 _EXAMPLES = (
@@ -425,7 +425,7 @@ _STDIN = (
 
 
 def help_page(command: Command, width: int = 100) -> str:
-    """The page of `command`, at most `width` columns (at least 60 are used)."""
+    """Help page of `command`, at most `width` columns (at least 60 are used)."""
     from click.formatting import HelpFormatter
 
     width = max(width, 60)
@@ -444,7 +444,7 @@ def help_page(command: Command, width: int = 100) -> str:
 
 
 def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Headings, each with its rows: a spelling and what it does."""
+    """Headings with their rows of (spelling, description)."""
     if command is not MAIN:
         return [("Flags", [(_spelling(f), f.help) for f in command.flags])]
     groups = dict.fromkeys(flag.group for flag in command.flags)

@@ -1,4 +1,4 @@
-"""What is piped in: a whole text before the run, or lines while it goes on."""
+"""Standard streams: piped input as a whole or as lines, complete output, one-line messages on stderr."""
 
 import asyncio
 import io
@@ -11,17 +11,17 @@ from longrein.events import LongreinError, UsageError
 from longrein.frontends.text_format import escape_bytes
 
 STDIN_WAIT_S = 3.0
-"""How long a pipe may stay silent before a prompt goes on without it; other agents wait as long."""
+"""Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as long."""
 STDIN_BYTES_MAX = 10_000_000
-"""Largest text taken from stdin, and the longest line; other agents have the same cap."""
+"""Largest text and longest line taken from stdin, bytes; other agents have the same limit."""
 _READ_BYTES = 1 << 16
 
 
 def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> bytes:
-    """All that is piped into `fd`, or b'' when it is a terminal or closed.
+    """Read everything piped into `fd`; b'' when it is a terminal or closed.
 
-    A pipe or socket is left alone when its first byte does not come within `wait_s` seconds (None: no limit), and
-    `say` gets a line; once it has spoken it is read to its end, `say` gets a line when it pauses. Raises `UsageError`
+    A pipe or socket is not read when its first byte does not come within `wait_s` seconds (None: no limit); after the
+    first byte it is read to its end. `say` gets a line in the first case and when the pipe pauses. Raises `UsageError`
     above `STDIN_BYTES_MAX` and for a folder.
     """
     if not _is_piped(fd):
@@ -42,8 +42,11 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
 
 
 async def read_lines(fd: int) -> AsyncIterator[bytes]:
-    """The lines of `fd` as they come, without their newlines; blank ones are left out. Raises `UsageError` for a line
-    above `STDIN_BYTES_MAX`. Reading never stops the loop, except for a plain file, which is always ready."""
+    """Yield the lines of `fd` as they arrive, without newlines and without blank lines.
+
+    Reading never blocks the loop, except for a plain file, which is always ready. Raises `UsageError` for a line above
+    `STDIN_BYTES_MAX`.
+    """
     rest = bytearray()
     while chunk := await _wait_chunk(fd):
         rest += chunk
@@ -66,7 +69,7 @@ def _is_piped(fd: int) -> bool:
 
 
 def _ready(fd: int, wait_s: float | None) -> bool:
-    """Whether reading `fd` would not wait longer than `wait_s`. Files are always ready."""
+    """Whether `fd` becomes readable within `wait_s` seconds. Files are always ready."""
     from select import select
 
     mode = os.fstat(fd).st_mode
@@ -79,14 +82,14 @@ def _read(fd: int) -> bytes:
     while True:
         try:
             return os.read(fd, _READ_BYTES)
-        except BlockingIOError:  # somebody left the pipe non-blocking
+        except BlockingIOError:  # another process has made the pipe non-blocking
             _ready(fd, STDIN_WAIT_S)
         except OSError as error:
             raise UsageError(f"stdin cannot be read: {error.strerror}") from None
 
 
 async def _wait_chunk(fd: int) -> bytes:
-    """The next bytes of `fd`, b'' at its end."""
+    """Wait for the next bytes of `fd`; b'' at its end."""
     loop = asyncio.get_running_loop()
     came: asyncio.Future[None] = loop.create_future()
     try:
@@ -105,13 +108,14 @@ def _settle(came: asyncio.Future[None]) -> None:
         came.set_result(None)
 
 
-# --- What was asked for, on stdout, whole ----------------------------------------------------------------------------
+# --- Stdout ----------------------------------------------------------------------------
 
 
 def show(text: str | bytes) -> None:
-    """Write all of `text` to stdout, as UTF-8 whatever the locale; on a terminal escapes and controls are shown, not
-    obeyed. Raises BrokenPipeError when its reader has left, and `LongreinError` where it takes no more, such as a full
-    disk."""
+    """Write all of `text` to stdout as UTF-8; on a terminal, escape control characters.
+
+    Raises `BrokenPipeError` when the reader has left, and `LongreinError` for other errors such as a full disk.
+    """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     try:
         data = escape_bytes(data) if os.isatty(1) else data
@@ -124,7 +128,7 @@ def show(text: str | bytes) -> None:
 
 
 def stdout_file() -> BinaryIO:
-    """stdout as a file for many lines; on a terminal it takes whole lines only. Closing it leaves stdout open."""
+    """Stdout as a binary file; on a terminal only for whole lines. Closing it leaves stdout open."""
     return _Terminal() if os.isatty(1) else open(1, "wb", closefd=False)
 
 
@@ -134,11 +138,11 @@ class _Terminal(io.BytesIO):
         return len(data)
 
 
-# --- One line for the person, on stderr ------------------------------------------------------------------------------
+# --- Stderr ------------------------------------------------------------------------------
 
 
 def say(line: str) -> None:
-    """Write `line` to stderr, whatever the locale and whatever stands in it; nothing when stderr is gone."""
+    """Write `line` to stderr as UTF-8 with control characters replaced; errors are ignored."""
     shown = "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in line)
     data = f"longrein: {shown}\n".encode("utf-8", "replace")
     try:

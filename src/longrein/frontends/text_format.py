@@ -1,4 +1,4 @@
-"""Times, counts, sizes and sums as people read them. Pure."""
+"""Text for people: times, counts, sizes, money, escaping, and one-line descriptions of acts. Pure."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ KB = 1_000
 
 
 def elapsed(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 m 05 s`, `2 h 05 m`; '' below a twentieth of a second."""
+    """A duration: `0.4 s`, `12 s`, `3 m 05 s`, `2 h 05 m`; '' below 0.05 s."""
     if seconds < 0.05:
         return ""
     if seconds < 10:
@@ -20,31 +20,31 @@ def elapsed(seconds: float) -> str:
     return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
 
 
-def since(seconds: float) -> str:
-    """The same for what goes on and is drawn again now and then: `3 s`, `12 s`, `3 m`, `2 h 05 m`."""
+def live_elapsed(seconds: float) -> str:
+    """A running time that is redrawn rarely: `3 s`, `12 s`, `3 m`, `2 h 05 m`."""
     whole = max(int(seconds), 0)
     return f"{whole} s" if whole < 60 else f"{whole // 60} m" if whole < 3_600 else elapsed(whole)
 
 
 def counted(count: int, word: str) -> str:
-    """`1 prompt`, `3 prompts`."""
+    """A count with its noun: `1 prompt`, `3 prompts`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def tokens(count: int) -> str:
-    """`950`, `12.3k`, `1.2M`."""
+    """A token count: `950`, `12.3k`, `1.2M`."""
     if count < 1_000:
         return str(count)
     return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
 def money(usd: float) -> str:
-    """`$0.12`; four digits below a cent."""
+    """An amount: `$0.12`, with four digits below a cent."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
 def size(count: int) -> str:
-    """Bytes: `0 B`, `950 B`, `12.3 kB`, `1.2 MB`, `10.0 GB`."""
+    """A size in bytes: `0 B`, `950 B`, `12.3 kB`, `1.2 MB`, `10.0 GB`."""
     if count < KB:
         return f"{count} B"
     for unit in ("kB", "MB"):
@@ -55,23 +55,21 @@ def size(count: int) -> str:
     return f"{count / KB:.1f} GB"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Text from outside never reaches the terminal raw: what is unseen, or would move the cursor, is shown as `\x1b`.
+# --- Escaping of text from outside: control and invisible characters are shown as `\x1b` -----------------------------
 
 
 __all__ = ["escape", "escape_bytes", "escape_line"]
 
 
 def escape_line(text: str) -> str:
-    r"""`text` escaped for one line: newline and tab are written as `\n` and a space."""
+    r"""Escape `text` for one line: a newline becomes `\n`, a tab a space."""
     return escape(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def escape_bytes(data: bytes) -> bytes:
-    r"""UTF-8 for a terminal, where bytes go as they are to files and pipes: text, or JSON, whose values stay the same.
+    r"""Escape UTF-8 text or JSON for a terminal; the values of JSON stay the same.
 
-    Everything unseen is written as `\u001b`, what needs more digits as two of these; CRLF becomes a newline.
+    Invisible characters become `\u001b`, those beyond 16 bits two of these; CRLF becomes a newline.
     """
     return escape(data.decode("utf-8", "replace").replace("\r\n", "\n"), _as_json).encode()
 
@@ -81,27 +79,25 @@ def _as_json(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What somebody did last, in one line: the same words on the screen, in lists and in progress lines. Pure.
+# --- Acts in one line ------------------------------------------------------------------------------------------------
 
 
 KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")
-"""Arguments that say what a call is about, the most telling first."""
+"""Arguments that describe a call, best first."""
 CHARS_MAX = 500
-"""Of what an act is about."""
+"""Characters of a description."""
 
 
 def key_argument(arguments: dict[str, Any] | None) -> str:
-    """The argument that says what a call is about, escaped, on one line; '' when there is none."""
+    """The argument that describes a call best, escaped, on one line; '' without one."""
     values = arguments or {}
     named = [values[key] for key in KEYS if isinstance(values.get(key), str) and values[key]]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
     return _first_line(found[0]) if found else ""
 
 
-def act_of(event: AnyEvent) -> str:
-    """What this was, escaped, such as `Read src/app.py`; '' for what is no act."""
+def activity_text(event: AnyEvent) -> str:
+    """One-line description of an event, escaped, such as `Read src/app.py`; '' for other events."""
     match event:
         case Replied():
             return _reply(event)
@@ -116,7 +112,7 @@ def act_of(event: AnyEvent) -> str:
 
 
 def _reply(reply: Replied) -> str:
-    """The last call of a reply, with how many there were; without calls the beginning of its last text."""
+    """The last call of a reply and the number of others; without calls, the first line of its last text."""
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
     if calls:
         last = f"{escape_line(calls[-1].name)} {key_argument(calls[-1].arguments)}".rstrip()

@@ -1,7 +1,7 @@
-"""Headless: one prompt (or a stream of them) in, text or JSON lines out, nobody there to ask."""
+"""Headless runs: one prompt or a stream of prompts in, text or JSON lines out, no questions to the user."""
 
-from longrein.frontends.headless.output import Output
+from longrein.frontends.headless.output import BufferedOutput
 from longrein.frontends.headless.run import run_headless
 from longrein.frontends.headless.run_state import SessionFacts, Style
 
-__all__ = ["Output", "SessionFacts", "Style", "run_headless"]
+__all__ = ["BufferedOutput", "SessionFacts", "Style", "run_headless"]

@@ -1,4 +1,4 @@
-"""Lines of stdin with `--input-format stream-json`, read as words to the session. Pure."""
+"""Parser of stdin lines for `--input-format stream-json`. Pure."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,37 +10,37 @@ from longrein.events import AnyPart, Image, Text, UsageError, decode_json
 How = Literal["queued", "steer", "now"]
 
 KeepImage = Callable[[bytes, str], Image]
-"""Stores the bytes of a picture of a media type and gives its part."""
+"""(bytes, media type) of a picture -> its stored part."""
 
 
-class Typed(msgspec.Struct, frozen=True):
+class InputMessage(msgspec.Struct, frozen=True):
     """A user message."""
 
     parts: tuple[AnyPart, ...]
-    """What was said."""
+    """Content of the message."""
     how: How
-    """`queued` goes after the running turn, `steer` with its next request, `now` interrupts it."""
+    """`queued`: after the running turn; `steer`: with its next request; `now`: interrupts it."""
 
 
-class Asking(msgspec.Struct, frozen=True):
+class ControlRequest(msgspec.Struct, frozen=True):
     """A control request, which longrein does not serve yet."""
 
     request: str
-    """Its id."""
+    """Id of the request."""
 
 
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
-def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | None:
-    """What a line says; None for a kind of line that is not for us. Raises `UsageError` when it is no such line."""
+def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | ControlRequest | None:
+    """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a malformed line."""
     try:
         data = decode_json(line)
     except msgspec.DecodeError:
         raise UsageError(f"stdin: {_short(line)} is no JSON; a line is {EXAMPLE}") from None
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "control_request":
-        return Asking(str(data.get("request_id", "")))
+        return ControlRequest(str(data.get("request_id", "")))
     if kind in ("control_response", "control_cancel_request", "keep_alive"):
         return None
     if kind != "user":
@@ -48,7 +48,7 @@ def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | Non
     parts = _parts(data.get("message"), keep_image)
     if not parts:
         raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
-    return Typed(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
+    return InputMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
 
 
 EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'

@@ -1,4 +1,4 @@
-"""stdout that never stops the loop: what the reader does not take yet waits here, and a reader that left is noticed."""
+"""Output of a headless run: a buffered stdout that never blocks the loop, and the reporter of updates."""
 
 import asyncio
 import os
@@ -21,9 +21,9 @@ from longrein.events import (
     ToolEnded,
     unwrapped,
 )
-from longrein.frontends.headless.partial_messages import Company, Partial
+from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
-from longrein.frontends.headless.run_state import SessionFacts, Style, Tally
+from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
 from longrein.frontends.headless.stream_json import draw, draw_init
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import escape_bytes
@@ -32,24 +32,24 @@ PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""
 
 
-class Output:
-    """Bytes to a file descriptor, in order, at once where possible."""
+class BufferedOutput:
+    """Buffered writer to a file descriptor that never blocks, and notices when the reader has left."""
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays the caller's; it is not made non-blocking, for others may share it."""
+        """`fd` belongs to the caller. It is not made non-blocking, as other processes may share it."""
         self._fd = fd
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._poll: select.poll | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._hurried = False
+        self._no_wait = False
         self._terminal = False
-        """Whether `fd` is a terminal, which must not obey what a model or a provider wrote."""
-        self.deaf = ""
-        """Why nothing can be written any more: `closed` when the reader left, else the system's words."""
+        """Whether `fd` is a terminal: then control characters are escaped."""
+        self.write_error = ""
+        """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
         try:
             mode = os.fstat(fd).st_mode
         except OSError as error:
-            self.deaf = error.strerror or "closed"
+            self.write_error = error.strerror or "closed"
             return
         self._terminal = stat.S_ISCHR(mode) and os.isatty(fd)
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
@@ -58,27 +58,29 @@ class Output:
 
     @property
     def waiting_bytes(self) -> int:
-        """What has not been taken yet."""
-        return len(self._waiting)
+        """Number of bytes not written yet."""
+        return len(self._buffer)
 
     def put(self, data: bytes) -> None:
-        """Write `data`, whole lines in UTF-8, as far as that needs no waiting; the rest stays. Drops it when there is
-        no reader. On a terminal escapes and controls are shown, not obeyed."""
-        if self.deaf:
+        """Write `data`, whole lines in UTF-8, as far as possible without waiting; buffer the rest.
+
+        Drops `data` after a write error. Escapes control characters on a terminal.
+        """
+        if self.write_error:
             return
-        self._waiting += escape_bytes(data) if self._terminal else data
+        self._buffer += escape_bytes(data) if self._terminal else data
         self._push()
 
-    def hurry(self) -> None:
-        """From now on, `drain` without a limit does not wait."""
-        self._hurried = True
+    def stop_waiting(self) -> None:
+        """Make `drain` without a limit return at once from now on."""
+        self._no_wait = True
         self._wake()
 
     async def drain(self, limit_s: float | None = None) -> None:
-        """Wait until all is written, the reader has left, or `limit_s` is over. Never raises for these."""
+        """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not raise for these."""
         try:
             async with asyncio.timeout(limit_s):
-                while self._waiting and not self.deaf and not (self._hurried and limit_s is None):
+                while self._buffer and not self.write_error and not (self._no_wait and limit_s is None):
                     await self._wait_writable()
                     self._push()
         except TimeoutError:
@@ -87,16 +89,16 @@ class Output:
     def _push(self) -> None:
         taken = 0
         try:
-            with memoryview(self._waiting) as view:
+            with memoryview(self._buffer) as view:
                 while taken < len(view) and (self._poll is None or self._poll.poll(0)):
                     end = len(view) if self._poll is None else taken + PIECE_BYTES
                     taken += os.write(self._fd, view[taken:end])
         except BlockingIOError:
             pass
         except OSError as error:
-            self.deaf = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
-            taken = len(self._waiting)
-        del self._waiting[:taken]
+            self.write_error = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+            taken = len(self._buffer)
+        del self._buffer[:taken]
 
     async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -112,89 +114,89 @@ class Output:
             self._ready.set_result(None)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What the run says while it goes on: lines on stdout for `stream-json`, progress on stderr with `--verbose`.
+# --- Reporter: stdout lines, and progress on stderr ------------------------------------------------------------------
 
 
 PAUSE_SAID_S = 2.0
-"""A pause that is longer is told on stderr: without a word it would look as if the run hung."""
+"""Seconds above which a pause is reported on stderr, so that the run does not look hung."""
 
 
-class Voice:
-    """Draws what is heard. Keeps no fact: those are in the tally."""
+class RunReporter:
+    """Writes updates as lines. Keeps no facts: those are in the run state."""
 
-    def __init__(self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, facts: SessionFacts, style: Style, out: BufferedOutput, start: int, note: Callable[[str], None]
+    ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
         self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
-        self._partial = Partial()
+        self._partial = PartialMessages()
         self._count = 0
 
     def begin(self) -> None:
-        """The init line."""
+        """Write the init line."""
         if self._style.output == "stream-json":
             self._put([draw_init(self._facts, self._start)])
 
     @property
     def partial(self) -> bool:
-        """Whether replies are drawn while they grow."""
+        """Whether partial messages are written."""
         return self._style.partial
 
-    def heard(self, heard: SessionUpdate, tally: Tally) -> None:
-        """Draw one thing; `tally` holds what was before it."""
-        for line in self._notes(heard):
+    def apply(self, heard: SessionUpdate, run_state: RunState) -> None:
+        """Write one update; `run_state` is the state before it."""
+        for line in self._stderr_lines(heard):
             self._note(line)
         if self._style.output == "stream-json":
-            self._put(self._lines(heard, tally))
+            self._put(self._lines(heard, run_state))
 
-    def of_child(self, of: FromSubagent, company: Company) -> None:
-        """Draw what a subagent made heard, before its tally has it."""
-        heard, tally = of.heard, company.tally(of)
-        for line in self._notes(heard):
+    def apply_subagent(self, of: FromSubagent, subagents: SubagentStreams) -> None:
+        """Write an update of a subagent, before its state has it."""
+        heard, run_state = of.heard, subagents.run_state(of)
+        for line in self._stderr_lines(heard):
             self._note(f"{of.label} {of.kind}: {line}")
         if self._style.output == "stream-json":
             match heard:
                 case Entry():
-                    self._put(self._growing(heard, tally, company.partial(of)) + draw(heard, tally))
+                    self._put(self._partial_lines(heard, run_state, subagents.partial(of)) + draw(heard, run_state))
                 case ReplyDelta() if self._style.partial:
-                    self._put(company.partial(of).draw(heard, tally))
+                    self._put(subagents.partial(of).draw(heard, run_state))
                 case UserNotice(text=text):
-                    self._put(self._lines(UserNotice(f"{of.label}: {text}"), tally))
+                    self._put(self._lines(UserNotice(f"{of.label}: {text}"), run_state))
                 case _:
-                    self._put(self._lines(heard, tally) if isinstance(heard, RetryPause) else [])
+                    self._put(self._lines(heard, run_state) if isinstance(heard, RetryPause) else [])
 
     def answer(self, request: str) -> None:
-        """Say that a control request is not served."""
+        """Write an error response to a control request."""
         error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
         self._put([{"type": "control_response", "response": error}])
 
-    def end(self, tally: Tally, stop: Stop) -> None:
-        """The result: a line, one object, or the text of the answer."""
+    def end(self, run_state: RunState, stop: Stop) -> None:
+        """Write the result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
-            self._put([draw_result(self._facts, tally, stop, self._key("result"))])
+            self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
-            self.say(tally)
+            self.print_answer(run_state)
 
-    def say(self, tally: Tally) -> None:
-        """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
-        if self._style.output != "text" or tally.ended is None or tally.ended.reason not in ("done", "blocked"):
+    def print_answer(self, run_state: RunState) -> None:
+        """Print the answer of a successful turn in text mode, unless it was printed."""
+        if self._style.output != "text" or run_state.ended is None or run_state.ended.reason not in ("done", "blocked"):
             return
-        text = tally.unsaid.encode("utf-8", "replace")
-        tally.said = len(tally.text)
+        text = run_state.unprinted_text.encode("utf-8", "replace")
+        run_state.printed_chars = len(run_state.text)
         self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
-    def _notes(self, heard: SessionUpdate) -> list[str]:
-        """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
+    def _stderr_lines(self, heard: SessionUpdate) -> list[str]:
+        """Lines for stderr: all progress when verbose, else pauses and notices."""
         if self._style.verbose:
             return progress(heard)
         return trouble(heard) if self._style.output != "stream-json" else []
 
-    def _lines(self, heard: SessionUpdate, tally: Tally) -> list[Line]:
+    def _lines(self, heard: SessionUpdate, run_state: RunState) -> list[Line]:
         match heard:
             case Entry():
-                return self._growing(heard, tally, self._partial) + draw(heard, tally)
+                return self._partial_lines(heard, run_state, self._partial) + draw(heard, run_state)
             case ReplyDelta():
-                return self._partial.draw(heard, tally) if self._style.partial else []
+                return self._partial.draw(heard, run_state) if self._style.partial else []
             case RetryPause():
                 return [self._system("api_retry", _retry(heard))]
             case UserNotice(text=text):
@@ -202,12 +204,12 @@ class Voice:
             case _:
                 return []
 
-    def _growing(self, entry: Entry, tally: Tally, partial: Partial) -> list[Line]:
+    def _partial_lines(self, entry: Entry, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match entry.event:
             case Asked(purpose=purpose) if self._style.partial:
-                return partial.open(entry.seq, purpose, tally)
+                return partial.open(entry.seq, purpose, run_state)
             case Replied() as reply if self._style.partial:
-                return partial.close(reply, tally)
+                return partial.close(reply, run_state)
             case AskFailed():
                 partial.forget()
         return []
@@ -226,7 +228,7 @@ class Voice:
 
 
 def progress(heard: SessionUpdate) -> list[str]:
-    """Lines for stderr that say what goes on."""
+    """Progress lines for stderr."""
     match heard:
         case Entry(event=Replied() as reply):
             calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
@@ -236,7 +238,7 @@ def progress(heard: SessionUpdate) -> list[str]:
         case Entry(event=ToolEnded() as end):
             return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
         case Entry():
-            return _beside(heard)
+            return _background_progress(heard)
         case RetryPause(attempt=0):
             return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
         case RetryPause():
@@ -248,7 +250,7 @@ def progress(heard: SessionUpdate) -> list[str]:
 
 
 def trouble(heard: SessionUpdate) -> list[str]:
-    """Those of them that nobody has to wish for."""
+    """Progress lines that are also written without --verbose: long pauses and notices."""
     match heard:
         case RetryPause() if heard.delay_s > PAUSE_SAID_S:
             return progress(heard)
@@ -258,7 +260,7 @@ def trouble(heard: SessionUpdate) -> list[str]:
             return []
 
 
-def _beside(entry: Entry) -> list[str]:
+def _background_progress(entry: Entry) -> list[str]:
     match entry.event:
         case TaskStarted() as task:
             return [f"task {task.task} {task.state}: {_first(task.command)}"]

@@ -1,82 +1,86 @@
-"""The end of a run: one `result` line, one line on stderr when it did not go well, one exit code. Pure."""
+"""The end of a run: the `result` line, an error line for stderr, and the exit code. Pure."""
 
 import msgspec
 
 from longrein.events import RETRYABLE, LongreinError
-from longrein.frontends.headless.run_state import Denial, SessionFacts, Tally
+from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 
 SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
-"""`TurnEnded.reason` to the subtype of the result; all others but `done` and `blocked` are errors of the run."""
+"""`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
-"""Exit codes; 0, 1 and 2 are as everywhere."""
+"""Exit codes beside the usual 0, 1 and 2."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """What ended the run from outside; all empty when nothing did."""
+    """External cause of the end of a run; all fields are empty without one."""
 
     signal: int = 0
-    """Signal that came."""
+    """Number of the signal."""
     error: LongreinError | None = None
-    """Error of ours that the loop raised."""
-    deaf: str = ""
-    """Why stdout takes no more; `closed` when its reader simply left."""
+    """Error that the loop raised."""
+    write_error: str = ""
+    """Reason why stdout failed; `closed` when its reader left."""
 
 
-def exit_code(tally: Tally, stop: Stop) -> int:
+def exit_code(run_state: RunState, stop: Stop) -> int:
     """Exit code of the run."""
     if stop.signal:
         return 128 + stop.signal
     if stop.error is not None:
         return stop.error.exit_code
-    if stop.deaf or tally.ended is None:
+    if stop.write_error or run_state.ended is None:
         return 1
-    match tally.ended.reason:
+    match run_state.ended.reason:
         case "done":
             return 0
         case "blocked":
             return BLOCKED
         case "limit" | "budget":
             return LIMIT
-        case "error" if tally.failure and tally.failure[1].kind in RETRYABLE:
+        case "error" if run_state.failure and run_state.failure[1].kind in RETRYABLE:
             return TRY_AGAIN
         case _:
             return 1
 
 
-def complaint(tally: Tally, stop: Stop) -> str:
-    """The line for stderr; '' when all went well or nobody needs to be told."""
+def error_line(run_state: RunState, stop: Stop) -> str:
+    """Error line for stderr; '' for a success and for a closed stdout."""
     if stop.error is not None:
         return str(stop.error)
-    if stop.deaf:
-        return "" if stop.deaf == "closed" else f"stdout cannot be written: {stop.deaf}"
-    code = exit_code(tally, stop)
-    if code == BLOCKED and tally.denials:
-        return _blocked(tally.denials[-1])
-    return _why(tally, stop) if code else ""
+    if stop.write_error:
+        return "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
+    code = exit_code(run_state, stop)
+    if code == BLOCKED and run_state.denials:
+        return _blocked(run_state.denials[-1])
+    return _reason_text(run_state, stop) if code else ""
 
 
-def draw_result(facts: SessionFacts, tally: Tally, stop: Stop, key: str) -> Line:
-    """The `result` line; `key` tells it from the other results of the session."""
-    reason = tally.ended.reason if tally.ended else "error"
-    cut = bool(stop.signal or stop.error or stop.deaf)
+def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) -> Line:
+    """The `result` line; `key` makes its id unique in the session."""
+    reason = run_state.ended.reason if run_state.ended else "error"
+    cut = bool(stop.signal or stop.error or stop.write_error)
     fine = reason in ("done", "blocked") and not cut
     line: Line = {
         "type": "result",
         "subtype": "success" if fine else "error_during_execution" if cut else _subtype(reason),
         "is_error": not fine,
-        "duration_ms": (tally.last_at - tally.first_at) // 1000,
-        "duration_api_ms": tally.asking_us // 1000,
-        "num_turns": tally.replies,
+        "duration_ms": (run_state.last_at - run_state.first_at) // 1000,
+        "duration_api_ms": run_state.asking_us // 1000,
+        "num_turns": run_state.replies,
     }
-    line |= {"result": tally.text} if fine else {"errors": [complaint(tally, stop) or _why(tally, stop)]}
+    line |= (
+        {"result": run_state.text}
+        if fine
+        else {"errors": [error_line(run_state, stop) or _reason_text(run_state, stop)]}
+    )
     line |= {
-        "stop_reason": STOPS.get(tally.reply.stop) if tally.reply else None,
-        "total_cost_usd": tally.cost_usd,
-        "usage": usage_line(tally.usage),
-        "modelUsage": _model_usage(facts, tally),
-        "permission_denials": [_denial(denial) for denial in tally.denials],
+        "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,
+        "total_cost_usd": run_state.cost_usd,
+        "usage": usage_line(run_state.usage),
+        "modelUsage": _model_usage(facts, run_state),
+        "permission_denials": [_denial(denial) for denial in run_state.denials],
     }
     return line | tail(facts.session, key)
 
@@ -85,17 +89,21 @@ def _subtype(reason: str) -> str:
     return SUBTYPES.get(reason, "error_during_execution")
 
 
-def _why(tally: Tally, stop: Stop) -> str:
+def _reason_text(run_state: RunState, stop: Stop) -> str:
     if stop.signal:
         return "interrupted: the session is saved, `longrein -c` goes on with it"
-    if tally.ended is None:
+    if run_state.ended is None:
         return "the turn did not end: the session is saved, `longrein -c` goes on with it"
-    if tally.ended.message:
-        return tally.ended.message
-    return tally.failure[1].message or tally.failure[1].kind if tally.failure else f"stopped: {tally.ended.reason}"
+    if run_state.ended.message:
+        return run_state.ended.message
+    return (
+        run_state.failure[1].message or run_state.failure[1].kind
+        if run_state.failure
+        else f"stopped: {run_state.ended.reason}"
+    )
 
 
-def _blocked(denial: Denial) -> str:
+def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.asked is None:
         return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
@@ -106,16 +114,16 @@ def _blocked(denial: Denial) -> str:
     return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 
-def _denial(denial: Denial) -> Line:
+def _denial(denial: DeniedCall) -> Line:
     call = denial.call
     line: Line = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": tool_input(call)}
     return {**line, "agent": denial.agent} if denial.agent else line
 
 
-def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
-    """By model."""
+def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
+    """Usage by model."""
     own = (facts.window_tokens, facts.max_output_tokens)
-    sizes = {model: own if model == facts.model else facts.sizes(model) for model in tally.spent}
+    sizes = {model: own if model == facts.model else facts.sizes(model) for model in run_state.spent}
     return {
         model: {
             "inputTokens": used.input_tokens,
@@ -127,5 +135,5 @@ def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
             "contextWindow": sizes[model][0],
             "maxOutputTokens": sizes[model][1],
         }
-        for model, (used, cost) in tally.spent.items()
+        for model, (used, cost) in run_state.spent.items()
     }

@@ -1,4 +1,4 @@
-"""The fold of one headless run: what its lines and its result must know of the entries before."""
+"""State of a headless run, folded from entries: what output lines and the result need to know of earlier ones."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -25,92 +25,98 @@ from longrein.events import (
 from longrein.frontends.headless.stream_json_blocks import Line, tail
 
 
-class Denial(msgspec.Struct, frozen=True):
-    """A call that was not permitted."""
+class DeniedCall(msgspec.Struct, frozen=True):
+    """A call that was denied."""
 
     call: ToolCall
     """The call."""
     asked: PermissionAsked | None
-    """What was asked; None when a rule or the mode refused it."""
+    """The question; None when a rule or the mode denied the call."""
     agent: str = ""
-    """Which subagent made it, such as `a398`; '' for the session itself."""
+    """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
 
 
-class Child(msgspec.Struct, frozen=True):
-    """A subagent as its parent tells of it."""
+class Subagent(msgspec.Struct, frozen=True):
+    """A subagent, from the log of its parent."""
 
     label: str
-    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    """Label, such as `a398`; `a398.a12` for a subagent of a subagent."""
     call: str
-    """The `Agent` call that started it, as it is named in the lines; '' when that is not known."""
+    """Qualified id of the `Agent` call that started it; '' when unknown."""
     started: ChildStarted
 
 
-class Tally:
-    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it.
+class RunState:
+    """Fold of the entries of one run. A line is a function of an entry and the state before it.
 
-    A subagent has one of its own; what it spends and is denied counts in those above it, too.
+    Each subagent has its own state; its costs and denials count in the state of the session, too.
     """
 
-    def __init__(self, session: str, model: str, above: "Tally | None" = None, child: Child | None = None) -> None:
-        """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
+    def __init__(
+        self, session: str, model: str, root: "RunState | None" = None, subagent: Subagent | None = None
+    ) -> None:
+        """`root` (the state of the session itself) and `subagent` are given for a subagent."""
         self.session = session
-        self.above, self.child = above, child
-        self.label = child.label if child else ""
-        self.parent = child.call or None if child else None
-        """The call that everything here belongs to."""
-        self.children: dict[str, Child] = {}
-        """Subagents that this session started itself, by their session."""
-        self.acts = 0
-        """Calls that were made."""
+        self.root, self.subagent = root, subagent
+        self.label = subagent.label if subagent else ""
+        self.parent = subagent.call or None if subagent else None
+        """The call that started the subagent; None for the session itself."""
+        self.children: dict[str, Subagent] = {}
+        """Subagents that this session started, by session id."""
+        self.call_count = 0
+        """Number of calls made."""
         self.model = model
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
         """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
-        """Questions about them, by call id."""
-        self.asks: dict[int, Entry] = {}
+        """Open permission questions, by call id."""
+        self.open_requests: dict[int, Entry] = {}
         """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
-        """Model to what it used and cost, in the whole run."""
+        """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
-        """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
+        """Background tasks that have a `task_started` line; a queued task has two start events."""
         self.last = 0
         """Seq of the last entry."""
-        self.next_turn()
+        self.reset_turn()
 
-    def next_turn(self) -> None:
-        """Forget what the next result is not about."""
+    def reset_turn(self) -> None:
+        """Reset the figures of one result."""
         self.first_at = self.last_at = 0
         self.asking_us = 0
-        """Time that requests took."""
+        """Time of requests, microseconds."""
         self.replies = 0
-        """Replies of purpose turn."""
+        """Number of replies of purpose `turn`."""
         self.usage = Usage()
         self.reply: Replied | None = None
-        """The last one of purpose turn."""
+        """The last of them."""
         self.failure: tuple[int, AskFailed] | None = None
-        """Seq and event of the last request when it failed."""
-        self.denials: list[Denial] = []
+        """Seq and event of the last request if it failed."""
+        self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
-        self.said = 0
-        """How much of `text` was said already."""
+        self.printed_chars = 0
+        """Number of characters of `text` that were printed."""
 
     @property
     def text(self) -> str:
-        """The visible text of the last reply; before it, the answers of turns after which the run went on by itself."""
+        """Text of the last reply, after the answers of earlier turns that a wake has continued."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
     @property
-    def beside(self) -> bool:
-        """Whether anything was started in the background."""
+    def has_background_work(self) -> bool:
+        """Whether tasks or background subagents were started."""
         return bool(self.tasks) or any(child.started.background for child in self.children.values())
 
     @property
-    def unsaid(self) -> str:
-        """What of it was not said."""
-        return self.text[self.said :] if not self.said else self.text[self.said :].removeprefix("\n")
+    def unprinted_text(self) -> str:
+        """The part of `text` that was not printed."""
+        return (
+            self.text[self.printed_chars :]
+            if not self.printed_chars
+            else self.text[self.printed_chars :].removeprefix("\n")
+        )
 
     @property
     def _last_text(self) -> str:
@@ -118,34 +124,34 @@ class Tally:
 
     @property
     def cost_usd(self) -> float:
-        """Of the whole run."""
+        """Cost of the whole run."""
         return sum(cost for _, cost in self.spent.values())
 
-    def named(self, call: str) -> str:
-        """How call `call` is called in the lines: a subagent's with its label, for ids are unique in a session only."""
+    def qualified_id(self, call: str) -> str:
+        """Call id in the output: with the label of a subagent, as ids are unique only within a session."""
         return f"{self.label}.{call}" if self.label and call else call
 
     def tail(self, key: int | str) -> Line:
-        """The end of a line: its id, and the session that the run is about."""
+        """Last fields of a line: its id and the session of the run."""
         line = tail(self.session, key)
-        return line | {"session_id": self.above.session} if self.above else line
+        return line | {"session_id": self.root.session} if self.root else line
 
-    def joined(self, seq: int, started: ChildStarted) -> Child:
-        """A subagent that began at entry `seq`."""
+    def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
+        """The subagent that was started by entry `seq`."""
         label = f"a{started.again or seq}"
-        return Child(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
+        return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Fold the next entry."""
         self.last, self.last_at = entry.seq, entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
             case Asked():
-                self.asks[entry.seq] = entry
+                self.open_requests[entry.seq] = entry
             case Replied() as reply:
                 self._replied(reply, entry.at)
             case AskFailed() as failed:
-                self._answered(failed.asked, entry.at)
+                self._end_request(failed.asked, entry.at)
                 self.failure = (entry.seq, failed)
                 if failed.assumed_usd:
                     self._spend(Usage(), failed.assumed_usd)
@@ -158,22 +164,22 @@ class Tally:
             case TurnEnded() as ended:
                 self.ended = ended
             case ChildStarted() | TaskStarted():
-                self._beside(entry.seq, entry.event)
+                self._start_background(entry.seq, entry.event)
             case Reminded(kind="wake"):
                 self._answers.append(self._last_text)
                 self.reply = None
             case _:
                 pass
 
-    def _beside(self, seq: int, event: ChildStarted | TaskStarted) -> None:
+    def _start_background(self, seq: int, event: ChildStarted | TaskStarted) -> None:
         if isinstance(event, ChildStarted):
-            self.children[event.child] = self.joined(seq, event)
+            self.children[event.child] = self.subagent_started(seq, event)
         else:
             self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
-        """What an unanswered request is for; `turn` when it was made before this run."""
-        entry = self.asks.get(asked)
+        """Purpose of an unanswered request; `turn` when it was made before this run."""
+        entry = self.open_requests.get(asked)
         return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
 
     def _replied(self, reply: Replied, at: int) -> None:
@@ -183,12 +189,12 @@ class Tally:
             self.failure = None
             made = {part.id: unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)}
             self.calls |= made
-            self.acts += len(made)
-        self._answered(reply.asked, at)
+            self.call_count += len(made)
+        self._end_request(reply.asked, at)
         self._spend(reply.usage, reply.cost_usd)
 
-    def _answered(self, asked: int, at: int) -> None:
-        entry = self.asks.pop(asked, None)
+    def _end_request(self, asked: int, at: int) -> None:
+        entry = self.open_requests.pop(asked, None)
         self.asking_us += at - entry.at if entry else 0
 
     def _spend(self, usage: Usage, cost_usd: float, model: str = "") -> None:
@@ -196,22 +202,22 @@ class Tally:
         before, cost = self.spent.get(model, (Usage(), 0.0))
         self.spent[model] = (before + usage, cost + cost_usd)
         self.usage += usage
-        if self.above is not None:
-            self.above._spend(usage, cost_usd, model)
+        if self.root is not None:
+            self.root._spend(usage, cost_usd, model)
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
         if end.status == "denied":
-            call = msgspec.structs.replace(call, id=self.named(call.id))
-            (self.above or self).denials.append(Denial(call, question, self.label))
+            call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
+            (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
-# --- What a headless run is told about the session and about how to speak --------------------------------------------
+# --- Facts and options of a run --------------------------------------------
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
-    """What stands in the `system/init` line and is not in the log's events as they come."""
+    """Facts for the `system/init` line and the result that are not in the events."""
 
     session: str
     """UUID of the session."""
@@ -232,24 +238,24 @@ class SessionFacts(msgspec.Struct, frozen=True):
     max_output_tokens: int = 0
     """Largest output of the model."""
     sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
-    """(context window, largest output) of another model that came to work: the fallback, a subagent's."""
+    """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
-    """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
+    """Notices from opening the session (a repair, a degraded mode), one line each."""
     nested: bool = False
-    """Whether a command of another longrein started this one: what it leaves running ends with that one."""
+    """Whether a command of another longrein started this one: its background work ends with the other."""
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How the run speaks."""
+    """Output options of a run."""
 
     output: Literal["text", "json", "stream-json"] = "text"
-    """What stdout carries."""
+    """Format of stdout."""
     partial: bool = False
-    """`stream-json`: whether the reply is drawn while it grows."""
+    """`stream-json`: whether partial messages are written."""
     background: str = "exit"
-    """What becomes of background work when the answer is done: `exit` leaves it, `drain` waits for its end, `steer`
-    lets each end begin a turn."""
+    """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer` lets each end begin a
+    turn."""
     background_s: float = 600.0
-    """How long it is waited for at most."""
+    """Longest wait for background work, seconds."""
     verbose: bool = False
     """Whether stderr carries a line for each call, retry and notice."""

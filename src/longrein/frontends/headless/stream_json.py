@@ -1,4 +1,4 @@
-"""Entries as stream-json lines: a function of an entry and the tally of those before it."""
+"""Entries as stream-json lines: a function of an entry and the run state before it."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -41,7 +41,7 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends.headless.run_state import SessionFacts, Tally
+from longrein.frontends.headless.run_state import RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import (
     ERRORS,
     STOPS,
@@ -53,51 +53,49 @@ from longrein.frontends.headless.stream_json_blocks import (
     usage_line,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What works beside the conversation, as `system` lines: background tasks, and subagents as tasks of their own.
+# --- Background tasks and subagents, as `system` lines ---------------------------------------------------------------
 
 
 SUMMARY_CHARS_MAX = 500
 STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
-"""States of tasks and subagents as the stream spells them; all others failed."""
+"""State of a task or subagent -> status in the stream; other states are `failed`."""
 
 
-def beside(entry: Entry, tally: Tally) -> list[Line]:
-    """What the line of an entry holds; `tally` is that of the entries before it."""
+def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
+    """Fields of the line of an entry about background work."""
     match entry.event:
         case TaskStarted() as task:
-            return [] if task.task in tally.tasks else [_task_started(task, tally)]
+            return [] if task.task in run_state.tasks else [_task_started(task, run_state)]
         case TaskEnded() as task:
             return [_task_ended(task)]
         case ChildStarted() as started:
-            return [_child_started(entry.seq, started, tally)]
+            return [_child_started(entry.seq, started, run_state)]
         case ChildEnded() as ended:
-            return [_child_ended(ended, tally)]
+            return [_child_ended(ended, run_state)]
         case _:
             return []
 
 
-def progressed(tally: Tally, entry: Entry) -> Line:
-    """How far a subagent is with its reply `entry`, which is not in its `tally` yet."""
-    reply, child = entry.event, tally.child
+def progress_fields(run_state: RunState, entry: Entry) -> Line:
+    """Fields of the progress line of a subagent's reply `entry`, which is not in `run_state` yet."""
+    reply, child = entry.event, run_state.subagent
     assert isinstance(reply, Replied)
     assert child is not None
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
-    usage = tally.usage + reply.usage
+    usage = run_state.usage + reply.usage
     last: Line = {"last_tool_name": calls[-1].name} if calls else {}
-    elapsed_ms = (entry.at - tally.first_at) // 1000 if tally.first_at else 0
+    elapsed_ms = (entry.at - run_state.first_at) // 1000 if run_state.first_at else 0
     return {
         "subtype": "task_progress",
         "task_id": child.label,
         "description": child.started.description,
-        "usage": _usage(usage, tally.acts + len(calls), elapsed_ms),
+        "usage": _usage(usage, run_state.call_count + len(calls), elapsed_ms),
         **last,
     }
 
 
-def _task_started(task: TaskStarted, tally: Tally) -> Line:
-    call: Line = {"tool_use_id": tally.named(task.call)} if task.call else {}
+def _task_started(task: TaskStarted, run_state: RunState) -> Line:
+    call: Line = {"tool_use_id": run_state.qualified_id(task.call)} if task.call else {}
     return {
         "subtype": "task_started",
         "task_id": task.task,
@@ -120,8 +118,8 @@ def _task_ended(task: TaskEnded) -> Line:
     }
 
 
-def _child_started(seq: int, started: ChildStarted, tally: Tally) -> Line:
-    child = tally.joined(seq, started)
+def _child_started(seq: int, started: ChildStarted, run_state: RunState) -> Line:
+    child = run_state.subagent_started(seq, started)
     call: Line = {"tool_use_id": child.call} if child.call else {}
     return {
         "subtype": "task_started",
@@ -134,8 +132,8 @@ def _child_started(seq: int, started: ChildStarted, tally: Tally) -> Line:
     }
 
 
-def _child_ended(ended: ChildEnded, tally: Tally) -> Line:
-    child = tally.children.get(ended.child)
+def _child_ended(ended: ChildEnded, run_state: RunState) -> Line:
+    child = run_state.children.get(ended.child)
     call: Line = {"tool_use_id": child.call} if child and child.call else {}
     return {
         "subtype": "task_notification",
@@ -148,30 +146,34 @@ def _child_ended(ended: ChildEnded, tally: Tally) -> Line:
     }
 
 
-def _usage(usage: Usage, acts: int, elapsed_ms: int) -> Line:
+def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
     return {
         "total_tokens": usage.context_tokens + usage.output_tokens,
-        "tool_uses": acts,
+        "tool_uses": call_count,
         "duration_ms": elapsed_ms,
     }
 
 
-# --- draw ------------------------------------------------------------------------------------------------------------
+# --- Lines of an entry -----------------------------------------------------------------------------------------------
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
-"""Kinds of reminders that tell of work beside the conversation."""
+"""Kinds of reminders about background work."""
 
 
-def draw(entry: Entry, tally: Tally) -> list[Line]:
-    """The lines that `entry` is seen as. Most entries are one line or none."""
+def draw(entry: Entry, run_state: RunState) -> list[Line]:
+    """Lines of `entry`; most entries give one line or none."""
     match entry.event:
         case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
-            return _said(entry, tally)
+            return _conversation_lines(entry, run_state)
         case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
-            return [_system(entry, tally, fields) for fields in _happened(entry, tally) if tally.above is None]
+            return [
+                _system(entry, run_state, fields)
+                for fields in _system_fields(entry, run_state)
+                if run_state.root is None
+            ]
         case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-            return [_system(entry, tally, fields) for fields in beside(entry, tally)]
+            return [_system(entry, run_state, fields) for fields in background_lines(entry, run_state)]
         case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
             return []
         case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
@@ -182,36 +184,41 @@ def draw(entry: Entry, tally: Tally) -> list[Line]:
             assert_never(never)
 
 
-def _said(entry: Entry, tally: Tally) -> list[Line]:
-    """Lines of the conversation."""
+def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
+    """Lines of messages and tool results."""
     match entry.event:
         case Replied() as reply:
-            return _replied(entry, reply, tally)
+            return _replied(entry, reply, run_state)
         case ToolEnded() as end:
-            return _tool_ended(entry, end, tally)
+            return _tool_ended(entry, end, run_state)
         case Reminded(text=text) | Interrupted(text=text) if text:
             message = {"role": "user", "content": [{"type": "text", "text": text}]}
-            line: Line = {"type": "user", "message": message, "parent_tool_use_id": tally.parent, "isSynthetic": True}
+            line: Line = {
+                "type": "user",
+                "message": message,
+                "parent_tool_use_id": run_state.parent,
+                "isSynthetic": True,
+            }
             if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
                 line["origin"] = {"kind": "task-notification"}
-            return [line | tally.tail(entry.seq)]
-        case TurnEnded(reason="error") if tally.failure:
-            return [_failure(*tally.failure, tally)]
+            return [line | run_state.tail(entry.seq)]
+        case TurnEnded(reason="error") if run_state.failure:
+            return [_failure(*run_state.failure, run_state)]
         case _:
             return []
 
 
-def _happened(entry: Entry, tally: Tally) -> list[Line]:
-    """What the `system` lines of an entry hold."""
+def _system_fields(entry: Entry, run_state: RunState) -> list[Line]:
+    """Fields of the `system` lines of an entry."""
     match entry.event:
         case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
-            return []  # nobody waits for it
+            return []  # does not delay the turn
         case Asked(purpose="summary"):
             return [{"subtype": "status", "status": "compacting"}]
-        case AskFailed(asked=asked) if tally.purpose(asked) == "summary":
+        case AskFailed(asked=asked) if run_state.purpose(asked) == "summary":
             return [{"subtype": "status", "status": None}]
         case Cleared(reason=reason) | Summarized(reason=reason):
-            before = tally.reply.usage if tally.reply else Usage()
+            before = run_state.reply.usage if run_state.reply else Usage()
             tokens = before.context_tokens + before.output_tokens
             trigger = "manual" if reason == "request" else "auto"
             return [{"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}]
@@ -243,44 +250,48 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
     return line | tail(facts.session, f"init.{start}")
 
 
-def _system(entry: Entry, tally: Tally, fields: Line, key: str = "") -> Line:
-    return {"type": "system", **fields, **tally.tail(key or entry.seq)}
+def _system(entry: Entry, run_state: RunState, fields: Line, key: str = "") -> Line:
+    return {"type": "system", **fields, **run_state.tail(key or entry.seq)}
 
 
-def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
-    if tally.purpose(reply.asked) == "summary":
-        return [] if tally.above else [_system(entry, tally, {"subtype": "status", "status": None})]
+def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
+    if run_state.purpose(reply.asked) == "summary":
+        return [] if run_state.root else [_system(entry, run_state, {"subtype": "status", "status": None})]
     line: Line = {
         "type": "assistant",
         "message": {
-            "id": message_id(tally.session, reply.asked),
+            "id": message_id(run_state.session, reply.asked),
             "type": "message",
             "role": "assistant",
-            "model": reply.model or tally.model,
-            "content": reply_blocks(_shown(reply), tally.named),
+            "model": reply.model or run_state.model,
+            "content": reply_blocks(_shown(reply), run_state.qualified_id),
             "stop_reason": STOPS.get(reply.stop),
             "stop_sequence": None,
             "usage": usage_line(reply.usage),
         },
-        "parent_tool_use_id": tally.parent,
+        "parent_tool_use_id": run_state.parent,
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
-    told = [_system(entry, tally, progressed(tally, entry), key=f"progress.{entry.seq}")] if tally.child else []
-    return [line | tally.tail(entry.seq), *told]
+    progress = (
+        [_system(entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}")]
+        if run_state.subagent
+        else []
+    )
+    return [line | run_state.tail(entry.seq), *progress]
 
 
 def _shown(reply: Replied) -> Sequence[AnyPart]:
-    """What counts of a reply: calls and thinking of one that was interrupted do not."""
+    """Parts of a reply to show; of an interrupted one only the text."""
     return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
 
 
-def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
-    """The request that ended the turn, as a message that the harness and not a model wrote."""
+def _failure(seq: int, failed: AskFailed, run_state: RunState) -> Line:
+    """The failed request that ended the turn, as a synthetic message."""
     line: Line = {
         "type": "assistant",
         "message": {
-            "id": message_id(tally.session, failed.asked),
+            "id": message_id(run_state.session, failed.asked),
             "type": "message",
             "role": "assistant",
             "model": "<synthetic>",
@@ -289,31 +300,35 @@ def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
             "stop_sequence": None,
             "usage": usage_line(Usage()),
         },
-        "parent_tool_use_id": tally.parent,
+        "parent_tool_use_id": run_state.parent,
         "error": ERRORS.get(failed.kind, "unknown"),
     }
-    return line | tally.tail(seq)
+    return line | run_state.tail(seq)
 
 
-def _tool_ended(entry: Entry, end: ToolEnded, tally: Tally) -> list[Line]:
-    block: Line = {"type": "tool_result", "tool_use_id": tally.named(end.call), "content": result_content(end.parts)}
+def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]:
+    block: Line = {
+        "type": "tool_result",
+        "tool_use_id": run_state.qualified_id(end.call),
+        "content": result_content(end.parts),
+    }
     if end.status != "ok":
         block["is_error"] = True
     line: Line = {
         "type": "user",
         "message": {"role": "user", "content": [block]},
-        "parent_tool_use_id": tally.parent,
+        "parent_tool_use_id": run_state.parent,
         "tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms},
     }
-    lines = [line | tally.tail(entry.seq)]
+    lines = [line | run_state.tail(entry.seq)]
     if end.status == "denied":
-        question = tally.questions.get(end.call)
+        question = run_state.questions.get(end.call)
         fields: Line = {
             "subtype": "permission_denied",
             "tool_name": end.name,
-            "tool_use_id": tally.named(end.call),
+            "tool_use_id": run_state.qualified_id(end.call),
             "decision_reason": question.reason if question else "",
             "message": question.shown if question else "",
         }
-        lines.insert(0, _system(entry, tally, fields, key=f"denied.{entry.seq}"))
+        lines.insert(0, _system(entry, run_state, fields, key=f"denied.{entry.seq}"))
     return lines

@@ -1,4 +1,4 @@
-"""The shapes of single stream-json lines: ids, content blocks, usage. Pure."""
+"""Parts of stream-json lines: ids, content blocks, usage, encoding. Pure."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Line = dict[str, Any]
 """One line before it is encoded."""
 
 STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
-"""Our stop reasons as the stream spells them; an interrupted reply has none."""
+"""Stop reason -> spelling in the stream; an interrupted reply has none."""
 
 ERRORS = {
     "rate": "rate_limit",
@@ -37,17 +37,17 @@ ERRORS = {
     "refused": "invalid_request",
     "invalid": "invalid_request",
 }
-"""Failure kinds as the stream spells them; all others are `unknown`."""
+"""Kind of failure -> spelling in the stream; others are `unknown`."""
 
 _encoder = msgspec.json.Encoder()
 
 
 _SEPARATORS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-"""JSON may hold them bare, but many readers of lines break a line there."""
+"""Line separators that JSON allows unescaped, but at which many readers break lines."""
 
 
 def encode(line: Line) -> bytes:
-    """One line with its newline: UTF-8 whatever the locale, and no other line break in it."""
+    """One line with its newline, in UTF-8, without other line breaks."""
     try:
         data = _encoder.encode(line)
     except UnicodeEncodeError:  # a lone surrogate in a path or an argument
@@ -59,7 +59,7 @@ def encode(line: Line) -> bytes:
 
 
 def tail(session: str, key: int | str) -> Line:
-    """The end of every line: its id and the session. `key` is a seq, or a name where no entry stands behind it."""
+    """Last fields of a line: its id and the session. `key` is a seq, or a name for a line without an entry."""
     uuid = entry_uuid(session, key) if isinstance(key, int) else str(uuid5(_namespace(session), key))
     return {"uuid": uuid, "session_id": session}
 
@@ -70,12 +70,12 @@ def _namespace(session: str) -> UUID:
 
 
 def message_id(session: str, asked: int) -> str:
-    """Id of the reply to request `asked`, the same while it streams and when it is whole."""
+    """Id of the reply to request `asked`, the same for its partial messages and the whole message."""
     return f"msg_{uuid5(_namespace(session), f'message.{asked}').hex}"
 
 
 def usage_line(usage: Usage) -> Line:
-    """Usage as the stream spells it."""
+    """Usage in the spelling of the stream."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -85,12 +85,12 @@ def usage_line(usage: Usage) -> Line:
 
 
 def tool_input(call: ToolCall) -> Line:
-    """Arguments of a call; what was received stands for them when it is no JSON object."""
+    """Arguments of a call; the received text when it is no JSON object."""
     return {"received": call.received} if call.arguments is None else call.arguments
 
 
-def reply_blocks(parts: Sequence[AnyPart], named: Callable[[str], str] = str) -> list[Line]:
-    """Content of an assistant message; `named` says how calls are called."""
+def reply_blocks(parts: Sequence[AnyPart], qualify: Callable[[str], str] = str) -> list[Line]:
+    """Content of an assistant message; `qualify` maps call ids to those of the output."""
     blocks: list[Line] = []
     for part in parts:
         match part:
@@ -100,14 +100,16 @@ def reply_blocks(parts: Sequence[AnyPart], named: Callable[[str], str] = str) ->
                 blocks.append({"type": "thinking", "thinking": text, "signature": ""})
             case ToolCall():
                 call = unwrapped(part)
-                blocks.append({"type": "tool_use", "id": named(call.id), "name": call.name, "input": tool_input(call)})
+                blocks.append(
+                    {"type": "tool_use", "id": qualify(call.id), "name": call.name, "input": tool_input(call)}
+                )
             case Image() | Document() | ToolResult():
                 blocks.append({"type": "text", "text": part_text(part)})
     return blocks
 
 
 def part_text(part: AnyPart) -> str:
-    """`part` as plain text: pictures are named, long text gives its two ends."""
+    """`part` as plain text: a picture by name and size, a long text by its two ends."""
     match part:
         case Text(text) | Thinking(text):
             return text

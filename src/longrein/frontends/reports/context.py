@@ -1,4 +1,4 @@
-"""The context report as JSON, in the shape that clients of other agents read, and as plain text."""
+"""The context report as JSON, in the schema of other agents' clients, and as plain text."""
 
 import json
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ COLOURS = {
     "Autocompact buffer": "inactive",
     "Free space": "promptBorder",
 }
-"""Colour names as those clients know them."""
+"""Colour names of those clients, by category."""
 GRID_ROWS, GRID_COLUMNS = 10, 10
 REASONS_SHOWN = 60
-"""Lines of one item."""
+"""Lines shown of one item."""
 ITEMS_SHOWN = 12
-"""Largest items of the text page."""
+"""Items shown in the text report."""
 
 
 def as_json(report: Report, state: State, model: str) -> str:
-    """One JSON object: the field's shape, and beside it `modules`, `items` and `factor`, which are ours."""
+    """One JSON object in the common schema, with the additional keys `modules`, `items` and `factor`."""
     total, most = report.total_tokens, report.usable_tokens
     shape = {
         "categories": _categories(report),
@@ -153,12 +153,12 @@ def _grid(report: Report) -> list[list[dict[str, Any]]]:
 
 
 def as_text(report: Report) -> str:
-    """A line a module, then the largest items, then what the next compaction would take."""
+    """One line per module, then the largest items with a mark on those that the next compaction takes."""
     return "\n".join([*module_rows(report), "", *item_rows(report)]) + "\n"
 
 
 def module_rows(report: Report) -> list[str]:
-    """A row a module, and the sum."""
+    """One row per module, and the sum."""
     most = max(report.usable_tokens, 1)
     rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
     rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
@@ -178,7 +178,7 @@ def item_rows(report: Report) -> list[str]:
 
 
 def reason_rows(reasons: Sequence[Reason]) -> list[str]:
-    """A row a line: whether clearing would keep it, how likely it is to be needed, why, and its beginning."""
+    """One row per line of an item: keep or clear, probability of need, reason, beginning."""
     if not reasons:
         return ["  nothing with that handle is shown; /context lists what is"]
     rows = [f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}" for r in reasons]

@@ -1,4 +1,4 @@
-"""The project's goals for the person: `/goals` and what may follow it. The graph itself is behind `GoalPort`."""
+"""The `/goals` command: list and change goals of the project through `GoalPort`."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _STATUSES = {"start": "in_progress", "done": "completed", "open": "pending", "dr
 
 
 async def goal_rows(port: GoalPort, argument: str) -> Sequence[str]:
-    """What `/goals ARGUMENT` does, in escaped lines; what is wrong with it is a line too."""
+    """Run `/goals ARGUMENT`; return escaped lines. A `LongreinError` becomes a line."""
     word, _, rest = argument.strip().partition(" ")
     try:
         return await _rows(port, word, rest.strip())
@@ -40,20 +40,20 @@ async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
 
 
 def _after(rest: str) -> tuple[str, list[int]]:
-    """`TITLE after 1,2` as the title and what must be reached first; without it nothing must."""
+    """Split `TITLE after 1,2` into the title and the ids of the goals that block it."""
     title, after, numbers = rest.rpartition(" after ")
     found = [_number(part) for part in numbers.replace(",", " ").split()]
     return (title.strip(), found) if after and title.strip() and found and all(found) else (rest, [])
 
 
 def _number(text: str) -> int:
-    """The id in `3` or `#3`; 0 when it is none."""
+    """Goal id in `3` or `#3`; 0 for other text."""
     digits = text.removeprefix("#")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 12 else 0
 
 
 def goal_line(goal: Goal) -> str:
-    """One goal: mark, id, title, whose it is, what it waits for."""
+    """Line of a goal: mark, id, title, owner, blocking goals."""
     facts = [
         f"by {escape_line(goal.owner)}" if goal.owner else "",
         f"after {', '.join(f'#{one}' for one in goal.blocked_by)}" if goal.blocked_by else "",

@@ -1,4 +1,4 @@
-"""Sessions as a table for people or JSON for programs."""
+"""Stored sessions and search hits, as text or JSON."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -10,8 +10,8 @@ from longrein.frontends.text_format import escape_line
 from longrein.store import Found, Past, SessionInfo
 
 TITLE_CHARS_MAX = 60
-"""Of a session's title in the table."""
-UNSAID = "(nothing was said)"
+"""Characters of a session's title in the table."""
+NO_PROMPT = "(nothing was said)"
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:
@@ -20,9 +20,9 @@ def as_json(infos: Sequence[SessionInfo]) -> bytes:
 
 
 def as_table(infos: Sequence[SessionInfo]) -> bytes:
-    """One line a session, newest first: id, time of the last entry, entries, folder, first words.
+    """One line per session, newest first: id, time of the last entry, entries, folder, first words.
 
-    Those in which nothing was said come last, however new.
+    Sessions without a prompt come last.
     """
     if not infos:
         return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
@@ -37,29 +37,31 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
 
 def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
     last = datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    title = escape_line(" ".join(info.title.split())) or UNSAID
+    title = escape_line(" ".join(info.title.split())) or NO_PROMPT
     shown = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
     return info.session, last, str(info.entries), escape_line(info.cwd), ("(open) " if info.open else "") + shown
 
 
-# --- What a search of stored sessions found, as text for people or JSON for programs ---------------------------------
+# --- Search hits ---------------------------------
 
 
 HITS_MAX = 1_000
-"""Hits looked for in one session."""
+"""Largest number of hits of one session."""
 PAGE_HITS = 20
 """Hits on one page of text."""
 
 
-class InSession(msgspec.Struct, frozen=True):
-    """What one session holds."""
+class SessionHits(msgspec.Struct, frozen=True):
+    """Hits of one session."""
 
     info: SessionInfo
     found: Found
 
 
-def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]) -> list[InSession]:
-    """Sessions that hold `query`, in the order of `infos`. One that cannot be read is said and passed over."""
+def search_sessions(
+    state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]
+) -> list[SessionHits]:
+    """Search sessions for `query`, in the order of `infos`. Unreadable sessions are reported and skipped."""
     every = []
     for info in infos:
         try:
@@ -72,19 +74,21 @@ def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Call
             say(f"session {info.session} was passed over: {error}")
             continue
         if found.hits:
-            every.append(InSession(info, found))
+            every.append(SessionHits(info, found))
     return every
 
 
-def found_as_json(every: Sequence[InSession]) -> bytes:
-    """One JSON array, an object a hit."""
+def hits_as_json(every: Sequence[SessionHits]) -> bytes:
+    """One JSON array with one object per hit."""
     hits = [{"session": one.info.session, **msgspec.to_builtins(hit)} for one in every for hit in one.found.hits]
     return msgspec.json.format(msgspec.json.encode(hits)) + b"\n"
 
 
-def as_text(every: Sequence[InSession], page: int = 1) -> bytes:
-    """One page of hits under their sessions: handle, time, what it is, line and the words around. Where there are more
-    pages, the last line says how many hits there are and how to see the next."""
+def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
+    """One page of hits under their sessions: handle, time, title, line number, snippet.
+
+    When there are more pages, the last line gives the number of hits and the flag for the next page.
+    """
     hits = [(one.info, hit) for one in every for hit in one.found.hits]
     first = (page - 1) * PAGE_HITS
     rows: list[str] = []
@@ -101,7 +105,7 @@ def as_text(every: Sequence[InSession], page: int = 1) -> bytes:
 
 
 def _place(total: int, more: bool, first: int, page: int) -> str:
-    """Which hits these are, of how many, and how to see others."""
+    """Position of the page among all hits, and the flag for the next page."""
     of = f"{'more than ' * more}{total:,}"
     if first >= total:
         return f"page {page} is empty: there are {of} hits, {-(-total // PAGE_HITS)} pages"
@@ -114,7 +118,7 @@ def _when(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def nothing(query: str, sessions: int, *, widest: bool) -> str:
-    """The line for the person when nothing was found."""
+def no_hits_text(query: str, sessions: int, *, widest: bool) -> str:
+    """Message when nothing was found."""
     where = f"{sessions} session{'' if sessions == 1 else 's'}" + ("" if widest else " of this folder")
     return f"nothing in {where} holds {query!r}" + ("" if widest else "; --all searches those of every folder")

@@ -1,4 +1,4 @@
-"""The tree of subagents of a session, folded from its database while others may write it; for people or programs."""
+"""The tree of subagents of a stored session, as text or JSON. The session may be open in another process."""
 
 from collections.abc import Sequence
 
@@ -17,19 +17,19 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.frontends import text_format as amounts
+from longrein.frontends import text_format
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import act_of, escape_line
+from longrein.frontends.text_format import activity_text, escape_line
 from longrein.store import Past, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
-LEFT = "left"
-"""State of one that was cut with its longrein: it goes on when the session is resumed."""
-_WORDS = {"limit": "limit reached", "asking": "asks the user", LEFT: "cut off; goes on with `longrein -r`"}
+CUT_OFF = "left"
+"""State of a subagent that was cut off with its session; resuming the session continues it."""
+_WORDS = {"limit": "limit reached", "asking": "asks the user", CUT_OFF: "cut off; goes on with `longrein -r`"}
 _KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
 
 
-class OfSession(msgspec.Struct, frozen=True):
+class SessionSubagents(msgspec.Struct, frozen=True):
     """The subagents of one session."""
 
     info: SessionInfo
@@ -37,7 +37,7 @@ class OfSession(msgspec.Struct, frozen=True):
 
 
 def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[SubagentView]:  # noqa: A002
-    """Subagents in the order in which they were started, each followed by its own. `open`: whether they may work."""
+    """Subagents in order of their start, each followed by its own. `open`: whether the session is open."""
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
     ends: dict[str, ChildEnded] = {}
@@ -62,8 +62,8 @@ def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1
     return views
 
 
-def at_work(views: Sequence[SubagentView]) -> list[SubagentView]:
-    """Those that are not over."""
+def unfinished(views: Sequence[SubagentView]) -> list[SubagentView]:
+    """Subagents that have not ended."""
     return [view for view in views if view.state not in OVER]
 
 
@@ -86,14 +86,14 @@ def _over(entry: Entry, end: ChildEnded) -> SubagentView:
 
 
 def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> SubagentView:  # noqa: A002
-    """One that is not over, from its own log; of one that was asked again what came since."""
+    """View of an unfinished subagent from its own log, since its newest task."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
     usd = 0.0
     last, asking = "", dict[str, str]()
     for one in entries:
         if not isinstance(one.event, PermissionAsked):
-            last = act_of(one.event) or last
+            last = activity_text(one.event) or last
         match one.event:
             case Asked(purpose="turn"):
                 steps += 1
@@ -102,13 +102,13 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Sub
             case AskFailed(assumed_usd=assumed):
                 usd += assumed
             case PermissionAsked(call=call):
-                asking[call] = act_of(one.event)
+                asking[call] = activity_text(one.event)
             case PermissionAnswered(call=call) | ToolEnded(call=call):
                 asking.pop(call, None)
             case _:
                 pass
     last = next(iter(asking.values()), last)
-    state = LEFT if not open else "asking" if asking else "running" if steps else "queued"
+    state = CUT_OFF if not open else "asking" if asking else "running" if steps else "queued"
     until = now_us if open else max((one.at for one in entries), default=entry.at)
     return msgspec.structs.replace(
         _view(entry, state),
@@ -121,23 +121,23 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Sub
 
 
 def _of_task(entries: list[Entry]) -> list[Entry]:
-    """Those since it was given its present task, by their order: clocks are set."""
+    """Entries since the newest task, found by order and not by time, as clocks can be changed."""
     given = [n for n, one in enumerate(entries) if isinstance(one.event, UserSpoke) and one.event.origin == "prompt"]
     return entries[given[-1] :] if given else entries
 
 
-def as_json(every: Sequence[OfSession]) -> bytes:
-    """One JSON array, an object a session."""
+def as_json(every: Sequence[SessionSubagents]) -> bytes:
+    """One JSON array with one object per session."""
     found = [{"session": one.info.session, "open": one.info.open, "agents": one.agents} for one in every]
     return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
 
 
-def as_text(every: Sequence[OfSession]) -> bytes:
-    """Under each session its subagents, a line each."""
+def as_text(every: Sequence[SessionSubagents]) -> bytes:
+    """Sessions, each followed by one line per subagent."""
     return "".join(_session(one) for one in every).encode("utf-8", "replace")
 
 
-def _session(one: OfSession) -> str:
+def _session(one: SessionSubagents) -> str:
     title = escape_line(" ".join(one.info.title.split())[:60])
     head = f"{one.info.session[:SESSION_CHARS]}  {escape_line(one.info.cwd)}  {'(open) ' * one.info.open}{title}"
     return "\n".join([head.rstrip(), *map(_line, one.agents)]) + "\n"
@@ -145,10 +145,10 @@ def _session(one: OfSession) -> str:
 
 def _line(view: SubagentView) -> str:
     facts = [
-        amounts.elapsed(view.elapsed_s),
-        amounts.counted(view.steps, "step") if view.steps else "",
-        f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
-        amounts.money(view.cost_usd) if view.cost_usd else "",
+        text_format.elapsed(view.elapsed_s),
+        text_format.counted(view.steps, "step") if view.steps else "",
+        f"{text_format.tokens(view.tokens)} tokens" if view.tokens else "",
+        text_format.money(view.cost_usd) if view.cost_usd else "",
     ]
     told = ", ".join(filter(None, facts))
     doing = " · ".join(filter(None, (escape_line(view.description), view.last)))

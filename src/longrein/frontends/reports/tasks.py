@@ -1,4 +1,4 @@
-"""Background tasks of every session, for people or programs: what runs from the spools, what is over from the logs."""
+"""Background tasks of all sessions, as text or JSON: running ones from the spools, ended ones from the logs."""
 
 import os
 from collections import deque
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
-from longrein.frontends import text_format as amounts
+from longrein.frontends import text_format
 from longrein.frontends.text_format import escape, escape_line
 from longrein.store import Past
 from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
 TAIL_LINES = 20
-"""Of a task's output, when it is not said how many."""
+"""Default number of lines of a task's output."""
 TAIL_BYTES = 256 * 1024
-"""Of a growing output, that is looked at for its last lines."""
+"""Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
-"""Of a session's id in the table; the beginning of an id is enough everywhere."""
+"""Characters of a session id in the table; a unique beginning is accepted everywhere."""
 
 Read = Callable[[int, int], tuple[int, bytes]]
-"""(offset, size) -> (offset where it begins, bytes); b"" at the end."""
+"""(offset, size) -> (actual offset, bytes); b"" at the end."""
 
 
 class TaskRow(msgspec.Struct, frozen=True):
@@ -29,19 +29,19 @@ class TaskRow(msgspec.Struct, frozen=True):
     session: str
     """UUID."""
     folder: str
-    """Where the session was started."""
+    """Folder of the session."""
     open: bool
-    """Whether a longrein has the session open."""
+    """Whether a process has the session open."""
     supervised: bool
-    """Whether a live supervisor looks after it."""
+    """Whether its supervisor runs."""
     task: SpooledTask
 
 
-# --- what there is -----------------------------------------------------------------------------------------------
+# --- Finding tasks ---------------------------------------------------------------------------------------------------
 
 
 def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
-    """Tasks of a session and of its subagents by id: the entry that holds the `TaskStarted`, and the end."""
+    """Tasks of a session and its subagents by id: the entry of the `TaskStarted`, and the end."""
     found: dict[str, tuple[Entry, TaskEnded | None]] = {}
     for entry in own_entries(past, "TaskStarted", "TaskEnded"):
         event = entry.event
@@ -56,7 +56,7 @@ def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
 
 
 def own_entries(past: Past, *kinds: str) -> list[Entry]:
-    """Entries of these kinds that are the session's own, in order: not what a fork shares with its original."""
+    """Entries of these kinds in order, without those that a fork shares with its original."""
     first = next((entry.seq for entry in past.of_kind("Opened")), 1)
     found: list[Entry] = []
     for entry in past.of_kind(*kinds):
@@ -67,13 +67,13 @@ def own_entries(past: Past, *kinds: str) -> list[Entry]:
 
 
 def children(past: Past) -> list[str]:
-    """Sessions of the subagents that a session started itself."""
+    """Session ids of the subagents that a session started."""
     names = [entry.event.child for entry in own_entries(past, "ChildStarted") if hasattr(entry.event, "child")]
     return list(dict.fromkeys(names))
 
 
-def spooled_of(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
-    """A task that the spool does not hold, as the log tells of it."""
+def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
+    """A task that is no longer in the spool, from the log."""
     started = entry.event
     assert isinstance(started, TaskStarted)
     state = ended.state if ended else started.state
@@ -90,8 +90,8 @@ def spooled_of(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
     )
 
 
-def the_one(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
-    """The task that `wanted` (`b3`, or `SESSION/b3` with the beginning of an id) names. Raises `UsageError`."""
+def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
+    """The task named `b3`, or `SESSION/b3` with the beginning of a session id. Raises `UsageError`."""
     session, slash, name = wanted.rpartition("/")
     found = [row for row in rows if row.task.task == name and row.session.startswith(session.lower())]
     if len(found) == 1:
@@ -102,7 +102,7 @@ def the_one(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
 
 
-# --- output ------------------------------------------------------------------------------------------------------
+# --- Output ----------------------------------------------------------------------------------------------------------
 
 
 def last_lines(read: Read, size_bytes: int, lines: int) -> str:
@@ -120,8 +120,8 @@ def last_lines(read: Read, size_bytes: int, lines: int) -> str:
     return _last((whole,), lines)
 
 
-def tail_of(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
-    """The last `lines` of the output of a task of the session that is stored in `folder`; '' when there is none."""
+def output_tail(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
+    """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
     spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
     if spooled is not None:
         spool = os.path.join(folder, SPOOL)
@@ -142,11 +142,11 @@ def _last(pieces: Sequence[bytes] | Iterator[bytes], lines: int) -> str:
     return b"\n".join(kept).decode("utf-8", "replace")
 
 
-# --- pages -------------------------------------------------------------------------------------------------------
+# --- Pages -----------------------------------------------------------------------------------------------------------
 
 
 def as_json(rows: Sequence[TaskRow]) -> bytes:
-    """One JSON array, an object a task."""
+    """One JSON array with one object per task."""
     flat = [
         {**msgspec.to_builtins(row.task), "session": row.session, "folder": row.folder, "open": row.open}
         | {"supervised": row.supervised}
@@ -156,7 +156,7 @@ def as_json(rows: Sequence[TaskRow]) -> bytes:
 
 
 def as_table(rows: Sequence[TaskRow]) -> bytes:
-    """One line a task."""
+    """Table with one line per task."""
     if not rows:
         return b"no background tasks\n"
     table = [("task", "state", "time", "output", "looked after by", "command"), *map(_cells, rows)]
@@ -172,8 +172,8 @@ def as_page(row: TaskRow, tail: str) -> bytes:
         ("command", escape_line(task.command)),
         ("folder", escape_line(task.cwd)),
         ("state", _state(task)),
-        ("time", amounts.elapsed(task.elapsed_s)),
-        ("output", amounts.size(task.size_bytes) + (f", {escape_line(task.path)}" if task.path else "")),
+        ("time", text_format.elapsed(task.elapsed_s)),
+        ("output", text_format.size(task.size_bytes) + (f", {escape_line(task.path)}" if task.path else "")),
         ("looked after by", _keeper(row)),
     ]
     head = [f"{name:<16} {value}" for name, value in facts if value]
@@ -188,8 +188,8 @@ def _cells(row: TaskRow) -> tuple[str, ...]:
     return (
         _name(row),
         _state(task),
-        amounts.elapsed(task.elapsed_s),
-        amounts.size(task.size_bytes),
+        text_format.elapsed(task.elapsed_s),
+        text_format.size(task.size_bytes),
         _keeper(row),
         command,
     )
@@ -207,7 +207,7 @@ def _state(task: SpooledTask) -> str:
 
 
 def _keeper(row: TaskRow) -> str:
-    """Who looks after a task that is not over."""
+    """The process that reads the output of an unfinished task."""
     if row.task.state not in ("running", "queued"):
         return ""
     if not row.supervised:

@@ -1,4 +1,4 @@
-"""The interactive terminal. Imported only when there is somebody to talk with: it brings prompt_toolkit and rich."""
+"""The interactive terminal. Imported only for interactive use, because it imports prompt_toolkit and rich."""
 
 from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, SessionRow, TerminalFacts
 from longrein.frontends.terminal.run import run_terminal

@@ -1,4 +1,4 @@
-"""A call that waits for the user's word: what it would do, whole and escaped, and the answers that can be given."""
+"""Permission questions: the complete escaped content of a call, and the possible answers."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,44 +16,44 @@ _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A call that waits, and whose it is."""
+    """A call that waits for permission, of this session or of a subagent."""
 
     asked: PermissionAsked
     arguments: dict[str, Any] | None = None
-    """What the call was made with; None when that is not known."""
+    """Arguments of the call; None when unknown."""
     session: str = ""
-    """Session of the subagent that asks; '' for this one."""
+    """Session of the subagent that asks; '' for this session."""
     who: str = ""
-    """How that one is called, such as `a398 explore`, escaped."""
+    """Label and type of the subagent, such as `a398 explore`, escaped."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """(session, call): call ids are told apart by their session only."""
+        """(session, call): call ids are unique only within a session."""
         return self.session, self.asked.call
 
     @property
     def title(self) -> str:
-        """Who asks and for which tool."""
+        """The tool, after the subagent that asks, if any."""
         name = escape_line(self.asked.name)
         return f"{self.who} asks: {name}" if self.who else name
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One answer."""
+    """One possible answer."""
 
     key: Key
     label: str
 
 
 def choices(question: Question) -> list[Choice]:
-    """The answers, each with exactly the rule it would store. Without a rule there is no lasting yes."""
+    """The possible answers, each with the exact rule it would store; without a rule only single ones."""
     rule = escape_line(question.asked.suggestion)
     lasting = [Choice("s", f"yes, for this session: {rule}"), Choice("a", f"always: {rule}")] if rule else []
     return [Choice("y", "yes, once"), *lasting, Choice("n", "no"), Choice("f", "no, and say why")]
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
-    """The word for `key`; None where it is no answer to this question."""
+    """The `Answer` for `key`; None when `key` is not an answer to this question."""
     if key not in [choice.key for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
@@ -69,7 +69,7 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
-    """All that is approved: for an edit its other arguments and the diff, else the bytes as they were recorded."""
+    """Everything that an approval covers: for an edit the diff and other arguments, else the recorded text."""
     asked, arguments = question.asked, question.arguments
     change = change_lines(asked.name, arguments, file_text)
     if not change:
@@ -81,30 +81,30 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
 
 
 class Approval:
-    """One question on the screen: a window of rows onto its content."""
+    """A question on the screen, with a scrollable window on its content."""
 
     def __init__(self, question: Question, content: Sequence[Line], waiting: int = 0) -> None:
-        """`waiting` is how many more questions follow."""
+        """`waiting` is the number of questions that follow."""
         self.question = question
         self.content = content
         self.waiting = waiting
         self.ready = True
-        """Whether keys answer it now: shown by their colour."""
+        """Whether keys answer it now; shown by their colour."""
         self.explaining = False
-        """Whether the user is writing why not: the keys belong to that text."""
+        """Whether the user is typing the reason of a denial."""
         self.top = 0
         """First row shown."""
         self._rows: tuple[int, list[Line]] = (0, [])
         self._shown = 1
 
     def rows(self, width: int) -> list[Line]:
-        """The content wrapped to `width`: nothing is cropped, so nothing hides at the right."""
+        """The content wrapped to `width`; never cropped, so that nothing is hidden."""
         if self._rows[0] != width:
             self._rows = (width, [row for full in self.content for row in wrap(full, width)])
         return self._rows[1]
 
     def scroll(self, by: int) -> None:
-        """Move the window by `by` rows; pages are `page` long."""
+        """Move the window by `by` rows."""
         last = max(len(self._rows[1]) - self._shown, 0)
         self.top = min(max(self.top + by, 0), last)
 
@@ -114,7 +114,7 @@ class Approval:
         return max(self._shown - 1, 1)
 
     def draw(self, width: int, height: int) -> list[Line]:
-        """The question in at most `height` rows of `width` columns; what does not fit can be scrolled to."""
+        """The question in at most `height` rows of `width` columns; the rest can be scrolled to."""
         rows = self.rows(max(width - 2, 8))
         head = self._head(width)
         keys = [] if self.explaining else self._keys(width)

@@ -1,4 +1,4 @@
-"""A list to choose one row of: sessions, prompts, models."""
+"""A list to choose one row from: sessions, prompts, models."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from longrein.frontends.text_format import escape_line
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One thing to choose."""
+    """One row of the list."""
 
     value: str
-    """What the choice gives."""
+    """Value of the choice."""
     label: str
-    """What it is called; text from outside is fine."""
+    """Text of the row; escaped when drawn."""
     note: str = ""
-    """Said beside it, dim."""
+    """Dim text after the label."""
 
 
 class Chooser:
@@ -33,7 +33,7 @@ class Chooser:
         return self.rows[self.at].value
 
     def move(self, by: int) -> None:
-        """Mark another row."""
+        """Move the mark by `by` rows."""
         self.at = min(max(self.at + by, 0), len(self.rows) - 1)
 
     def draw(self, width: int, height: int) -> list[Line]:

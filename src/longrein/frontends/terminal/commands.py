@@ -1,4 +1,4 @@
-"""The commands that begin with `/`: one table, each row with its function. A screen and lines alike obey it."""
+"""The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -22,24 +22,23 @@ from longrein.agent import (
 )
 from longrein.context import Report, State
 from longrein.events import Text
-from longrein.frontends import text_format as amounts
+from longrein.frontends import text_format
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.reports.goals import goal_rows
-from longrein.frontends.terminal import event_lines as drawing
-from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
-from longrein.frontends.terminal.message_queue import Waiting
+from longrein.frontends.terminal.message_queue import MessageQueue
 from longrein.frontends.terminal.task_rows import OPEN
-from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument
 
 MODES = ("default", "acceptEdits", "plan")
-"""What Shift-Tab goes through. `bypassPermissions` must be asked for by name."""
+"""Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
 EVERY_MODE = (*MODES, "bypassPermissions")
 TAIL_LINES = 20
-"""Of a task's output, when it is not said how many."""
+"""Default number of lines of a task's output."""
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
@@ -51,18 +50,18 @@ NOTHING_SAID = "nothing was said yet, so there is nothing to go back to"
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """A list to choose a row of. Without a screen each row is shown as the command to type."""
+    """A list to choose from. The plain terminal shows each row as the command to type."""
 
     title: str
     rows: Sequence[Row]
-    chosen: "Callable[[str], Result] | None" = None
-    """What comes of the value of a row; None: the same command with the value as its argument."""
+    chosen: "Callable[[str], MaybeAwaitable] | None" = None
+    """Called with the value of a row; None: run the same command with the value as its argument."""
     hint: str = ""
-    """Said under the rows without a screen."""
+    """Text under the rows on the plain terminal."""
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a command answers, and what it wants done."""
+class CommandResult(msgspec.Struct, frozen=True):
+    """Output of a command, and the actions it asks for."""
 
     title: str = ""
     rows: Sequence[Line] = ()
@@ -71,14 +70,14 @@ class Told(msgspec.Struct, frozen=True):
     edit: str = ""
     """Text for the input."""
     word: InboxMessage | None = None
-    """A word for the session. What comes of it is heard, or stands in `notice`."""
+    """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
-    """The session is left."""
+    """Leave the session with this outcome."""
 
 
-Result = Told | Awaitable[Told]
-"""What is known at once is told at once, so that words reach the session in the order in which they were typed."""
+MaybeAwaitable = CommandResult | Awaitable[CommandResult]
+"""Commands that need not wait return directly, so that messages reach the session in the order typed."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -86,65 +85,67 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     argument: str
-    """How its argument is called in the help; '' for none."""
-    told: str
-    run: "Callable[[Company, str], Result]"
-    """Carries it out, given its argument. May raise our own errors."""
+    """Argument as shown in the help; '' for none."""
+    summary: str
+    run: "Callable[[CommandContext, str], MaybeAwaitable]"
+    """Function of the context and the argument. May raise `LongreinError`."""
     idle_only: bool = False
-    """Whether it cannot be given on a screen while a turn goes on; without a screen, lines run ahead of turns."""
+    """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
     """Whether its argument may have several lines."""
 
 
-class Company:
-    """One session, and what its user may know and do of it and of what works beside it."""
+class CommandContext:
+    """Session, facts and view model for the commands, and the commands about background work and messages."""
 
-    def __init__(self, session: SessionPort, facts: TerminalFacts, scene: Scene) -> None:
-        self.session, self.facts, self.scene = session, facts, scene
-        self.waiting = Waiting(session)
+    def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
+        self.session, self.facts, self.view = session, facts, view
+        self.messages = MessageQueue(session)
 
     def label(self, child: str) -> str:
-        """How a subagent is called; '' for one that is not known."""
-        worker = self.scene.beside.workers.get(child)
+        """Label of a subagent; '' when unknown."""
+        worker = self.view.activity.subagents.get(child)
         return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
 
-    def edited(self, taken: PendingMessage) -> str:
-        """A message that was taken back, as it is typed again."""
+    def command_line_for(self, taken: PendingMessage) -> str:
+        """Input text that sends a message again after it was taken back."""
         return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
 
-    # --- tasks -----------------------------------------------------------------------------------------------
+    # --- Tasks -------------------------------------------------------------------------------------------------------
 
-    async def tasks(self, argument: str) -> Told:
-        """Background tasks, the end of one's output, or `stop` and one."""
+    async def tasks(self, argument: str) -> CommandResult:
+        """/tasks: list tasks, show the end of a task's output, or stop a task."""
         views = self.session.tasks()
         word, _, rest = argument.partition(" ")
         if not word:
-            return Told("background tasks", beside_rows.task_list(views))
+            return CommandResult("background tasks", task_rows.task_list(views))
         wanted = rest.strip() if word == "stop" else word
         view = next((one for one in views if one.id == wanted), None)
         if view is None:
             known = ", ".join(one.id for one in views) or "there are none"
-            return Told(notice=f"no task {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}")
+            return CommandResult(notice=f"no task {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}")
         if word == "stop":
             if view.state not in OPEN:
-                return Told(notice=f"task {view.id} is over already: {view.state}")
+                return CommandResult(notice=f"task {view.id} is over already: {view.state}")
             await self.session.tell(StopTask(view.id))
-            return Told(notice=f"task {view.id} is being stopped")
+            return CommandResult(notice=f"task {view.id} is being stopped")
         lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
         if lines < 0:
-            return Told(notice=f"say how many lines: /tasks {view.id} 50")
+            return CommandResult(notice=f"say how many lines: /tasks {view.id} 50")
         tail = await self.facts.task_tail(view.id, lines)
         rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()]
-        return Told(f"task {view.id}", [beside_rows.task_line(view), *(rows or [line(("dim", "  no output yet"))])])
+        return CommandResult(
+            f"task {view.id}", [task_rows.task_line(view), *(rows or [line(("dim", "  no output yet"))])]
+        )
 
-    # --- subagents -------------------------------------------------------------------------------------------
+    # --- Subagents ---------------------------------------------------------------------------------------------------
 
-    async def agents(self, argument: str) -> Told:
-        """Subagents, one of them, or `stop` or `tell` and one."""
+    async def agents(self, argument: str) -> CommandResult:
+        """/agents: list subagents, show one, stop one, or send one a message."""
         views = self.session.agents()
         word, _, rest = argument.partition(" ")
         if not word:
-            return Told("subagents", beside_rows.agent_list(views))
+            return CommandResult("subagents", task_rows.agent_list(views))
         wanted, _, text = rest.strip().partition(" ") if word in ("stop", "tell") else (word, "", "")
         if word == "tell" and "\n" in wanted:
             wanted, _, text = rest.strip().partition("\n")
@@ -153,36 +154,38 @@ class Company:
             known = ", ".join(one.label for one in views) or "there are none"
             back = f"/agents {argument}" if text else ""
             notice = f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}"
-            return Told(notice=notice, edit=back)
+            return CommandResult(notice=notice, edit=back)
         if word in ("stop", "tell"):
-            return await self._to_agent(view, word, text.strip())
-        return self._agent(view)
+            return await self._stop_or_tell(view, word, text.strip())
+        return self._agent_page(view)
 
-    async def _to_agent(self, view: SubagentView, word: str, text: str) -> Told:
+    async def _stop_or_tell(self, view: SubagentView, word: str, text: str) -> CommandResult:
         again = f"/agents tell {view.label} {text}" if text else ""
         if view.state not in OPEN:
-            return Told(notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
+            return CommandResult(
+                notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again
+            )
         if word == "stop":
             await self.session.tell(StopChild(view.child))
-            return Told(notice=f"{view.label} is being stopped; it reports what it has")
+            return CommandResult(notice=f"{view.label} is being stopped; it reports what it has")
         if not text:
-            return Told(notice=f"say what: /agents tell {view.label} TEXT")
+            return CommandResult(notice=f"say what: /agents tell {view.label} TEXT")
         stored = self.session.tell(UserMessage((Text(text),), "steer", view.child))
         waits = any(one.to == view.child and one.text == text for one in self.session.pending)
         await stored
-        return Told() if waits else Told(edit=again)  # it has just ended
+        return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
 
-    def _agent(self, view: SubagentView) -> Told:
-        worker, now = self.scene.beside.workers.get(view.child), self.session.state.children.get(view.child)
+    def _agent_page(self, view: SubagentView) -> CommandResult:
+        worker, now = self.view.activity.subagents.get(view.child), self.session.state.children.get(view.child)
         task = worker.started.task if worker else now.started.task if now else ""
         report = now.ended.report if now and now.ended else ""
-        acts = [*self.scene.beside.acts.get(view.child, ())]
-        return Told(f"subagent {view.label}", beside_rows.agent_page(view, task, report, acts))
+        acts = [*self.view.activity.acts.get(view.child, ())]
+        return CommandResult(f"subagent {view.label}", task_rows.agent_page(view, task, report, acts))
 
-    # --- stopping one thing --------------------------------------------------------------------------------------
+    # --- Stop --------------------------------------------------------------------------------------------------------
 
     def running(self) -> list[Row]:
-        """All that can be stopped alone: calls, subagents, tasks."""
+        """Calls, subagents and tasks that can be stopped."""
         calls = [(call, one) for call, one in self.session.state.calls.items() if one.started]
         return [
             *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
@@ -190,168 +193,174 @@ class Company:
             *(Row(v.id, v.command, v.id) for v in self.session.tasks() if v.state in OPEN),
         ]
 
-    def stop(self, wanted: str) -> Result:
-        """Stop one thing that runs; without its name, choose."""
+    def stop(self, wanted: str) -> MaybeAwaitable:
+        """/stop: stop a call, subagent or task; without an id, choose."""
         rows = self.running()
         if not wanted and rows:
-            return Told(choices=Choices("stop which?", rows))
+            return CommandResult(choices=Choices("stop which?", rows))
         found = next((row for row in rows if row.value == wanted), None)
         if found is None:
             missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
-            return Told(notice=missing if wanted else "nothing runs that could be stopped")
+            return CommandResult(notice=missing if wanted else "nothing runs that could be stopped")
         if found.note == "call":
             self.session.cancel(wanted)
-            return Told(notice=f"{found.label} is being stopped")
+            return CommandResult(notice=f"{found.label} is being stopped")
         if any(view.label == wanted for view in self.session.agents()):
             return self.agents(f"stop {wanted}")
         return self.tasks(f"stop {wanted}")
 
-    # --- goals, messages -------------------------------------------------------------------------------------
+    # --- Goals, messages ---------------------------------------------------------------------------------------------
 
-    async def goals(self, argument: str) -> Told:
-        """Goals of the project."""
+    async def goals(self, argument: str) -> CommandResult:
+        """/goals: list or change goals of the project."""
         if self.facts.goals is None:
-            return Told(notice="goals are kept by project, and here is none")
-        return Told("goals", [line(f"  {row}") for row in await goal_rows(self.facts.goals, argument)])
+            return CommandResult(notice="goals are kept by project, and here is none")
+        return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(self.facts.goals, argument)])
 
-    def queue(self, argument: str) -> Told:
-        """Messages that wait; one is taken back or thrown away."""
+    def queue(self, argument: str) -> CommandResult:
+        """/queue: list waiting messages, take one back, or drop one."""
         drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
         if not number:
-            numbered = self.waiting.numbered()
+            numbered = self.messages.numbered()
             labels = {one.to: self.label(one.to) for _, one in numbered if one.to}
-            return Told("waiting messages", beside_rows.queue_list(numbered, labels))
+            return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
         if _number(number) < 0:
-            return Told(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
-        taken = self.waiting.take(_number(number)) if _number(number) else None
+            return CommandResult(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
+        taken = self.messages.take(_number(number)) if _number(number) else None
         if taken is None:
-            return Told(notice=TOO_LATE)
-        return Told(notice=f"thrown away: {taken.text}") if drop else Told(edit=self.edited(taken))
+            return CommandResult(notice=TOO_LATE)
+        return (
+            CommandResult(notice=f"thrown away: {taken.text}")
+            if drop
+            else CommandResult(edit=self.command_line_for(taken))
+        )
 
-    def background(self, _: str) -> Told:
-        """Send the running command to the background."""
-        return Told(notice="" if self.session.background() else NOTHING_RUNS)
-
-
-# --- the session itself --------------------------------------------------------------------------------------------
-
-
-def _help(_: Company, __: str) -> Told:
-    return Told("commands and keys", help_lines())
+    def background(self, _: str) -> CommandResult:
+        """/background: move the running command to the background."""
+        return CommandResult(notice="" if self.session.background() else NOTHING_RUNS)
 
 
-def _model(company: Company, name: str) -> Told:
-    names = company.facts.models()
+# --- Session commands ------------------------------------------------------------------------------------------------
+
+
+def _help(_: CommandContext, __: str) -> CommandResult:
+    return CommandResult("commands and keys", help_lines())
+
+
+def _model(context: CommandContext, name: str) -> CommandResult:
+    names = context.facts.models()
     if name or not names:
-        return Told(word=SetModel(name)) if name else Told(notice="say which: /model PROVIDER/MODEL")
-    return Told(choices=Choices("which model?", [Row(one, one) for one in names]))
+        return CommandResult(word=SetModel(name)) if name else CommandResult(notice="say which: /model PROVIDER/MODEL")
+    return CommandResult(choices=Choices("which model?", [Row(one, one) for one in names]))
 
 
-def _mode(company: Company, mode: str) -> Told:
+def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
-        return Told(choices=Choices("which mode?", [Row(one, one) for one in EVERY_MODE]))
+        return CommandResult(choices=Choices("which mode?", [Row(one, one) for one in EVERY_MODE]))
     if mode not in EVERY_MODE:
-        return Told(notice=f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
-    if mode == company.session.state.mode and not company.session.busy:
-        return Told(notice=f"the mode is {mode} already")
-    return Told(word=SetMode(mode))
+        return CommandResult(notice=f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
+    if mode == context.session.state.mode and not context.session.busy:
+        return CommandResult(notice=f"the mode is {mode} already")
+    return CommandResult(word=SetMode(mode))
 
 
-def _clear(_: Company, __: str) -> Told:
-    return Told(outcome=Outcome("new"))
+def _clear(_: CommandContext, __: str) -> CommandResult:
+    return CommandResult(outcome=Outcome("new"))
 
 
-def _exit(_: Company, __: str) -> Told:
-    return Told(outcome=Outcome("exit"))
+def _exit(_: CommandContext, __: str) -> CommandResult:
+    return CommandResult(outcome=Outcome("exit"))
 
 
-def _resume(company: Company, session: str) -> Result:
-    return Told(outcome=Outcome("switch", session)) if session else _sessions(company)
+def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
+    return CommandResult(outcome=Outcome("switch", session)) if session else _sessions(context)
 
 
-async def _sessions(company: Company) -> Told:
-    rows = await company.facts.sessions() if company.facts.sessions is not None else ()
-    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != company.session.id]
+async def _sessions(context: CommandContext) -> CommandResult:
+    rows = await context.facts.sessions() if context.facts.sessions is not None else ()
+    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != context.session.id]
     if not others:
-        return Told(notice="there is no other session of this folder")
-    return Told(choices=Choices("which session?", others))
+        return CommandResult(notice="there is no other session of this folder")
+    return CommandResult(choices=Choices("which session?", others))
 
 
-def _rewind(company: Company, argument: str) -> Told:
+def _rewind(context: CommandContext, argument: str) -> CommandResult:
     seq, _, rest = argument.partition(" ")
-    said = next((prompt for prompt in company.scene.prompts if prompt.seq == _number(seq)), None)
+    said = next((prompt for prompt in context.view.prompts if prompt.seq == _number(seq)), None)
     if said is not None and rest.strip() in ("", "files"):
-        return Told(word=Rewind(said.seq - 1, bool(rest)), edit=said.text)
-    if not company.scene.prompts:
-        return Told(notice=NOTHING_SAID)
-    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(company.scene.prompts)]
+        return CommandResult(word=Rewind(said.seq - 1, bool(rest)), edit=said.text)
+    if not context.view.prompts:
+        return CommandResult(notice=NOTHING_SAID)
+    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(context.view.prompts)]
     hint = (
         f"with the word files (/rewind {rows[0].value} files) files go back too, where they are as longrein wrote them"
     )
-    return Told(choices=Choices("go back to before which of your words?", rows, _rewind_what, hint))
+    return CommandResult(choices=Choices("go back to before which of your words?", rows, _rewind_what, hint))
 
 
-def _rewind_what(seq: str) -> Told:
+def _rewind_what(seq: str) -> CommandResult:
     rows = [
         Row(seq, "the conversation only", "files stay as they are"),
         Row(f"{seq} files", "the conversation and the files", "where they are still as longrein wrote them"),
     ]
-    return Told(choices=Choices("what goes back?", rows))
+    return CommandResult(choices=Choices("what goes back?", rows))
 
 
-def _compact(company: Company, focus: str) -> Told:
+def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
-        rows = [line(escape_line(row)) for row in company.facts.analysis()]
-        return Told("what a compaction would do now", rows)
-    return _uncompact(company, "") if focus == "--undo" else Told(word=Compact(focus))
+        rows = [line(escape_line(row)) for row in context.facts.analysis()]
+        return CommandResult("what a compaction would do now", rows)
+    return _uncompact(context, "") if focus == "--undo" else CommandResult(word=Compact(focus))
 
 
-def _uncompact(_: Company, handle: str) -> Told:
+def _uncompact(_: CommandContext, handle: str) -> CommandResult:
     seq = _number(handle.removeprefix("r")) if handle else 0
     return (
-        Told(word=Uncompact(seq))
+        CommandResult(word=Uncompact(seq))
         if seq >= 0
-        else Told(notice="say which: /uncompact r412, or nothing for the last one")
+        else CommandResult(notice="say which: /uncompact r412, or nothing for the last one")
     )
 
 
-def _context(company: Company, handle: str) -> Told:
+def _context(context: CommandContext, handle: str) -> CommandResult:
     if handle:
-        rows = [line(escape_line(row)) for row in reason_rows(company.facts.reasons(handle))]
-        return Told(f"why {escape_line(handle)} stands as it does", rows)
-    report = company.facts.context_report()
+        rows = [line(escape_line(row)) for row in reason_rows(context.facts.reasons(handle))]
+        return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
+    report = context.facts.context_report()
     return (
-        Told("what fills the context", context_lines(report)) if report else Told(notice="nothing is known of it yet")
+        CommandResult("what fills the context", context_lines(report))
+        if report
+        else CommandResult(notice="nothing is known of it yet")
     )
 
 
-def _pin(company: Company, text: str) -> Told:
+def _pin(context: CommandContext, text: str) -> CommandResult:
     if not text:
-        return _pins(company, "")
-    if text in company.session.state.pins:
-        return Told(notice=f"it is pinned already: {escape_line(text)}")
-    return Told(word=Pin(text), notice=f"pinned: {escape_line(text)}")
+        return _pins(context, "")
+    if text in context.session.state.pins:
+        return CommandResult(notice=f"it is pinned already: {escape_line(text)}")
+    return CommandResult(word=Pin(text), notice=f"pinned: {escape_line(text)}")
 
 
-def _unpin(company: Company, number: str) -> Told:
-    pins, n = company.session.state.pins, _number(number)
+def _unpin(context: CommandContext, number: str) -> CommandResult:
+    pins, n = context.session.state.pins, _number(number)
     if n < 0:
-        return Told(notice="say which: /unpin NUMBER; /pins lists them")
+        return CommandResult(notice="say which: /unpin NUMBER; /pins lists them")
     if not 0 < n <= len(pins):
-        return Told(notice=f"there is no pin {n}; /pins lists them")
-    return Told(word=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
+        return CommandResult(notice=f"there is no pin {n}; /pins lists them")
+    return CommandResult(word=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
 
 
-def _pins(company: Company, _: str) -> Told:
-    return Told("pinned", pin_lines(company.session.state.pins))
+def _pins(context: CommandContext, _: str) -> CommandResult:
+    return CommandResult("pinned", pin_lines(context.session.state.pins))
 
 
-def _cost(company: Company, _: str) -> Told:
-    return Told("what this session used", cost_lines(company.session.state))
+def _cost(context: CommandContext, _: str) -> CommandResult:
+    return CommandResult("what this session used", cost_lines(context.session.state))
 
 
 def _number(text: str) -> int:
-    """The number that `text` is; negative when it is none."""
+    """`text` as a number; -1 when it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
 
 
@@ -369,18 +378,18 @@ COMMANDS = (
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
     Command("cost", "", "what was used and spent", _cost),
-    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", Company.tasks),
+    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", CommandContext.tasks),
     Command(
         "agents",
         "[ID | stop ID | tell ID TEXT]",
         "subagents; ID shows its task, acts and report",
-        Company.agents,
+        CommandContext.agents,
         many_lines=True,
     ),
-    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", Company.goals),
-    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", Company.queue),
-    Command("stop", "[ID]", "stop one call, task or subagent that runs", Company.stop),
-    Command("background", "", "send the running command to the background", Company.background),
+    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", CommandContext.goals),
+    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", CommandContext.queue),
+    Command("stop", "[ID]", "stop one call, task or subagent that runs", CommandContext.stop),
+    Command("background", "", "send the running command to the background", CommandContext.background),
     Command("exit", "", "leave; `longrein -c` goes on", _exit),
 )
 
@@ -399,17 +408,17 @@ KEYS = (
 )
 
 
-class Typed(msgspec.Struct, frozen=True):
-    """A command as it was typed."""
+class ParsedCommand(msgspec.Struct, frozen=True):
+    """A parsed command line."""
 
     command: Command | None
-    """None for an unknown one."""
+    """None for an unknown command."""
     name: str
     argument: str
 
 
-def parse(text: str) -> Typed | None:
-    """The command in `text`; None when it is something to say (`/usr/bin/x fails` is)."""
+def parse(text: str) -> ParsedCommand | None:
+    """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`."""
     if not text.startswith("/"):
         return None
     name, _, argument = text[1:].partition(" ")
@@ -419,59 +428,59 @@ def parse(text: str) -> Typed | None:
     found = next((command for command in COMMANDS if command.name == name), None)
     if "\n" in text and not (found and found.many_lines):
         return None
-    return Typed(found, name, argument.strip())
+    return ParsedCommand(found, name, argument.strip())
 
 
-def named(name: str) -> Command:
-    """The command of this name."""
+def command_named(name: str) -> Command:
+    """The command called `name`."""
     return next(command for command in COMMANDS if command.name == name)
 
 
-def unknown(name: str) -> str:
-    """The line for a command that there is not."""
+def unknown_command_text(name: str) -> str:
+    """Error text for an unknown command, with the nearest name."""
     near = [command.name for command in COMMANDS if command.name[:2] == name[:2] or name in command.name]
     hint = f"did you mean /{near[0]}?" if near else "/help lists them"
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
 def help_lines() -> list[Line]:
-    """All commands and keys, in two columns that fit 80; a long name stands above what it means."""
+    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
     rows: list[Line] = []
     for command in COMMANDS:
-        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.told)
+        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.summary)
     rows.append(())
-    return rows + [row for key, told in KEYS for row in _help_rows(key, told)]
+    return rows + [row for key, summary in KEYS for row in _help_rows(key, summary)]
 
 
-def _help_rows(name: str, told: str) -> list[Line]:
+def _help_rows(name: str, summary: str) -> list[Line]:
     if len(name) <= HELP_CELLS:
-        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), told)]
-    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), told)]
+        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary)]
+    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
 
 
 def cost_lines(state: State) -> list[Line]:
-    """What the session used."""
+    """Requests, tokens and money that the session used."""
     used = state.usage
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
     rows = (
         ("requests", str(state.asks)),
-        ("input, not cached", amounts.tokens(used.input_tokens)),
-        ("read from cache", amounts.tokens(used.cache_read_tokens) + share),
-        ("written to cache", amounts.tokens(used.cache_write_tokens)),
-        ("output", amounts.tokens(used.output_tokens)),
-        ("spent", amounts.money(drawing.spent_usd(state))),
+        ("input, not cached", text_format.tokens(used.input_tokens)),
+        ("read from cache", text_format.tokens(used.cache_read_tokens) + share),
+        ("written to cache", text_format.tokens(used.cache_write_tokens)),
+        ("output", text_format.tokens(used.output_tokens)),
+        ("spent", text_format.money(event_lines.spent_usd(state))),
     )
     return [line(("dim", f"  {name:<20}"), value) for name, value in rows]
 
 
 def context_lines(report: Report) -> list[Line]:
-    """A row a module with a bar, what is free, then the largest items."""
+    """One bar for each module, the free space, then the largest items."""
     modules, window = report.modules(), report.usable_tokens
     most = max(window, report.total_tokens, 1)
     wide = max([len(name) for name, _ in modules] + [5])
     rows = [_share(name, count, most, wide, "run") for name, count in modules]
     rows.append(_share("free", max(window - report.total_tokens, 0), most, wide, "dim"))
-    total = f"{amounts.tokens(report.total_tokens):>7} of {amounts.tokens(window)} tokens"
+    total = f"{text_format.tokens(report.total_tokens):>7} of {text_format.tokens(window)} tokens"
     rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
     rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
@@ -486,10 +495,10 @@ def pin_lines(pins: Sequence[str]) -> list[Line]:
 def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
     bar = "█" * round(24 * count / most)
     return line(
-        f"  {escape_line(name).ljust(wide)}  {amounts.tokens(count):>7} {100 * count / most:>3.0f}% ", (style, bar)
+        f"  {escape_line(name).ljust(wide)}  {text_format.tokens(count):>7} {100 * count / most:>3.0f}% ", (style, bar)
     )
 
 
 def next_mode(mode: str) -> str:
-    """The mode after `mode`."""
+    """The mode that Shift-Tab selects after `mode`."""
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]

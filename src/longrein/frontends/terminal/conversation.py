@@ -1,6 +1,6 @@
-"""The conversation as the terminal holds it: scene, panel and input brought together, drawn at most ten times a second.
+"""One session on one terminal: view model, question panel and input, redrawn at most ten times a second.
 
-Nothing here waits for the session but `pulse`; words go to it by tasks, in the order they were said.
+Methods never wait for the session: messages go to it in tasks, in the order in which they were sent.
 """
 
 import asyncio
@@ -13,37 +13,35 @@ from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import Answer, InboxMessage, SessionPort, SubagentView, UserMessage
 from longrein.events import LongreinError, Text
-from longrein.frontends.terminal import event_lines as drawing
-from longrein.frontends.terminal import live_area as live
-from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.commands import Company
+from longrein.frontends.terminal.commands import CommandContext
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.live_area import figures, footer_line, word
+from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.view_model import EMPTY, Piece, Scene
+from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
-"""Shortest time between two redraws of ours."""
+"""Shortest time between two redraws, seconds."""
 QUIET_S = 0.5
-"""A question takes the keys only after it has stood so long, and so long without a key, so that what is typed for the
-input answers nothing."""
+"""Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
+input must not answer it."""
 DRAFT_QUIET_S = 2.0
-"""The same while there is something in the input: who has begun a line is thinking, not done."""
+"""The same while the input holds text."""
 AGAIN_S = 3.0
-"""Within so long a second Ctrl-C, and nothing in between, leaves. The screen says so meanwhile."""
+"""Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
 Chosen = Callable[[str], None]
 How = Literal["prompt", "steer", "queued"]
 
 
-class Talk:
-    """One terminal on one session. `attach` gives it its screen."""
+class Conversation:
+    """View model, panel and input of one session on one terminal. `attach` sets its screen."""
 
     screen: Screen
 
@@ -56,8 +54,8 @@ class Talk:
         mono_s: Callable[[], float],
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
-        self.scene = Scene(facts.file_text)
-        self.company = Company(session, facts, self.scene)
+        self.view = ViewModel(facts.file_text)
+        self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(
             completer=InputCompleter(complete_files),
@@ -67,26 +65,26 @@ class Talk:
         )
         self.approval: Approval | None = None
         self._shown_s = self._answered_s = -AGAIN_S
-        """When the question came up, unless one was answered just before; and when that was."""
+        """Time the question appeared (earlier when another was answered just before), and time of the last answer."""
         self.chooser: Chooser | None = None
         self._chosen: Chosen = lambda _: None
         self.feedback: Question | None = None
-        """The question that the input's text says no to."""
+        """The question that is being denied; the input holds the reason."""
         self._draft = ""
         self.flash = ""
         """A hint above the input until the next key."""
         self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
-        """Whether the flash said, until this key, that Ctrl-C leaves."""
+        """Whether the hint was on the screen when the last key came."""
         self.outcome: Outcome | None = None
         self.leaving: Outcome | None = None
-        """How it will be left, while the user is asked what becomes of running tasks."""
+        """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        """Set when the screen takes rows."""
+        """Set when the screen is running."""
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
-        """Rows of what is not finished, as they were when what is finished was last shown: a key never runs ahead."""
+        """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,63 +93,63 @@ class Talk:
         """Draw on `screen` from now on."""
         self.screen = screen
 
-    # --- hearing ---------------------------------------------------------------------------------------------
+    # --- Showing -----------------------------------------------------------------------------------------------------
 
-    def greet(self) -> None:
-        """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
+    def print_header(self) -> None:
+        """Print the first rows, so that the redrawn area never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
-        rows = [head, *(drawing.notice_line(text) for text in facts.notices)]
+        rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
-    def reopened(self, pieces: Sequence[Piece]) -> None:
-        """The end of an old session, as it is opened again."""
-        if self.scene.prompts:
-            self.put(
+    def show_history(self, pieces: Sequence[Piece]) -> None:
+        """Show the end of a resumed session."""
+        if self.view.prompts:
+            self.show(
                 [
                     EMPTY,
-                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.scene.prompts), 'prompt')} ──")),
+                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.view.prompts), 'prompt')} ──")),
                 ]
             )
-        self.put(pieces)
+        self.show(pieces)
         if self.session.state.turn_open and not self.session.busy:
-            self.put([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+            self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
 
-    def put(self, pieces: Sequence[Piece]) -> None:
-        """Show `pieces` once."""
+    def show(self, pieces: Sequence[Piece]) -> None:
+        """Queue `pieces` for the scrollback."""
         self._outbox += pieces
-        self.kick()
+        self.request_redraw()
 
     def notice(self, text: str) -> None:
-        """One line for the user."""
-        self.put(self.scene.aside("note", [drawing.notice_line(text)]))
+        """Show a one-line notice."""
+        self.show(self.view.spaced("note", [event_lines.notice_line(text)]))
 
-    def kick(self) -> None:
-        """Draw soon."""
+    def request_redraw(self) -> None:
+        """Request a redraw."""
         self._news.set()
 
-    async def pulse(self) -> None:
-        """Draw whenever there is news, and while something goes on; never when idle."""
+    async def redraw_loop(self) -> None:
+        """Redraw on requests and while a turn runs; never when idle."""
         loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
             self._news.clear()
-            self.flush()
+            self.redraw()
             await asyncio.sleep(FRAME_S)
-            moves = self.scene.busy and self.scene.phase != "waiting"
-            if moves or self._panel_wanted != self._panel_has_keys:
+            moves = self.view.busy and self.view.phase != "waiting"
+            if moves or self._panel_wanted != self._panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
-            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us(), self.mono_s()):
+            elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
                 self._tick(tick_s)
 
     def _tick(self, after_s: float) -> None:
-        """Draw after a while, if nothing was drawn before."""
+        """Request a redraw in `after_s` seconds, in place of an earlier request."""
         if self._ticking is not None:
             self._ticking.cancel()
         self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
 
-    def flush(self) -> None:
-        """Draw now."""
+    def redraw(self) -> None:
+        """Print finished pieces and redraw now."""
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
@@ -167,104 +165,104 @@ class Talk:
             return self._painter.paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
 
-    # --- questions and lists ---------------------------------------------------------------------------------
+    # --- Questions and lists -----------------------------------------------------------------------------------------
 
     @property
     def _panel_wanted(self) -> bool:
         return self.feedback is None and (self.approval is not None or self.chooser is not None)
 
     @property
-    def _panel_has_keys(self) -> bool:
-        return self.screen.panel_has_keys
+    def _panel_has_focus(self) -> bool:
+        return self.screen.panel_has_focus
 
     def _follow_questions(self) -> None:
-        """Show the first open question; give it the keys once nobody is typing."""
-        questions = self.scene.questions
+        """Show the first open question, and focus it once the user has stopped typing."""
+        questions = self.view.questions
         if not questions:
             self.approval = None
-            self.end_feedback()
+            self.end_denial_reason()
         elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
-            self.end_feedback()
+            self.end_denial_reason()
             self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
             now_s = self.mono_s()
             self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
         if self.approval is not None:
             self.approval.waiting = len(questions) - 1
-        self.give_keys()
+        self.focus()
 
     @property
-    def child_asks(self) -> bool:
-        """Whether the question that has the keys is a subagent's."""
-        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_keys
+    def subagent_question_has_focus(self) -> bool:
+        """Whether a question of a subagent has the focus."""
+        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_focus
 
     def key_pressed(self) -> None:
-        """A key came, wherever it went."""
+        """Note a key press, in the panel or the input."""
         self.warned, self.flash = bool(self.flash), ""
-        if not self.screen.panel_has_keys:
+        if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
 
-    def hurry(self) -> None:
-        """Nobody is in the middle of a line: a question may take the keys at once."""
+    def end_typing(self) -> None:
+        """Let a question get the focus at once."""
         self.last_key_s = -DRAFT_QUIET_S
 
     def warn(self, text: str) -> None:
-        """Say `text` above the input until the next key, or for a little while."""
+        """Show `text` above the input until the next key, at most `AGAIN_S` seconds."""
         self.flash = text
-        self.kick()
-        asyncio.get_running_loop().call_later(AGAIN_S, self._calm, text)
+        self.request_redraw()
+        asyncio.get_running_loop().call_later(AGAIN_S, self._clear_flash, text)
 
-    def _calm(self, text: str) -> None:
+    def _clear_flash(self, text: str) -> None:
         if self.flash == text:
             self.flash = ""
-            self.kick()
+            self.request_redraw()
 
-    def give_keys(self) -> None:
-        """Send the keys where they belong now."""
+    def focus(self) -> None:
+        """Focus the panel or the input, whichever should have the keys now."""
         wanted = self._panel_wanted
         quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
         typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
         if not wanted or not typing:
-            self.screen.give_keys(panel=wanted)
+            self.screen.focus(panel=wanted)
         if self.approval is not None:
-            self.approval.ready = self._panel_has_keys
+            self.approval.ready = self._panel_has_focus
             self.approval.explaining = self.feedback is not None
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
-        """Let the user choose one of `rows`; `chosen` gets its value."""
+        """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
         self.chooser, self._chosen = Chooser(title, rows), chosen
-        self.flush()
+        self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
-        """Take the list away, with or without a choice."""
+        """Close the list, with or without a choice."""
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
-        self.flush()
+        self.redraw()
 
-    def begin_feedback(self, question: Question) -> None:
-        """What is typed next is the answer to why not."""
+    def begin_denial_reason(self, question: Question) -> None:
+        """Let the user type the reason of a denial; the draft in the input is kept."""
         self.feedback, self._draft = question, self.buffer.text
         self.buffer.reset()
 
-    def answered(self, question: Question, word: Answer) -> None:
-        """The user has decided; the next question may be answered at once."""
-        self.scene.answered(question)
+    def submit_answer(self, question: Question, answer: Answer) -> None:
+        """Send the answer to a question; the next question can be answered at once."""
+        self.view.remove_question(question)
         self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
-        self.tell(word)
+        self.tell(answer)
 
-    def end_feedback(self) -> None:
-        """What was typed before stands in the input again."""
+    def end_denial_reason(self) -> None:
+        """Put the kept draft back into the input."""
         if self.feedback is not None:
             self.feedback = None
             self.buffer.reset()
             self.buffer.insert_text(self._draft)
 
-    # --- saying ----------------------------------------------------------------------------------------------
+    # --- Messages to the session -------------------------------------------------------------------------------------
 
     def tell(self, word: InboxMessage) -> None:
-        """Put a word into the session's inbox, now; an error of ours becomes a line."""
+        """Put a message into the session's inbox now; a `LongreinError` becomes a notice."""
         try:
             stored = self.session.tell(word)
         except LongreinError as error:
@@ -277,26 +275,26 @@ class Talk:
             await stored
         except LongreinError as error:
             self.notice(str(error))
-        self.kick()
+        self.request_redraw()
 
     def edit(self, text: str) -> None:
-        """Put `text` into the input, before what stands there."""
+        """Insert `text` at the start of the input."""
         self.buffer.cursor_position = 0
         drafted = "\n" if self.buffer.text else ""
         self.buffer.insert_text(self.pastes.fold(text) + drafted)
-        self.kick()
+        self.request_redraw()
 
     def say(self, text: str, *, steer: bool = False) -> None:
-        """The user's words: a prompt, or into the turn that goes on, or after it."""
+        """Send the user's text: as a prompt when idle, else queued, or with the next request (`steer`)."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
-        self.hurry()
+        self.end_typing()
         busy = self.session.busy or any(not one.to for one in self.session.pending)
         how: How = ("steer" if steer else "queued") if busy else "prompt"
         self.tell(UserMessage((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
-        """Run `act` beside the keys; it is kept until done."""
+        """Run `act` as a task that is referenced until it ends."""
         task = asyncio.get_running_loop().create_task(act)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -307,17 +305,17 @@ class Talk:
         app = self.screen.app
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
-            self._outbox += self.scene.rest()
+            self._outbox += self.view.finish_reply()
             with suppress(OSError):  # the terminal is gone
-                self.flush()
+                self.redraw()
             app.exit()
 
-    def say_goodbye(self) -> None:
-        """After the screen has gone: how to go on, or room for the next session."""
+    def print_resume_hint(self) -> None:
+        """Print how to resume, after the screen is closed; an empty line before another session."""
         output = self.screen.app.output
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
-        elif self.scene.prompts:
+        elif self.view.prompts:
             cut = [f"a{one.seq}" for one in self.session.state.children.values() if one.ended is None]
             more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
             more += ", and with what still waits to be said" if self.session.pending else ""
@@ -326,24 +324,24 @@ class Talk:
                 output.write("its tasks go on; `longrein tasks` lists them\n")
         output.flush()
 
-    # --- drawing ---------------------------------------------------------------------------------------------
+    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     @property
     def prompt(self) -> str:
-        """What stands before the input."""
+        """Text before the input."""
         return "why not › " if self.feedback else "› "
 
     @property
     def hint(self) -> str:
-        """What stands in an empty input."""
+        """Placeholder of the empty input."""
         if self.feedback:
             return "what to do instead"
         if self._panel_wanted:
             return ""
-        return "Enter queues, Ctrl-S steers" if self.scene.busy else "say something, / commands, @ files"
+        return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
 
-    def above(self, width: int, room: int) -> list[Line]:
-        """The rows above the input."""
+    def panel_lines(self, width: int, room: int) -> list[Line]:
+        """Rows above the input, at most `room`."""
         below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
         room -= len(below)
         if self.chooser is not None:
@@ -354,23 +352,23 @@ class Talk:
 
     def _draw_live(self) -> list[Line]:
         size = self.screen.size
-        now = live.Now(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
-        return live.live_rows(self.scene, self._agents(), now)
+        now = live_area.DrawContext(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        return live_area.live_rows(self.view, self._agents(), now)
 
     def _agents(self) -> Sequence[SubagentView]:
-        """Subagents, where there ever were any, with what they did last as it was heard."""
-        beside = self.scene.beside
-        views = self.session.agents() if beside.workers else ()
+        """Subagents with their last acts; empty when there never were any."""
+        beside = self.view.activity
+        views = self.session.agents() if beside.subagents else ()
         return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
 
     def _waiting(self, width: int) -> list[Line]:
-        waiting = [one for _, one in self.company.waiting.numbered()]
-        return live.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
+        waiting = [one for _, one in self.context.messages.numbered()]
+        return live_area.waiting_rows(waiting, {one.to: self.context.label(one.to) for one in waiting if one.to}, width)
 
-    def below(self, width: int) -> Line:
+    def footer(self, width: int) -> Line:
         """The footer."""
         window = self.facts.window_tokens()
-        agents = sum(view.state in beside_rows.OPEN for view in self._agents())
-        company = beside_rows.counts(len(self.scene.beside.tasks), agents)
-        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), company)
-        return footer_line(now, word(self.scene), width)
+        agents = sum(view.state in task_rows.OPEN for view in self._agents())
+        background = task_rows.counts(len(self.view.activity.tasks), agents)
+        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), background)
+        return footer_line(now, state_word(self.view), width)

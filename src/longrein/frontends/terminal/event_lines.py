@@ -1,4 +1,4 @@
-"""Facts as styled lines: pure, one function a kind. Everything from outside is escaped here."""
+"""Styled lines, and one function for each kind of event that turns it into lines. Pure; escapes outside text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -24,15 +24,15 @@ from longrein.events import (
 )
 from longrein.frontends.text_format import elapsed, escape, escape_line, key_argument, tokens
 
-# --- Styled lines: what is drawn before any terminal library has seen it. Widths are terminal cells ------------------
+# --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
 
 
 Span = tuple[str, str]
-"""(style word, text). The text is escaped already and holds no newline."""
+"""(style word, text). The text is escaped and holds no newline."""
 Line = tuple[Span, ...]
 
-ONE: Span = ("one", "")
-"""A line that begins with it is cropped to the width, never wrapped: one line a call."""
+NO_WRAP: Span = ("one", "")
+"""Marks a line that is cropped to the width and never wrapped."""
 
 SGR = {
     "": "",
@@ -49,28 +49,28 @@ SGR = {
     "del": "31",
     "where": "36;2",
 }
-"""Style word -> ANSI attributes: the sixteen colours only, so that the user's own theme holds."""
+"""Style word -> ANSI attributes. Only the sixteen colours, so that the user's theme applies."""
 
 
 def line(*spans: Span | str) -> Line:
-    """A line of spans; a bare string has no style."""
+    """Make a line of spans; a bare string has no style."""
     return tuple(("", span) if isinstance(span, str) else span for span in spans)
 
 
 def plain(of: Line) -> str:
-    """The text alone."""
+    """Text of a line without styles."""
     return "".join(text for _, text in of)
 
 
 def ansi(of: Line, *, colour: bool = True) -> str:
-    """The text with its attributes."""
+    """Text of a line with ANSI attributes."""
     if not colour:
         return plain(of)
     return "".join(f"\x1b[{SGR[style]}m{text}\x1b[0m" if SGR[style] and text else text for style, text in of)
 
 
 def cells(text: str) -> int:
-    """Columns that `text` takes."""
+    """Terminal columns of `text`."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
@@ -85,7 +85,7 @@ def _cells(char: str) -> int:
 
 
 def crop(of: Line, width: int) -> Line:
-    """`of` in at most `width` columns, with `…` where it was cut."""
+    """Cut a line to at most `width` columns and mark the cut with `…`."""
     if sum(cells(text) for _, text in of) <= width:
         return of
     kept: list[Span] = []
@@ -100,7 +100,7 @@ def crop(of: Line, width: int) -> Line:
 
 
 def cut(text: str, width: int) -> tuple[str, str]:
-    """`text` in two: as much as fits into `width` columns, and the rest."""
+    """Split `text` into what fits into `width` columns and the rest."""
     if text.isascii():
         return text[:width], text[width:]
     used = 0
@@ -112,7 +112,7 @@ def cut(text: str, width: int) -> tuple[str, str]:
 
 
 def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
-    """`of` broken to rows of `width` columns, at blanks where it can be; later rows begin with `indent`."""
+    """Wrap a line to rows of `width` columns, at blanks if possible; later rows begin with `indent`."""
     width = max(width, len(indent) + 4)
     rows: list[Line] = []
     row: list[Span] = []
@@ -130,9 +130,9 @@ def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
 
 
 def _break(text: str, width: int, *, fresh: bool) -> tuple[str, str]:
-    """A first row of at most `width` columns and what follows it."""
+    """Split off a first row of at most `width` columns."""
     part, rest = cut(text, width)
-    if fresh and not part:  # one wide character in a very narrow place
+    if fresh and not part:  # a wide character wider than the row
         return text[:1], text[1:]
     blank = part.rfind(" ")
     if rest.startswith(" "):
@@ -143,12 +143,12 @@ def _break(text: str, width: int, *, fresh: bool) -> tuple[str, str]:
 
 
 def wrap_text(text: str, width: int, style: str = "") -> list[Line]:
-    """Escaped text of several lines, each wrapped."""
+    """Wrap escaped text of several lines."""
     return [row for part in text.expandtabs(4).split("\n") for row in wrap(((style, part),), width)]
 
 
 def fold(lines: Sequence[Line], most: int) -> list[Line]:
-    """At most `most` lines: where there are more, the first ones and how many were left out."""
+    """At most `most` lines: the first ones and the number of those left out."""
     if len(lines) <= most:
         return list(lines)
     shown = max(most - 1, 1)
@@ -156,26 +156,26 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
 
 
 def fit(of: Line, width: int) -> list[Line]:
-    """`of` as rows of at most `width` columns: cropped where it begins with `ONE`, else wrapped."""
-    return [crop(of, width)] if ONE in of[:2] else wrap(of, width)
+    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped."""
+    return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
 
 
 def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
-    """Each line moved to the right."""
+    """Lines indented by `by`."""
     return [(("", by), *of) for of in lines]
 
 
-# --- What a call would do to a file, as lines: every character of both sides is there, escaped -----------------------
+# --- Diffs: complete and escaped -------------------------------------------------------------------------------------
 
 
 LINES_MAX = 2_000
-"""Texts longer than this are shown as all old, then all new: finding what they share would take seconds."""
+"""Longer texts are shown as all old, then all new lines: matching them would take seconds."""
 
 FileText = Callable[[str], str | None]
 
 
 def diff_lines(old: str, new: str) -> list[Line]:
-    """`old` turned into `new`, whole: `-` and `+` lines, lines of both unmarked."""
+    """Complete diff of `old` and `new`: `-` and `+` lines, common lines unmarked."""
     before, after = old.split("\n"), new.split("\n")
     if len(before) + len(after) > LINES_MAX:
         return [*_marked("-", "del", before), *_marked("+", "add", after)]
@@ -193,17 +193,17 @@ def _marked(mark: str, style: str, lines: list[str]) -> Iterator[Line]:
 
 
 def change_lines(name: str, arguments: dict[str, Any] | None, file_text: FileText | None) -> list[Line]:
-    """The diff of an `Edit` or `Write`; [] for another call or for arguments that are not as expected."""
+    """Diff of an `Edit` or `Write`; [] for other calls and malformed arguments."""
     old, new = _sides(name, arguments or {}, file_text)
     if not isinstance(old, str) or not isinstance(new, str):
         return []
     if old == "":
-        return _made(new)
+        return _new_file_lines(new)
     return diff_lines(old, new)
 
 
-def _made(text: str) -> list[Line]:
-    """A text that is new. That its last line has no end is said, as users know it from git."""
+def _new_file_lines(text: str) -> list[Line]:
+    """Lines of a new text; a missing final newline is noted as in git."""
     *lines, last = text.split("\n")
     rows = list(_marked("+", "add", lines))
     return [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))] if last else rows
@@ -222,7 +222,7 @@ def _sides(name: str, arguments: dict[str, Any], file_text: FileText | None) -> 
 
 
 def only_changes(rows: list[Line], around: int = 2) -> list[Line]:
-    """Without the common lines that are further than `around` from a change."""
+    """Drop common lines further than `around` lines from a change."""
     changed = [n for n, row in enumerate(rows) if row[0][0] != "dim"]
     near = {n + d for n in changed for d in range(-around, around + 1)}
     kept: list[Line] = []
@@ -235,25 +235,25 @@ def only_changes(rows: list[Line], around: int = 2) -> list[Line]:
 
 
 GAP: Line = (("dim", "  ⋮"),)
-"""Stands for common lines that were left out."""
+"""Placeholder of dropped common lines."""
 
 
 def counts(rows: list[Line]) -> str:
-    """`+12 -3`."""
+    """Added and removed lines, as `+12 -3`."""
     added = sum(row[0][0] == "add" for row in rows)
     removed = sum(row[0][0] == "del" for row in rows)
     return f"+{added} -{removed}"
 
 
-# --- drawing ---------------------------------------------------------------------------------------------------------
+# --- Events ----------------------------------------------------------------------------------------------------------
 
 
 USER_LINES_MAX = 12
-"""Lines of what the user said that are shown again."""
+"""Lines shown of a user's message."""
 FAILED_LINES_MAX = 4
-"""Lines of a failed call's result that are shown."""
+"""Lines shown of a failed call's result."""
 DIFF_LINES_MAX = 24
-"""Lines of a change that was made."""
+"""Lines shown of a change."""
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -271,7 +271,7 @@ STATUS = {
     "lost": ("lost", "bad"),
     "limit": ("limit reached", "bad"),
 }
-"""Status -> its word and style. The word stands beside the colour, always."""
+"""Status -> word and style. The word is always shown, so that colour is never needed."""
 
 WAKES = {
     "bg_done": "a background task has ended",
@@ -282,30 +282,34 @@ WAKES = {
     "teammate_message": "a message has come",
     "cron_fired": "it is time",
 }
-"""Kinds of news that begin a turn."""
+"""Kind of a wake -> text."""
 
 
 def status_word(status: str) -> tuple[str, str]:
-    """A status as a word, escaped, and its style."""
+    """Word (escaped) and style of a status."""
     return STATUS.get(status, (escape_line(status), "bad"))
 
 
 def spent_usd(state: State) -> float:
-    """What was spent, without what is set aside for a request that still goes on."""
+    """Money spent, without the reserve of a running request."""
     return state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
 
 
 def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
-    """The one line of a call. The status stands before the argument, so that cropping never hides it."""
+    """Line of a call. The status comes before the argument, so that cropping never hides it."""
     word, style = status_word(status)
     told = f" {word}" + (f" {time}" if time else "")
     return line(
-        ONE, (style, f"{mark} "), ("name", escape_line(name)), (style, told), ("", f"  {argument}" if argument else "")
+        NO_WRAP,
+        (style, f"{mark} "),
+        ("name", escape_line(name)),
+        (style, told),
+        ("", f"  {argument}" if argument else ""),
     )
 
 
 def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line]) -> list[Line]:
-    """A call that is over: its line, for a failure the beginning of why, for an edit what changed."""
+    """Lines of an ended call: its line, the beginning of an error, the diff of an edit."""
     rows = list(change)
     time = elapsed(end.elapsed_ms / 1000)
     if end.status == "ok" and rows:
@@ -314,17 +318,17 @@ def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequen
     if end.status == "ok":
         return [head, *indented(fold(only_changes(rows), DIFF_LINES_MAX))] if rows else [head]
     if end.status in ("failed", "interrupted"):
-        return [head, *indented(_beginning(text_of(end.parts)))]
+        return [head, *indented(_first_lines(text_of(end.parts)))]
     return [head]
 
 
-def _beginning(text: str) -> list[Line]:
+def _first_lines(text: str) -> list[Line]:
     lines = [row for row in escape(text[:4_000]).expandtabs(4).split("\n") if row.strip()]
-    return fold([line(ONE, ("dim", row)) for row in lines], FAILED_LINES_MAX)
+    return fold([line(NO_WRAP, ("dim", row)) for row in lines], FAILED_LINES_MAX)
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
-    """What the user said, folded when long; `note` says what became of it."""
+    """Lines of a user's message, folded when long; `note` follows the first line."""
     rows = escape(text_of(spoke.parts)).expandtabs(4).split("\n")
     shown = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
     pictures = [
@@ -337,14 +341,14 @@ def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
 
 
 def notice_line(text: str) -> Line:
-    """One line for the user."""
+    """Line of a notice."""
     return line(("warn", "! "), escape_line(text))
 
 
 def ended_turn(ended: TurnEnded) -> list[Line]:
-    """Why a turn ended, when it is not because all was done."""
+    """Reason of a turn's end, unless it is `done` or `blocked`."""
     match ended.reason:
-        case "done" | "blocked":  # the denied call's own line says it
+        case "done" | "blocked":  # the line of the denied call says it
             return []
         case "interrupted":
             return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
@@ -354,7 +358,7 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
 
 
 def retry_text(pausing: RetryPause, left_s: float) -> str:
-    """Why no request is made for `left_s` seconds, or is made again now, and which attempt it will be."""
+    """Reason of a pause, remaining seconds and number of the next attempt."""
     why, left = escape_line(pausing.message or pausing.kind), f"{ceil(left_s)} s" if left_s > 0 else ""
     if not pausing.attempt:
         return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
@@ -362,14 +366,14 @@ def retry_text(pausing: RetryPause, left_s: float) -> str:
 
 
 def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
-    """A request that got no answer; told at once only when part of one stands on the screen."""
+    """Lines of a failed request; none unless a part of the reply was shown."""
     if not shown:
         return []
     return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
 
 
 def failed_summary(failed: AskFailed) -> list[Line]:
-    """A request for a summary that brought none; silent when nobody wants it any more."""
+    """Lines of a failed summary request; none when it was cancelled or lost."""
     if failed.kind in ("cancelled", "lost"):
         return []
     told = (failed.message or failed.kind).removeprefix("no summary: ")
@@ -377,7 +381,7 @@ def failed_summary(failed: AskFailed) -> list[Line]:
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
-    """The user's word on a call. A plain yes needs no line: the call's own follows."""
+    """Lines of a permission answer; none for a single yes, as the line of the call follows."""
     if answer.verdict == "allow" and answer.scope != "once":
         where = "always" if answer.scope == "always" else "for this session"
         return [line(("ok", f"allowed {where}"), f"  {escape_line(answer.rule or name)}")]
@@ -387,7 +391,7 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
 
 
 def compaction_lines(event: Cleared | Summarized) -> list[Line]:
-    """That the view was made smaller. Nothing is lost, and it says so. The documents' clearing each turn is silent."""
+    """Lines of a compaction. The clearing of the seed policies at each turn is not shown."""
     if event.reason == "micro_compact":
         return []
     if isinstance(event, Cleared):
@@ -400,12 +404,12 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
 
 
 def restored_line(event: Restored) -> Line:
-    """That a compaction was undone."""
+    """Line of an undone compaction."""
     return line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again"))
 
 
 def todo_lines(todos: Sequence[Todo]) -> list[Line]:
-    """The list with a mark a line."""
+    """Todo list, one marked line for each entry."""
     marks = {"completed": ("[x] ", "dim"), "in_progress": ("[>] ", "run")}
     rows = []
     for todo in todos:
@@ -415,7 +419,7 @@ def todo_lines(todos: Sequence[Todo]) -> list[Line]:
 
 
 def rewound_lines(event: Rewound) -> list[Line]:
-    """That the conversation went back, and what became of the files."""
+    """Lines of a rewind and of its files."""
     rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
     for put in event.files:
         back = "removed, it is new since then" if put.removed else "put back"
@@ -425,7 +429,7 @@ def rewound_lines(event: Rewound) -> list[Line]:
 
 
 def wake_line(source: str) -> Line:
-    """Why a turn begins that nobody has asked for. `source` is the kind of the news and its handle."""
+    """Line of a turn that begins by a wake. `source` is the kind of the wake and its handle."""
     kind, _, handle = source.partition(" ")
     told = WAKES.get(kind, escape_line(kind))
     return line(("run", "woken"), ("dim", f"  {told}" + (f" ({escape_line(handle)})" if handle else "")))

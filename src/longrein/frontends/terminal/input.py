@@ -1,4 +1,4 @@
-"""What is typed: folded pastes, history of the project, completion of files and commands."""
+"""Parts of the input: folded pastes, project history, completion of files and commands."""
 
 import os
 import re
@@ -19,20 +19,20 @@ PASTE_LINES_MAX = 5
 PASTE_CHARS_MAX = 1_000
 """The same for one long line."""
 HISTORY_BYTES_MAX = 512 * 1024
-"""How much of the history's end is read."""
+"""Bytes read from the end of the history file."""
 
 _TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
 _AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 
 
 class Pastes:
-    """Long pastes, each standing in the input as `[Pasted text #1 +N lines]`."""
+    """Long pastes, shown in the input as `[Pasted text #1 +N lines]`."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def fold(self, text: str) -> str:
-        """What is to stand in the input for pasted `text`: itself when short."""
+        """Input text for pasted `text`: a mark when long, else the text."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= PASTE_LINES_MAX and len(text) <= PASTE_CHARS_MAX:
@@ -41,7 +41,7 @@ class Pastes:
         return f"[Pasted text #{len(self._texts)} +{lines} lines]"
 
     def expand(self, text: str) -> str:
-        """`text` with the pastes in place; marks that were never dealt stay as typed."""
+        """Replace the marks in `text` by their pastes; unknown marks stay."""
         return _TOKEN.sub(self._text, text)
 
     def _text(self, match: re.Match[str]) -> str:
@@ -50,26 +50,26 @@ class Pastes:
 
     @staticmethod
     def token_before(text: str) -> int:
-        """Length of the mark that `text` ends with; 0 when it does not. It is deleted as one."""
+        """Length of the mark at the end of `text`, which is deleted as a whole; 0 without one."""
         start = text.rfind("[Pasted text #")
         return len(text) - start if start >= 0 and _TOKEN.fullmatch(text, start) else 0
 
 
 class ProjectHistory(History):
-    """What was sent in this project: a JSON string a line, appended whole, so that two terminals do not mix lines."""
+    """History file of a project: one JSON string per line, appended in one write for concurrent terminals."""
 
     def __init__(self, path: str) -> None:
-        """`path` is created, mode 0600, at the first line that is kept; '' keeps nothing."""
+        """`path` is created, mode 0600, with the first line; '' keeps no history."""
         super().__init__()
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """The newest first."""
+        """Sent messages, newest first."""
         lines = _end_of(self._path).split(b"\n") if self._path else []
         return [text for row in reversed(lines) if (text := _decoded(row))]
 
     def store_string(self, string: str) -> None:
-        """Keep one; a disk that refuses is no reason not to send it."""
+        """Append a message; errors of the disk are ignored."""
         if not self._path:
             return
         try:
@@ -102,26 +102,28 @@ def _decoded(row: bytes) -> str:
 
 
 class InputCompleter(Completer):
-    """`/command` at the beginning, `@file` anywhere."""
+    """Completes `/command` at the beginning and `@file` anywhere."""
 
     def __init__(self, complete_files: CompleteFiles | None) -> None:
         self._complete_files = complete_files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
-        """Commands only; files need to be waited for."""
+        """Completions of commands; those of files are asynchronous."""
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
         found = [command for command in COMMANDS if command.name.startswith(typed[1:])]
         return [
-            Completion(f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.told)
+            Completion(
+                f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary
+            )
             for c in found
         ]
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Both."""
+        """Completions of commands and files."""
         for completion in self.get_completions(document, complete_event):
             yield completion
         prefix = at_prefix(document.text_before_cursor)
@@ -132,10 +134,10 @@ class InputCompleter(Completer):
             written = f'"{path}"' if " " in path else path
             yield Completion(f"@{written} ", start_position=-len(prefix) - 1, display=escape_line(path))
         if found.note:
-            yield Completion("", display=f"… {found.note}")  # chosen, it leaves what was typed
+            yield Completion("", display=f"… {found.note}")  # choosing it changes nothing
 
 
 def at_prefix(text: str) -> str | None:
-    """What was typed after the `@` that the cursor stands in; None when it stands in none."""
+    """Text after the `@` at the end of `text`; None without one."""
     found = _AT.search(text)
     return found[1] if found else None

@@ -1,4 +1,4 @@
-"""What the terminal is told by the hall, and what it gives back when it is left."""
+"""Data between the terminal and its caller: facts and callbacks in, an `Outcome` out."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
@@ -10,19 +10,19 @@ from longrein.tools import GoalPort
 
 
 class FilesFound(msgspec.Struct, frozen=True):
-    """Files for what was typed after `@`."""
+    """Completions of a file name after `@`."""
 
     paths: Sequence[str]
-    """Relative to the folder, the best first."""
+    """Paths relative to the folder, best first."""
     note: str = ""
-    """Why others are missing; '' when none is."""
+    """Reason why the list is incomplete; '' when it is complete."""
 
 
 CompleteFiles = Callable[[str], Awaitable[FilesFound]]
-"""What was typed after `@` -> the files that it may mean."""
+"""Text after `@` -> matching files."""
 
 TaskTail = Callable[[str, int], Awaitable[str]]
-"""Task id and how many lines -> the end of its output. Raises our own errors."""
+"""(task id, number of lines) -> the last lines of its output. Raises `LongreinError`."""
 
 
 async def _no_tail(_task: str, _lines: int) -> str:
@@ -35,52 +35,52 @@ class SessionRow(msgspec.Struct, frozen=True):
     id: str
     """Its UUID."""
     title: str
-    """What it is about; text of the user's."""
+    """Title, from the user's text; not escaped."""
     when: str = ""
-    """Last use, for people."""
+    """Time of the last use, readable."""
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
-    """What stands on the screen and is not in the log, and what commands need from outside the session."""
+    """Facts and callbacks that the terminal needs beside the session."""
 
     model: str
-    """`provider/model` at the start; later ones come from the log."""
+    """`provider/model` at the start; later changes come from the log."""
     cwd: str
-    """Folder, for the greeting."""
+    """Folder, for the header."""
     version: str
     """Version of longrein."""
     notices: tuple[str, ...] = ()
-    """What happened before anybody listened, a line each."""
+    """Notices from the start, one line each."""
     colour: bool = True
     """False for NO_COLOR."""
     window_tokens: Callable[[], int] = lambda: 0
-    """What the view may fill with the current model; 0 when unknown."""
+    """Usable window of the current model; 0 when unknown."""
     context_report: Callable[[], Report | None] = lambda: None
-    """What fills the context, for `/context`."""
+    """Report for `/context`."""
     reasons: Callable[[str], Sequence[Reason]] = lambda _handle: ()
-    """Why each line of the item with this handle is shown, for `/context rN`."""
+    """Reasons why lines of an item are kept or cleared, for `/context rN`."""
     analysis: Callable[[], Sequence[str]] = tuple
-    """What a compaction would do now, a line each, for `/compact --dry-run`."""
+    """Lines of `/compact --dry-run`."""
     sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
     """Sessions of this folder, newest first."""
     models: Callable[[], Sequence[str]] = tuple
-    """Models that can be chosen, as `provider/model`."""
+    """Models to choose from, as `provider/model`."""
     file_text: Callable[[str], str | None] | None = None
-    """The text of a file as it is now, for the diff of a `Write`; None when there is none."""
+    """Current text of a file, for the diff of a `Write`; None when there is no such file."""
     wall_us: Callable[[], int] = lambda: 0
-    """The time now, microseconds UTC, for how long tasks run."""
+    """Current time, microseconds UTC."""
     task_tail: TaskTail = _no_tail
-    """The last lines of a task's output, for `/tasks ID`."""
+    """Last lines of a task's output, for `/tasks ID`."""
     goals: GoalPort | None = None
-    """The project's goals, for `/goals`."""
+    """Goals of the project, for `/goals`."""
     leave_policy: str = "ask"
-    """What becomes of running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     choosing: bool = False
-    """Whether the user came to choose one of `sessions`."""
+    """Whether to open the list of sessions first (`longrein -r`)."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Why the terminal was left. The session is closed."""
+    """Reason for leaving the terminal. The session is closed by then."""
 
     kind: Literal["exit", "switch", "new"]
     """`switch`: open `session` next; `new`: open a new one."""
@@ -89,4 +89,4 @@ class Outcome(msgspec.Struct, frozen=True):
     code: int = 0
     """Exit code, for `exit`."""
     tasks: Literal["", "stop", "keep"] = ""
-    """What becomes of tasks that still run, where somebody said it; '' for each task's own policy."""
+    """The user's decision about running tasks; '' for each task's own policy."""

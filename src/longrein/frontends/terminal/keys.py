@@ -1,4 +1,4 @@
-"""What each key does, at the input and at a question or list."""
+"""Key bindings of the input and of the panel (questions and lists), and job control."""
 
 import asyncio
 import os
@@ -17,72 +17,70 @@ from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal.approvals import answer as answer_for
-from longrein.frontends.terminal.command_actions import background, go, obey, take_back
+from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.view_model import EMPTY
 
-# --- What is done at a question: a key that answers it, a reason for a no, a line that is begun instead --------------
+# --- Questions -------------------------------------------------------------------------------------------------------
 
 
-def answer(talk: Talk, key: str) -> None:
-    """A key was pressed on the question."""
-    if talk.approval is None:
+def answer(conversation: Conversation, key: str) -> None:
+    """Answer the question with `key`."""
+    if conversation.approval is None:
         return
-    question = talk.approval.question
+    question = conversation.approval.question
     if key == "f":
-        talk.begin_feedback(question)
+        conversation.begin_denial_reason(question)
     elif word := answer_for(question, key):
-        talk.answered(question, word)
-    talk.flush()
+        conversation.submit_answer(question, word)
+    conversation.redraw()
 
 
-def begin_line(talk: Talk, text: str) -> None:
-    """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
+def start_typing(conversation: Conversation, text: str) -> None:
+    """Move a key that is no answer, and the focus, to the input."""
     if text.isprintable():
-        talk.last_key_s = talk.mono_s()
-        talk.buffer.insert_text(text)
-        talk.screen.give_keys(panel=False)
-        talk.flush()
+        conversation.last_key_s = conversation.mono_s()
+        conversation.buffer.insert_text(text)
+        conversation.screen.focus(panel=False)
+        conversation.redraw()
 
 
-def print_question(talk: Talk) -> None:
-    """The whole question goes into the scrollback, where the terminal's own scrolling reaches it."""
-    if talk.approval is not None:
-        talk.put([EMPTY, *talk.approval.content])
-        talk.flush()
+def print_question(conversation: Conversation) -> None:
+    """Print the whole question into the scrollback, for the terminal's own scrolling."""
+    if conversation.approval is not None:
+        conversation.show([EMPTY, *conversation.approval.content])
+        conversation.redraw()
 
 
-def say_why_not(talk: Talk, text: str) -> None:
-    """The text that goes with a no."""
-    question = talk.feedback
-    talk.end_feedback()
+def send_denial_reason(conversation: Conversation, text: str) -> None:
+    """Deny the call with `text` as the reason."""
+    question = conversation.feedback
+    conversation.end_denial_reason()
     if question is not None and (word := answer_for(question, "f", text)):
-        talk.answered(question, word)
-    talk.flush()
+        conversation.submit_answer(question, word)
+    conversation.redraw()
 
 
-def leave_feedback(talk: Talk) -> None:
-    """Back to the question, which may be answered at once."""
-    talk.end_feedback()
-    talk.hurry()
-    talk.flush()
+def cancel_denial_reason(conversation: Conversation) -> None:
+    """Return to the question, which can be answered at once."""
+    conversation.end_denial_reason()
+    conversation.end_typing()
+    conversation.redraw()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Job control -----------------------------------------------------------------------------------------------------
 #
-# Job control: stopped, the terminal is the shell's again; continued, it is ours, and what stood there is drawn anew.
-#
-# Only this process stops. Commands go on: they and their supervisor are in sessions of their own.
+# Only this process stops. Commands continue: they and their supervisor are in process sessions of their own.
 
 
-def suspend(talk: Talk) -> None:
-    """Give the terminal back as it was and stop, with whatever was started beside us in one job, until `fg`."""
-    app = talk.screen.app
+def suspend(conversation: Conversation) -> None:
+    """Restore the terminal and stop the job of this process until `fg`."""
+    app = conversation.screen.app
     if os.getsid(0) == os.getpid():
-        talk.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
+        conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
     elif app.is_running and app.context is not None:
         app.context.copy().run(run_in_terminal, _stop)
 
@@ -95,21 +93,21 @@ def _stop() -> None:
         signal.signal(signal.SIGTSTP, before)
 
 
-def _resume(talk: Talk) -> None:
-    """Continued after a stop that could not be caught: the shell has had the terminal and leaves it as it likes it."""
-    app = talk.screen.app
+def _resume(conversation: Conversation) -> None:
+    """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
+    app = conversation.screen.app
     with suppress(termios.error, OSError):  # the terminal is gone
         if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
-            app.input.raw_mode().__enter__()  # left by the one that `app` has entered
+            app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
             app.renderer.reset()
-            talk.kick()
+            conversation.request_redraw()
 
 
 @contextmanager
-def job_control(loop: asyncio.AbstractEventLoop, talk: Talk) -> Iterator[None]:
-    """Obey stops from outside like Ctrl-Z."""
-    loop.add_signal_handler(signal.SIGTSTP, suspend, talk)
-    loop.add_signal_handler(signal.SIGCONT, _resume, talk)
+def job_control(loop: asyncio.AbstractEventLoop, conversation: Conversation) -> Iterator[None]:
+    """Handle SIGTSTP like Ctrl-Z, and SIGCONT."""
+    loop.add_signal_handler(signal.SIGTSTP, suspend, conversation)
+    loop.add_signal_handler(signal.SIGCONT, _resume, conversation)
     try:
         yield
     finally:
@@ -117,24 +115,24 @@ def job_control(loop: asyncio.AbstractEventLoop, talk: Talk) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGCONT)
 
 
-# --- keys ------------------------------------------------------------------------------------------------------------
+# --- Bindings --------------------------------------------------------------------------------------------------------
 
 
-Act = Callable[[Talk], None]
-Add = Callable[..., None]
+Action = Callable[[Conversation], None]
+Bind = Callable[..., None]
 
 
-def bind_keys(talk: Talk) -> KeyBindings:
-    """Keys that count everywhere, and those of the input."""
+def bind_keys(conversation: Conversation) -> KeyBindings:
+    """Global keys and keys of the input."""
     keys = KeyBindings()
-    buffer = talk.buffer
+    buffer = conversation.buffer
     completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
-    waiting = Condition(lambda: not buffer.text and any(talk.session.pending))
-    add = _adder(keys, talk)
+    waiting = Condition(lambda: not buffer.text and any(conversation.session.pending))
+    add = _binder(keys, conversation)
     add(stop, "c-c")
     add(stop, "<sigint>")
     add(_escape, "escape")
-    add(_end, "c-d")
+    add(_ctrl_d, "c-d")
     add(_close_menu, "enter", when=completing)
     add(enter, "enter", when=~completing)
     add(steer, "c-s")
@@ -144,142 +142,147 @@ def bind_keys(talk: Talk) -> KeyBindings:
     add(_next_mode, "s-tab")
     add(_complete, "tab")
     add(_backspace, "backspace")
-    add(take_back, "up", when=waiting)
+    add(edit_last_queued, "up", when=waiting)
     add(suspend, "c-z")
     keys.add("c-l")(lambda event: event.app.renderer.clear())
-    keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(talk.pastes.fold(event.data)))
+    keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(conversation.pastes.fold(event.data)))
     return keys
 
 
-def bind_panel_keys(talk: Talk) -> KeyBindings:
-    """Keys of a question or a list; they count only while it has the keys."""
+def bind_panel_keys(conversation: Conversation) -> KeyBindings:
+    """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
-    choosing = Condition(lambda: talk.chooser is not None)
-    add = _adder(keys, talk)
+    choosing = Condition(lambda: conversation.chooser is not None)
+    add = _binder(keys, conversation)
     for key in "ysanfYSANF":
-        keys.add(key, filter=~choosing)(lambda event: answer(talk, event.data.lower()))
+        keys.add(key, filter=~choosing)(lambda event: answer(conversation, event.data.lower()))
     add(print_question, "e", when=~choosing)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: begin_line(talk, event.data))
+    keys.add(Keys.Any, filter=~choosing)(lambda event: start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
-        keys.add(key)(_mover(talk, rows, pages))
+        keys.add(key)(_mover(conversation, rows, pages))
     return keys
 
 
-def _adder(keys: KeyBindings, talk: Talk) -> Add:
-    def add(act: Act, *names: str, when: Condition | bool = True) -> None:
-        keys.add(*names, filter=when)(lambda event: act(talk))  # noqa: ARG005 - what a key does depends on the talk
+def _binder(keys: KeyBindings, conversation: Conversation) -> Bind:
+    def add(act: Action, *names: str, when: Condition | bool = True) -> None:
+        keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
 
     return add
 
 
-# --- stopping ----------------------------------------------------------------------------------------------------
+# --- Stopping --------------------------------------------------------------------------------------------------------
 
 
-def stop(talk: Talk) -> None:
-    """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves.
+def stop(conversation: Conversation) -> None:
+    """Ctrl-C: stop what runs; a second one leaves.
 
-    At the question what becomes of running tasks it leaves too: then each task's own policy holds.
+    At the question about running tasks it leaves too, and each task's own policy applies.
     """
-    if talk.leaving is not None:
-        talk.leave(talk.leaving)
+    if conversation.leaving is not None:
+        conversation.leave(conversation.leaving)
         return
-    if talk.warned and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
-        go(talk, Outcome("exit"))
+    if (
+        conversation.warned
+        and conversation.chooser is None
+        and conversation.feedback is None
+        and not conversation.buffer.text
+    ):
+        request_exit(conversation, Outcome("exit"))
         return
-    if not _back(talk):
-        talk.buffer.reset()
-    talk.warn("Ctrl-C again leaves; the session is kept")
+    if not _cancel_current(conversation):
+        conversation.buffer.reset()
+    conversation.warn("Ctrl-C again leaves; the session is kept")
 
 
-def _back(talk: Talk) -> bool:
-    """Leave what is open, or interrupt; False when there was nothing to do."""
-    if talk.chooser is not None:
-        talk.close_chooser(chosen=False)
-    elif talk.feedback is not None:
-        leave_feedback(talk)
-    elif talk.session.busy:
-        talk.session.interrupt()
-    elif talk.child_asks:
-        answer(talk, "n")
+def _cancel_current(conversation: Conversation) -> bool:
+    """Close the list or question, or interrupt; False when there was nothing to do."""
+    if conversation.chooser is not None:
+        conversation.close_chooser(chosen=False)
+    elif conversation.feedback is not None:
+        cancel_denial_reason(conversation)
+    elif conversation.session.busy:
+        conversation.session.interrupt()
+    elif conversation.subagent_question_has_focus:
+        answer(conversation, "n")
     else:
         return False
     return True
 
 
-def _escape(talk: Talk) -> None:
-    if talk.buffer.complete_state:
-        talk.buffer.cancel_completion()
-    elif talk.child_asks and talk.feedback is None and talk.chooser is None:
-        answer(talk, "n")  # that one call only: neither its subagent nor the turn is stopped
+def _escape(conversation: Conversation) -> None:
+    if conversation.buffer.complete_state:
+        conversation.buffer.cancel_completion()
+    elif conversation.subagent_question_has_focus and conversation.feedback is None and conversation.chooser is None:
+        answer(conversation, "n")  # denies this call only; the subagent and the turn continue
     else:
-        _back(talk)
+        _cancel_current(conversation)
 
 
-def _end(talk: Talk) -> None:
-    if talk.buffer.text:
-        talk.buffer.delete()
+def _ctrl_d(conversation: Conversation) -> None:
+    if conversation.buffer.text:
+        conversation.buffer.delete()
     else:
-        go(talk, Outcome("exit"))
+        request_exit(conversation, Outcome("exit"))
 
 
-# --- sending -----------------------------------------------------------------------------------------------------
+# --- Sending ---------------------------------------------------------------------------------------------------------
 
 
-def enter(talk: Talk, *, into_turn: bool = False) -> None:
-    """What was typed is sent, obeyed, or the answer to why not."""
-    buffer = talk.buffer
+def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
+    """Send the input, run it as a command, or use it as the reason of a denial."""
+    buffer = conversation.buffer
     text = buffer.text
-    if talk.feedback is not None:
-        say_why_not(talk, talk.pastes.expand(text).strip())
+    if conversation.feedback is not None:
+        send_denial_reason(conversation, conversation.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
     elif text.strip():
         buffer.reset()
-        _send(talk, text.strip("\n").rstrip(), into_turn=into_turn)
-    elif talk.session.state.turn_open and not talk.session.busy:
-        talk.tell(Continue())
+        _send(conversation, text.strip("\n").rstrip(), into_turn=into_turn)
+    elif conversation.session.state.turn_open and not conversation.session.busy:
+        conversation.tell(Continue())
 
 
-def _send(talk: Talk, text: str, *, into_turn: bool) -> None:
+def _send(conversation: Conversation, text: str, *, into_turn: bool) -> None:
     typed = parse(text)
     if typed is None:
-        talk.say(text, steer=into_turn)
+        conversation.say(text, steer=into_turn)
     else:
-        talk.buffer.history.append_string(text)
-        obey(talk, typed)
+        conversation.buffer.history.append_string(text)
+        run_command(conversation, typed)
 
 
-def steer(talk: Talk) -> None:
-    """What was typed goes with the next request of the turn that goes on."""
-    enter(talk, into_turn=True)
+def steer(conversation: Conversation) -> None:
+    """Send the input with the next request of the running turn."""
+    enter(conversation, into_turn=True)
 
 
-# --- editing -----------------------------------------------------------------------------------------------------
+# --- Editing ---------------------------------------------------------------------------------------------------------
 
 
-def _new_line(talk: Talk) -> None:
-    talk.buffer.insert_text("\n")
+def _new_line(conversation: Conversation) -> None:
+    conversation.buffer.insert_text("\n")
 
 
-def _next_mode(talk: Talk) -> None:
-    if talk.buffer.complete_state:
-        talk.buffer.complete_previous()
+def _next_mode(conversation: Conversation) -> None:
+    if conversation.buffer.complete_state:
+        conversation.buffer.complete_previous()
     else:
-        talk.tell(SetMode(next_mode(talk.session.state.mode)))
+        conversation.tell(SetMode(next_mode(conversation.session.state.mode)))
 
 
-def _complete(talk: Talk) -> None:
-    state = talk.buffer.complete_state
+def _complete(conversation: Conversation) -> None:
+    state = conversation.buffer.complete_state
     if state and state.completions:
-        talk.buffer.complete_next()
+        conversation.buffer.complete_next()
     else:
-        talk.spawn(_complete_first(talk.buffer))
+        conversation.spawn(_complete_first(conversation.buffer))
 
 
 async def _complete_first(buffer: Buffer) -> None:
-    """Take the first completion, also while those of the last key are still looked for."""
+    """Take the first completion, also while the completions of the last key are not there yet."""
     document = buffer.document
     event = CompleteEvent(completion_requested=True)
     found = [completion async for completion in buffer.completer.get_completions_async(document, event)]
@@ -290,28 +293,28 @@ async def _complete_first(buffer: Buffer) -> None:
             buffer.complete_state = None
 
 
-def _close_menu(talk: Talk) -> None:
-    talk.buffer.complete_state = None
+def _close_menu(conversation: Conversation) -> None:
+    conversation.buffer.complete_state = None
 
 
-def _backspace(talk: Talk) -> None:
-    talk.buffer.delete_before_cursor(Pastes.token_before(talk.buffer.document.text_before_cursor) or 1)
-    if talk.buffer.text.startswith("/") or "@" in talk.buffer.text:
-        talk.buffer.start_completion()
+def _backspace(conversation: Conversation) -> None:
+    conversation.buffer.delete_before_cursor(Pastes.token_before(conversation.buffer.document.text_before_cursor) or 1)
+    if conversation.buffer.text.startswith("/") or "@" in conversation.buffer.text:
+        conversation.buffer.start_completion()
 
 
-# --- the panel ---------------------------------------------------------------------------------------------------
+# --- The panel -------------------------------------------------------------------------------------------------------
 
 
-def _choose(talk: Talk) -> None:
-    talk.close_chooser(chosen=True)
+def _choose(conversation: Conversation) -> None:
+    conversation.close_chooser(chosen=True)
 
 
-def _mover(talk: Talk, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
+def _mover(conversation: Conversation, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
     def move(_: KeyPressEvent) -> None:
-        if talk.chooser is not None:
-            talk.chooser.move(rows + 10 * pages)
-        elif talk.approval is not None:
-            talk.approval.scroll(rows + talk.approval.page * pages)
+        if conversation.chooser is not None:
+            conversation.chooser.move(rows + 10 * pages)
+        elif conversation.approval is not None:
+            conversation.approval.scroll(rows + conversation.approval.page * pages)
 
     return move

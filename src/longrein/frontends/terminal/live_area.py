@@ -1,4 +1,4 @@
-"""The rows above the input that are drawn again while something goes on. Pure."""
+"""The rows above the input that are redrawn while a turn or background work runs, and the footer. Pure."""
 
 from collections.abc import Sequence
 
@@ -6,39 +6,38 @@ import msgspec
 
 from longrein.agent import PendingMessage, SubagentView
 from longrein.context import State
-from longrein.frontends import text_format as amounts
-from longrein.frontends.terminal import event_lines as drawing
-from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends import text_format
+from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
-from longrein.frontends.terminal.view_model import EMPTY, Scene
+from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.frontends.text_format import escape_line
 
-# --- The two lines that say where we are: what goes on now, and the session's figures --------------------------------
+# --- State line and footer -------------------------------------------------------------------------------------------
 
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
 LONG_S = 3.0
-"""A command that has run so long may be sent to the background: the line says so then."""
+"""Seconds after which the state line offers Ctrl-B for a running command."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What the footer shows."""
+    """Figures of the footer."""
 
     model: str
     mode: str
     context_percent: int
-    """Negative when the window is unknown."""
+    """Share of the usable window in percent; negative when the window is unknown."""
     cache_percent: int
-    """Of the last request's input; negative before there was one."""
+    """Cached share of the last request's input; negative before the first request."""
     usd: float
     queued: int
-    company: str = ""
-    """Tasks and subagents that work beside, counted."""
+    background: str = ""
+    """Counts of working tasks and subagents."""
 
 
-def figures(state: State, model: str, window_tokens: int, queued: int, company: str = "") -> Figures:
-    """The figures of `state`; `model` stands in until the log names one."""
+def figures(state: State, model: str, window_tokens: int, queued: int, background: str = "") -> Figures:
+    """Figures of `state`; `model` is used until the log names one."""
     last = state.last_usage
     named = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model
     return Figures(
@@ -46,23 +45,27 @@ def figures(state: State, model: str, window_tokens: int, queued: int, company: 
         mode=state.mode,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
-        usd=drawing.spent_usd(state),
+        usd=event_lines.spent_usd(state),
         queued=queued,
-        company=company,
+        background=background,
     )
 
 
-def footer_line(of: Figures, word: str, width: int) -> Line:
-    """State, model, mode, context, cache, cost, queue; in a narrow terminal the least urgent go first."""
+def footer_line(figures: Figures, state: str, width: int) -> Line:
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent."""
     parts = [
-        (0, word, _WORD_STYLES.get(word, "run")),
-        (5, escape_line(of.model), "dim"),
-        (1, of.mode, "warn" if of.mode == "bypassPermissions" else "dim"),
-        (2, f"context {of.context_percent}%" if of.context_percent >= 0 else "", _fullness(of.context_percent)),
-        (6, f"cache {of.cache_percent}%" if of.cache_percent >= 0 else "", "dim"),
-        (3, amounts.money(of.usd) if of.usd else "", "dim"),
-        (4, f"{of.queued} queued" if of.queued else "", "warn"),
-        (4, of.company, "run"),
+        (0, state, _WORD_STYLES.get(state, "run")),
+        (5, escape_line(figures.model), "dim"),
+        (1, figures.mode, "warn" if figures.mode == "bypassPermissions" else "dim"),
+        (
+            2,
+            f"context {figures.context_percent}%" if figures.context_percent >= 0 else "",
+            _fullness(figures.context_percent),
+        ),
+        (6, f"cache {figures.cache_percent}%" if figures.cache_percent >= 0 else "", "dim"),
+        (3, text_format.money(figures.usd) if figures.usd else "", "dim"),
+        (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
+        (4, figures.background, "run"),
     ]
     shown = [part for part in parts if part[1]]
     while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
@@ -80,45 +83,45 @@ def _fullness(percent: int) -> str:
     return "bad" if percent >= 90 else "warn" if percent >= 75 else "dim"
 
 
-def state_line(scene: Scene, now_s: float) -> Line:
-    """What goes on, how long, and how to stop it; empty when idle."""
-    if not scene.busy:
+def state_line(view: ViewModel, now_s: float) -> Line:
+    """Current phase, elapsed time and keys; empty when idle."""
+    if not view.busy:
         return ()
     spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
-    time = amounts.elapsed(now_s - scene.turn_since_s)
-    told = _told(scene, now_s)
-    keys = "Esc interrupts" + (", Ctrl-B backgrounds" if _lasts(scene, now_s) else "")
+    time = text_format.elapsed(now_s - view.turn_since_s)
+    told = _phase_text(view, now_s)
+    keys = "Esc interrupts" + (", Ctrl-B backgrounds" if _can_background(view, now_s) else "")
     return line(("run", f"{spin} {told}"), ("dim", f"  {time}  {keys}" if time else f"  {keys}"))
 
 
-def _lasts(scene: Scene, now_s: float) -> bool:
-    """Whether a command runs long enough that one would rather go on without it."""
-    rows = scene.calls.values()
+def _can_background(view: ViewModel, now_s: float) -> bool:
+    """Whether a command has run long enough to offer Ctrl-B."""
+    rows = view.calls.values()
     return any(row.name == "Bash" and row.status == "running" and now_s - row.since_s > LONG_S for row in rows)
 
 
-def _told(scene: Scene, now_s: float) -> str:
-    match scene.phase:
-        case "retrying" if scene.pausing is not None:
-            return drawing.retry_text(scene.pausing, scene.pause_until_s - now_s)
+def _phase_text(view: ViewModel, now_s: float) -> str:
+    match view.phase:
+        case "retrying" if view.pausing is not None:
+            return event_lines.retry_text(view.pausing, view.pause_until_s - now_s)
         case "calling":
-            return f"writing a call of {escape_line(scene.writing_call)}" if scene.writing_call else "writing a call"
+            return f"writing a call of {escape_line(view.writing_call)}" if view.writing_call else "writing a call"
         case "compacting":
             return "compacting: summarising what is old"
         case "waiting":
             return "waiting for your word"
         case phase:
-            return "waiting for your word" if scene.questions else phase
+            return "waiting for your word" if view.questions else phase
 
 
-def word(scene: Scene) -> str:
+def state_word(view: ViewModel) -> str:
     """The state in one word."""
-    if scene.questions:
+    if view.questions:
         return "waiting"
-    return "running" if scene.phase in ("calling", "writing") else scene.phase
+    return "running" if view.phase in ("calling", "writing") else view.phase
 
 
-# --- live ------------------------------------------------------------------------------------------------------------
+# --- Live rows -------------------------------------------------------------------------------------------------------
 
 
 CALLS_SHOWN_MAX = 6
@@ -126,66 +129,66 @@ PENDING_SHOWN_MAX = 3
 AGENTS_SHOWN_MAX = 8
 
 
-class Now(msgspec.Struct, frozen=True):
-    """When and where it is drawn."""
+class DrawContext(msgspec.Struct, frozen=True):
+    """Time and size of a drawing."""
 
     mono_s: float
     wall_us: int
     width: int
     rows: int
-    """Of the terminal."""
+    """Rows of the terminal."""
 
 
-def live_rows(scene: Scene, agents: Sequence[SubagentView], now: Now) -> list[Line]:
-    """What is being written, what runs, what works beside, and what goes on at all."""
-    calls, state = _calls(scene, now.mono_s) if scene.busy else [], state_line(scene, now.mono_s)
+def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext) -> list[Line]:
+    """Rows of the unfinished reply, running calls, background work, and the state line."""
+    calls, state = _calls(view, now.mono_s) if view.busy else [], state_line(view, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
-    company = [
-        *beside_rows.live_agents(agents, most),
-        *beside_rows.live_tasks(scene.beside.tasks, now.wall_us, now.width, now.mono_s),
+    background = [
+        *task_rows.live_agents(agents, most),
+        *task_rows.live_tasks(view.activity.tasks, now.wall_us, now.width, now.mono_s),
     ]
-    tail = _tail(scene, now.width, now.rows - len(calls) - len(company) - 10)
-    rows = [crop(row, now.width) for row in [*tail, *calls, *company, *([state] if state else [])]]
-    return [EMPTY, *rows] if scene.tail_gap or not rows else rows
+    tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
+    rows = [crop(row, now.width) for row in [*tail, *calls, *background, *([state] if state else [])]]
+    return [EMPTY, *rows] if view.tail_gap or not rows else rows
 
 
-def tick_s(scene: Scene, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0) -> float:
-    """How soon what works beside an idle conversation is drawn again; 0 for not before there is news."""
-    if any(view.state in beside_rows.OPEN for view in agents):
+def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0) -> float:
+    """Seconds until background work is redrawn while the session is idle; 0 for no redraw."""
+    if any(agent.state in task_rows.OPEN for agent in agents):
         return 1.0
-    ages = [running.age_s(wall_us, mono_s) for running in scene.beside.tasks.values()]
+    ages = [running.age_s(wall_us, mono_s) for running in view.activity.tasks.values()]
     return 0.0 if not ages else 1.0 if min(ages) < 60 else 15.0
 
 
 def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], width: int) -> list[Line]:
-    """Messages that were said and not delivered yet, and when they go."""
+    """Rows of waiting messages with their time of delivery."""
     shown = [one for one in waiting if one.to or one.how in ("queued", "steer")]
-    words = [(beside_rows.waiting_word(one, labels.get(one.to, "")), one.text) for one in shown]
+    words = [(task_rows.delivery_note(one, labels.get(one.to, "")), one.text) for one in shown]
     rows = [crop(line(("warn", f"{when}: "), escape_line(text)), width) for when, text in words]
     hint = "↑ takes the last one back" + ("; /queue lists all" if len(rows) > 1 else "")
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]
 
 
-def _tail(scene: Scene, width: int, room: int) -> list[Line]:
+def _tail(view: ViewModel, width: int, room: int) -> list[Line]:
     room = max(min(room, 12), 1)
-    if text := scene.tail(room):
+    if text := view.tail(room):
         return [*wrap_text(text, min(width, 120))[-room:], EMPTY]
-    if scene.phase == "thinking" and (thought := scene.thinking_line()):
+    if view.phase == "thinking" and (thought := view.thinking_line()):
         return [crop(line(("dim", f"  {thought}")), width)]
     return []
 
 
-def _calls(scene: Scene, now_s: float) -> list[Line]:
+def _calls(view: ViewModel, now_s: float) -> list[Line]:
     rows: list[Line] = []
-    for row in scene.calls.values():
-        time = amounts.elapsed(now_s - row.since_s) if row.status == "running" else ""
-        rows.append(drawing.call_line(row.name, row.argument, row.status, time, "○"))
+    for row in view.calls.values():
+        time = text_format.elapsed(now_s - row.since_s) if row.status == "running" else ""
+        rows.append(event_lines.call_line(row.name, row.argument, row.status, time, "○"))
     shown = fold(rows, CALLS_SHOWN_MAX)
-    last = _output(scene) if len(rows) == 1 else ""
+    last = _last_output_line(view) if len(rows) == 1 else ""
     return [*shown, line(("dim", f"  {last}"))] if last else shown
 
 
-def _output(scene: Scene) -> str:
-    """The last line that the one running call has printed."""
-    output = next(iter(scene.calls.values())).output.decode("utf-8", "replace").rstrip()
+def _last_output_line(view: ViewModel) -> str:
+    """Last output line of the only running call."""
+    output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
     return escape_line(output.rpartition("\n")[2].rpartition("\r")[2])

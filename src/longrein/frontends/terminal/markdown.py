@@ -1,4 +1,7 @@
-"""One finished block as ANSI lines, by rich. What it shows is escaped before and after the parser."""
+"""Markdown of replies: a splitter of streamed text into finished blocks, and their drawing with rich.
+
+Text is escaped before and after the markdown parser.
+"""
 
 import io
 import re
@@ -20,22 +23,20 @@ from rich.theme import Theme
 from longrein.frontends.terminal.event_lines import plain, wrap_text
 from longrein.frontends.text_format import escape
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Splitter of streamed markdown -----------------------------------------------------------------------------------
 #
-# Streaming markdown cut into finished blocks: text goes in as it arrives, blocks come out exactly once.
-#
-# A block is finished when no later text can change it: a paragraph, one list item with all below it, a fence, a
-# table. How the text is chunked makes no difference. Each line is looked at once; nothing finished is kept.
+# A block is finished when no later text can change it: a paragraph, a list item with all below it, a fence, a table.
+# The blocks do not depend on the chunks. Each line is read once; finished blocks are not kept.
 
 
 Kind = Literal["paragraph", "heading", "item", "fence", "code", "table", "quote", "rule"]
 
 LINE_CHARS_MAX = 8_000
-"""A longer line is cut, so that one endless line is shown too."""
+"""A longer line is cut, so that an endless line is shown too."""
 BLOCK_CHARS_MAX = 16_000
-"""A block that grows beyond is cut at the end of a line."""
+"""A longer block is cut at the end of a line."""
 FENCE_LINES_MAX = 200
-"""A fence is shown in pieces of so many lines."""
+"""Lines after which a fence is cut."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 _HEADING = re.compile(r" {0,3}#{1,6}([ \t]|$)")
@@ -54,27 +55,27 @@ class Block(msgspec.Struct, frozen=True):
     text: str
     """Source, without a final newline."""
     gap: bool = True
-    """Whether an empty line stands above it."""
+    """Whether an empty line precedes the block."""
 
 
 class Splitter:
-    """One reply. Not to be used again after `finish`."""
+    """Splits one reply into blocks. Not reusable after `finish`."""
 
     def __init__(self) -> None:
         self._partial: list[str] = []
         self._partial_chars = 0
         self._lines: list[str] = []
-        """Lines of the block that is not finished."""
+        """Lines of the open block."""
         self._chars = 0
         self._kind: Kind | None = None
         self._blanks = 0
-        """Empty lines after the block's last line; they belong to it only if it goes on."""
+        """Empty lines after the block's last line; part of the block only if it continues."""
         self._indent = 0
-        """Columns that what belongs to an item is indented by."""
+        """Columns by which lines of the open item are indented."""
         self._opening = ("", "")
         """Fence marks and the opening line."""
         self._joined = False
-        """Whether the next block is the rest of one that was cut."""
+        """Whether the next block continues one that was cut."""
         self._last: Kind | None = None
         self._gap = True
         self._done: list[Block] = []
@@ -88,7 +89,7 @@ class Splitter:
         }
 
     def feed(self, text: str) -> list[Block]:
-        """The blocks that `text` finishes."""
+        """Add `text`; return the blocks that it finishes."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._add(line)
@@ -98,20 +99,20 @@ class Splitter:
         return self._take()
 
     def finish(self) -> list[Block]:
-        """The blocks that are left; no text follows."""
+        """End the text; return the remaining blocks."""
         if self._partial:
             self._end_line()
         self._close()
         return self._take()
 
     def tail(self, lines: int) -> str:
-        """The last `lines` lines of what is not finished."""
+        """The last `lines` lines of the open block."""
         kept = self._lines[-lines:]
         return "\n".join([*kept, "".join(self._partial)] if self._partial else kept)
 
     @property
     def gap(self) -> bool:
-        """Whether an empty line will stand above what is not finished."""
+        """Whether an empty line precedes the open block."""
         close = self._kind == "item" and self._last in ("item", "paragraph")
         return not self._joined and (self._gap or not close or self._last is None)
 
@@ -119,7 +120,7 @@ class Splitter:
         done, self._done = self._done, []
         return done
 
-    # --- lines -----------------------------------------------------------------------------------------------
+    # --- Lines -------------------------------------------------------------------------------------------------------
 
     def _add(self, text: str) -> None:
         self._partial.append(text)
@@ -150,7 +151,7 @@ class Splitter:
         self._chars += len(line) + 1
         return True
 
-    # --- beginning and ending --------------------------------------------------------------------------------
+    # --- Beginning and ending ----------------------------------------------------------------------------------------
 
     def _begin(self, line: str) -> None:
         self._close()
@@ -176,7 +177,7 @@ class Splitter:
         self._close()
 
     def _close(self) -> None:
-        """The open block is finished."""
+        """Finish the open block."""
         if self._kind is None:
             return
         if self._kind == "fence" and (len(self._lines) == 1 or not self._closes(self._lines[-1])):
@@ -195,7 +196,7 @@ class Splitter:
         self._lines, self._chars = [], 0
 
     def _cut(self) -> None:
-        """Finish what is there; the rest comes as a block of its own, joined to it."""
+        """Finish the open block early; the rest follows as a joined block."""
         if self._kind == "fence":
             self._lines.append(self._opening[0])
             self._emit()
@@ -205,7 +206,7 @@ class Splitter:
             self._close()
             self._joined = True
 
-    # --- growing: whether the line belongs to the open block -------------------------------------------------
+    # --- Growing: each method tells whether a line belongs to the block ----------------------------------------------
 
     def _grow_paragraph(self, line: str) -> bool:
         if len(self._lines) == 1 and "|" in self._lines[0] and "|" in line and _DELIMITER.match(line):
@@ -254,7 +255,7 @@ class Splitter:
 
 
 def _interrupts(line: str) -> bool:
-    """Whether `line` begins a block even right below a paragraph."""
+    """Whether `line` begins a block directly below a paragraph."""
     return any(pattern.match(line) for pattern in (_FENCE, _HEADING, _RULE, _ONE, _QUOTE))
 
 
@@ -263,13 +264,13 @@ def _columns(line: str) -> int:
     return len(expanded) - len(expanded.lstrip(" "))
 
 
-# --- markdown --------------------------------------------------------------------------------------------------------
+# --- Drawing ---------------------------------------------------------------------------------------------------------
 
 
 WIDTH_MAX = 120
-"""Prose wider than this is hard to read."""
+"""Columns of prose; wider lines are hard to read."""
 HIGHLIGHT_CHARS_MAX = 20_000
-"""A longer fence is shown without colours."""
+"""Characters above which a fence is shown without colours."""
 
 _THEME = Theme(
     {
@@ -295,7 +296,7 @@ _THEME = Theme(
 
 
 class _Heading(Heading):
-    """At the left, without a frame."""
+    """Heading at the left, without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -303,7 +304,7 @@ class _Heading(Heading):
 
 
 class _Code(CodeBlock):
-    """Indented, in the terminal's own colours."""
+    """Indented code in the terminal's colours."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
@@ -313,7 +314,7 @@ class _Code(CodeBlock):
 
 
 class _Table(TableElement):
-    """With a frame light enough for forty columns."""
+    """Table with a light frame that fits forty columns."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=box.ROUNDED, border_style="dim", header_style="bold", show_lines=False)
@@ -327,7 +328,7 @@ class _Table(TableElement):
 
 
 class _Prose(Markdown):
-    """HTML is text like any other: nothing that was written stays hidden."""
+    """Markdown in which HTML is plain text, so that nothing is hidden."""
 
     elements = Markdown.elements | {
         "heading_open": _Heading,
@@ -363,7 +364,7 @@ class MarkdownPainter:
         )
 
     def paint(self, block: Block, width: int) -> list[str]:
-        """ANSI lines of `block`, each at most `width` columns, without the gap above it."""
+        """ANSI lines of `block`, each at most `width` columns, without the gap above."""
         options = self._console.options.update(width=max(min(width, WIDTH_MAX), 8), height=None)
         prose = _Prose(self._parser, escape(block.text))
         rows = [self._row(row) for row in self._console.render_lines(prose, options, pad=False)]
@@ -386,5 +387,5 @@ class MarkdownPainter:
 
 
 def _drawn(style: Style | None) -> bool:
-    """Whether blanks of this style can be seen."""
+    """Whether blanks of this style are visible."""
     return bool(style and (style.reverse or style.underline))

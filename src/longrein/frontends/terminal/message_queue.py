@@ -1,12 +1,12 @@
-"""Messages that wait to be delivered: each has a number that stays its own, so that none is edited for another."""
+"""Waiting messages with stable numbers, so that `/queue N` never takes back another message."""
 
 from collections.abc import Sequence
 
 from longrein.agent import PendingMessage, SessionPort
 
 
-class Waiting:
-    """The waiting messages of one session, its subagents' too."""
+class MessageQueue:
+    """Waiting messages of one session and its subagents."""
 
     def __init__(self, session: SessionPort) -> None:
         self._session = session
@@ -14,9 +14,9 @@ class Waiting:
         self._last = 0
 
     def numbered(self) -> Sequence[tuple[int, PendingMessage]]:
-        """Each with its number, in the order in which they go. Asked often, so that numbers rise as words are said.
+        """Waiting messages with their numbers, in order of delivery.
 
-        A prompt has 0: it waits for a moment only.
+        Numbers are given on the first call that sees a message. A prompt has 0: it waits for a moment only.
         """
         pending = self._session.pending
         for one in pending:
@@ -26,7 +26,7 @@ class Waiting:
         return [(self._numbers[one.id], one) for one in pending]
 
     def take(self, number: int = 0) -> PendingMessage | None:
-        """Take one back, the newest when 0; it is not delivered then. None when it is not there any more."""
+        """Take a message back before delivery, the newest when `number` is 0. None when it was delivered."""
         found = [(its, one) for its, one in self.numbered() if number in (0, its)]
         if not found:
             return None

@@ -1,4 +1,4 @@
-"""Without a screen: lines in, lines out, nothing redrawn. For pipes, dumb terminals and screen readers."""
+"""The plain terminal: lines in, lines out, no redrawing. For pipes, dumb terminals and screen readers."""
 
 import asyncio
 import os
@@ -9,19 +9,17 @@ from collections.abc import Callable, Sequence
 from longrein.agent import Answer, FromSubagent, RetryPause, SessionPort, UserMessage, UserNotice
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.stdio import read_lines
-from longrein.frontends.terminal import command_actions as leaving
-from longrein.frontends.terminal import commands
-from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal import command_actions, commands, event_lines
 from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
-from longrein.frontends.terminal.commands import Choices, Command, Company, Result, Told
+from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult, MaybeAwaitable
 from longrein.frontends.terminal.event_lines import Line, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block
-from longrein.frontends.terminal.view_model import Piece, Scene
-from longrein.frontends.text_format import act_of, escape, escape_line
+from longrein.frontends.terminal.view_model import Piece, ViewModel
+from longrein.frontends.text_format import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
-"""What the model is told with a denial after the end of stdin."""
+"""Message to the model with a denial after the end of stdin."""
 
 INVITATION = "\n> "
 
@@ -30,247 +28,261 @@ _ASCII = str.maketrans(
 )
 
 
-class PlainOut:
-    """Where lines go: `fd`, in an encoding that may know ASCII only. Deaf once nobody reads."""
+class PlainOutput:
+    """Output to `fd` in an encoding that may be ASCII only. Writes nothing after an error."""
 
     def __init__(self, fd: int, encoding: str) -> None:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
-        self.deaf = False
+        self.closed = False
         self.last = ""
-        """What stands last on the screen."""
+        """The last text written or typed."""
 
     def put(self, text: str) -> None:
-        """Write `text`, which was escaped; what the encoding does not know becomes ASCII or `\\uXXXX`."""
+        """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
         self.last = text
         known = text if self._wide else text.translate(_ASCII)
         data = known.encode(self._encoding, "backslashreplace")
         try:
-            while data and not self.deaf:
+            while data and not self.closed:
                 data = data[os.write(self._fd, data) :]
         except OSError:
-            self.deaf = True
+            self.closed = True
 
 
 async def run_plain(
     session: SessionPort, *, facts: TerminalFacts, prompt: str, mono_s: Callable[[], float], fd: int = 0
 ) -> Outcome:
-    """Talk by lines from `fd` until they end and nothing is left to do, or somebody leaves."""
-    out = PlainOut(1, sys.stdout.encoding or "ascii")
-    talk = _PlainTalk(session, facts, out, mono_s, asks=os.isatty(fd))
+    """Read lines from `fd` until they end and the session is idle, or the user leaves."""
+    out = PlainOutput(1, sys.stdout.encoding or "ascii")
+    conversation = _PlainConversation(session, facts, out, mono_s, interactive=os.isatty(fd))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, talk.signalled, int(number))
-    tasks = [loop.create_task(act) for act in (talk.listen(), talk.drive(prompt), talk.read(fd), talk.left.wait())]
+        loop.add_signal_handler(number, conversation.signalled, int(number))
+    tasks = [
+        loop.create_task(act)
+        for act in (
+            conversation.print_updates(),
+            conversation.run_session(prompt),
+            conversation.read_input(fd),
+            conversation.exited.wait(),
+        )
+    ]
     try:
         await asyncio.wait(tasks[:2] + tasks[3:], return_when=asyncio.FIRST_COMPLETED)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
-        await session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
+        await session.close()  # ends the loop; a tool may take a mere cancel for an interrupt and continue
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
     for error in ended:
         if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
             raise error
-    return talk.outcome
+    return conversation.outcome
 
 
-class _PlainTalk:
+class _PlainConversation:
     def __init__(
-        self, session: SessionPort, facts: TerminalFacts, out: PlainOut, mono_s: Callable[[], float], *, asks: bool
+        self,
+        session: SessionPort,
+        facts: TerminalFacts,
+        out: PlainOutput,
+        mono_s: Callable[[], float],
+        *,
+        interactive: bool,
     ) -> None:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
-        self.scene = Scene(facts.file_text)
-        self.asks = asks
-        """Whether a person types, so that a mark invites them."""
-        self.ended = False
+        self.view = ViewModel(facts.file_text)
+        self.interactive = interactive
+        """Whether a person types, so that prompts are printed."""
+        self.stdin_ended = False
         """Whether stdin has ended."""
-        self.left = asyncio.Event()
+        self.exited = asyncio.Event()
         self.outcome = Outcome("exit")
-        self.company = Company(session, facts, self.scene)
-        self._asked: Question | None = None
-        """What was last asked."""
+        self.context = CommandContext(session, facts, self.view)
+        self._shown_question: Question | None = None
+        """The question that was printed last."""
         self._leaving: Outcome | None = None
-        """How it will be left, while somebody is asked what becomes of running tasks."""
+        """Outcome of the pending exit, while the user decides about running tasks."""
 
-    def show(self, pieces: Sequence[Piece]) -> None:
+    def print(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
             text = escape(piece.text) if isinstance(piece, Block) else plain(piece).rstrip()
             self.out.put(text + "\n")
-        if self.out.deaf:
-            self.leave(Outcome("exit", code=1))
+        if self.out.closed:
+            self.exit(Outcome("exit", code=1))
 
-    def leave(self, outcome: Outcome) -> None:
-        if not self.left.is_set():
+    def exit(self, outcome: Outcome) -> None:
+        if not self.exited.is_set():
             self.outcome = outcome
-            self.left.set()
+            self.exited.set()
 
     def signalled(self, number: int) -> None:
         if number == signal.SIGINT and self.session.busy:
             self.session.interrupt()
         else:
-            self.leave(Outcome("exit", code=128 + number))
+            self.exit(Outcome("exit", code=128 + number))
 
-    # --- hearing ---------------------------------------------------------------------------------------------
+    # --- Output ------------------------------------------------------------------------------------------------------
 
-    async def listen(self) -> None:
-        """Print what is heard from now on; what was before is only counted."""
+    async def print_updates(self) -> None:
+        """Print updates; the history of a resumed session is folded but not printed."""
         head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
-        self.show([line(escape(head)), *(drawing.notice_line(text) for text in self.facts.notices)])
+        self.print([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
         start = self.session.state.seq
-        self.scene.live = start == 0
-        if self.scene.live:
-            self._invite()
-        async for heard in self.session.follow(self.scene.resume(self.session.state)):
-            pieces = self.scene.hear(heard, self.mono_s())
-            if self.scene.live:
-                self.show(pieces)
+        self.view.live = start == 0
+        if self.view.live:
+            self._print_prompt()
+        async for heard in self.session.follow(self.view.resume(self.session.state)):
+            pieces = self.view.apply(heard, self.mono_s())
+            if self.view.live:
+                self.print(pieces)
                 if (
                     isinstance(heard, FromSubagent)
                     and isinstance(heard.heard, Entry)
-                    and (act := act_of(heard.heard.event))
+                    and (act := activity_text(heard.heard.event))
                 ):
-                    self.show([line(f"  {escape_line(heard.label)} {act}")])
+                    self.print([line(f"  {escape_line(heard.label)} {act}")])
                 if isinstance(heard, RetryPause):
-                    self.show([line(drawing.retry_text(heard, heard.delay_s))])
+                    self.print([line(event_lines.retry_text(heard, heard.delay_s))])
                 await self._ask()
                 if isinstance(heard, Entry | UserNotice):
-                    self._invite_when_idle()
+                    self._print_prompt_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
-                self.scene.catch_up(busy=self.session.busy, now_s=self.mono_s())
-                self._opened()
+                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())
+                self._end_history()
                 await self._ask()
 
-    def _opened(self) -> None:
+    def _end_history(self) -> None:
         if self.session.state.turn_open and not self.session.busy:
-            self.show([line("the last turn was cut off; say something to go on with it")])
-        self._invite()
+            self.print([line("the last turn was cut off; say something to go on with it")])
+        self._print_prompt()
 
-    def _invite_when_idle(self) -> None:
-        if not self.scene.busy and not self.session.busy and not self.session.pending:
-            self._invite()
-            if self.ended:
-                self.leave(Outcome("exit"))
+    def _print_prompt_when_idle(self) -> None:
+        if not self.view.busy and not self.session.busy and not self.session.pending:
+            self._print_prompt()
+            if self.stdin_ended:
+                self.exit(Outcome("exit"))
 
-    def _invite(self) -> None:
-        if self.asks and not self.scene.busy and self.out.last != INVITATION:
+    def _print_prompt(self) -> None:
+        if self.interactive and not self.view.busy and self.out.last != INVITATION:
             self.out.put(INVITATION)
 
     async def _ask(self) -> None:
-        question = next(iter(self.scene.questions), None)
-        if question is None or question is self._asked:
+        question = next(iter(self.view.questions), None)
+        if question is None or question is self._shown_question:
             return
-        self._asked = question
+        self._shown_question = question
         content = content_lines(question, self.facts.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
-        self.show([(), head, *((("", "| "), *of) for of in content)])
-        self.show([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
-        if self.ended:
+        self.print([(), head, *((("", "| "), *of) for of in content)])
+        self.print([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
+        if self.stdin_ended:
             await self._deny(question, NOBODY)
-        elif self.asks:
+        elif self.interactive:
             self.out.put("answer> ")
 
     async def _deny(self, question: Question, message: str) -> None:
         await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
 
-    # --- saying ----------------------------------------------------------------------------------------------
+    # --- Input -------------------------------------------------------------------------------------------------------
 
-    async def drive(self, prompt: str) -> None:
-        """Say the first words and run the session."""
+    async def run_session(self, prompt: str) -> None:
+        """Send the first prompt, if any, and run the session."""
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:
-            resume = commands.named("resume")
-            await self._obey(resume, resume.run(self.company, ""))
+            resume = commands.command_named("resume")
+            await self._run_command(resume, resume.run(self.context, ""))
         await self.session.run(once=False)
 
-    async def read(self, fd: int) -> None:
-        """Take lines until they end; then wait until all is done."""
+    async def read_input(self, fd: int) -> None:
+        """Handle lines until stdin ends; then leave once the session is idle."""
         async for raw in read_lines(fd):
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
-            self.out.last = text  # which the terminal has shown
+            self.out.last = text  # the terminal has echoed it
             try:
                 await self._line(text)
             except LongreinError as error:
-                self.show([drawing.notice_line(str(error))])
-        self.ended = True
-        for question in self.scene.questions:
+                self.print([event_lines.notice_line(str(error))])
+        self.stdin_ended = True
+        for question in self.view.questions:
             await self._deny(question, NOBODY)
         if not self.session.busy and not self.session.pending:
-            self.leave(Outcome("exit"))
+            self.exit(Outcome("exit"))
 
     async def _line(self, text: str) -> None:
-        question = next((one for one in self.scene.questions if one is self._asked), None)
+        question = next((one for one in self.view.questions if one is self._shown_question), None)
         typed = commands.parse(text)
         if self._leaving is not None:
-            await self._leave_with(text.lower())
+            await self._exit_with(text.lower())
         elif question is not None:
             await self._answer(question, text)
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
-            self.show([drawing.notice_line(commands.unknown(typed.name))])
-            self._invite()
+            self.print([event_lines.notice_line(commands.unknown_command_text(typed.name))])
+            self._print_prompt()
         else:
-            await self._obey(typed.command, typed.command.run(self.company, typed.argument))
+            await self._run_command(typed.command, typed.command.run(self.context, typed.argument))
 
     async def _answer(self, question: Question, text: str) -> None:
         word = answer(question, text.lower()) if text.lower() != "f" else None
-        self.scene.answered(question)
+        self.view.remove_question(question)
         if word is None:
             await self._deny(question, text)
         else:
             await self.session.tell(word)
         await self._ask()
 
-    async def _go(self, outcome: Outcome) -> None:
-        """Leave; while tasks run, somebody who is there is asked what becomes of them."""
-        running = list(self.scene.beside.tasks.values())
+    async def _request_exit(self, outcome: Outcome) -> None:
+        """Leave; while tasks run, ask an interactive user about them first."""
+        running = list(self.view.activity.tasks.values())
         policy = self.facts.leave_policy
-        if not running or not self.asks:
-            self.leave(outcome)
+        if not running or not self.interactive:
+            self.exit(outcome)
             return
         self._leaving = outcome
         if policy != "ask":
-            await self._leave_with(policy)
+            await self._exit_with(policy)
             return
-        choices = leaving.choices(len(running))
-        self.show([line(leaving.question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
+        choices = command_actions.exit_choices(len(running))
+        self.print([line(command_actions.exit_question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
         self.out.put("answer> ")
 
-    async def _leave_with(self, choice: str) -> None:
-        """The answer to it; what is none of the choices is `stay`."""
+    async def _exit_with(self, choice: str) -> None:
+        """Handle the answer about running tasks; any other text means `stay`."""
         outcome, self._leaving = self._leaving, None
         if outcome is None or choice not in ("stop", "keep"):
-            self._invite()
+            self._print_prompt()
             return
-        self.show([line(leaving.settling(len(self.scene.beside.tasks), choice))])
-        self.leave(await leaving.settle(self.session, outcome, choice))
+        self.print([line(command_actions.exit_progress(len(self.view.activity.tasks), choice))])
+        self.exit(await command_actions.choose_task_fate(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
         await self.session.tell(UserMessage((Text(text),), "queued" if self.session.busy else "prompt"))
 
-    async def _obey(self, command: Command, result: Result) -> None:
-        told = result if isinstance(result, Told) else await result
+    async def _run_command(self, command: Command, result: MaybeAwaitable) -> None:
+        told = result if isinstance(result, CommandResult) else await result
         if told.word is not None:
             await self.session.tell(told.word)
-        self.show(told.rows)
+        self.print(told.rows)
         if told.notice:
-            self.show([drawing.notice_line(told.notice)])
+            self.print([event_lines.notice_line(told.notice)])
         if told.edit:
-            self.show([drawing.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
+            self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
         if told.choices is not None:
-            self.show(choice_lines(command, told.choices))
+            self.print(choice_lines(command, told.choices))
         if told.outcome is not None:
-            await self._go(told.outcome)
-        elif told.word is None:  # what comes of a word is heard, and invites
-            self._invite()
+            await self._request_exit(told.outcome)
+        elif told.word is None:  # the effect of a message arrives as an update
+            self._print_prompt()
 
 
 def choice_lines(command: Command, choices: Choices) -> list[Line]:
-    """Each row as the command to type."""
+    """One line for each row: the command to type."""
     rows: list[Line] = []
     for row in choices.rows:
         told = [one for one in (row.label, row.note) if one and one != row.value]

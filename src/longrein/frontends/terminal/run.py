@@ -1,4 +1,4 @@
-"""The interactive terminal: what is heard is drawn, what is typed is told, until somebody leaves."""
+"""Run the interactive terminal on a session until the user leaves."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.terminal.command_actions import choose_session
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, job_control
 from longrein.frontends.terminal.plain import run_plain
@@ -30,7 +30,7 @@ from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.view_model import Piece
 
 REPLAYED_PROMPTS = 3
-"""Of an old session so many of the user's words, and what followed, are shown again."""
+"""Newest prompts of a resumed session that are shown again with what followed."""
 
 
 async def run_terminal(
@@ -43,12 +43,12 @@ async def run_terminal(
     prompt: str = "",
     mono_s: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Talk with the user until they leave. The session must be open and not running; it is closed here.
+    """Run the terminal until the user leaves. The session must be open and not running; it is closed here.
 
-    `history` is the file that keeps what was sent in this project; `prompt` is said at once. With `plain`, or when
-    stdin or stdout is no terminal, or its encoding is not UTF-8, nothing is ever redrawn. The terminal's settings are
-    put back however it ends; SIGTERM and SIGHUP give 128 + their number. Raises our own errors (`StoreFull` …) after
-    that. Needs the main thread.
+    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`, or when stdin or
+    stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is used. The terminal settings are
+    always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError` (such as
+    `StoreFull`) after that. Needs the main thread.
     """
     with _settings_kept():
         try:
@@ -70,13 +70,13 @@ def _open_screen(
     complete_files: CompleteFiles | None,
     history: str,
     mono_s: Callable[[], float],
-) -> Talk:
-    talk = Talk(session, facts, complete_files, history, mono_s)
+) -> Conversation:
+    conversation = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
-    screen = Screen(talk, bind_keys(talk), bind_panel_keys(talk), output, colour=facts.colour)
-    screen.app.key_processor.before_key_press += lambda _: talk.key_pressed()
-    talk.attach(screen)
-    return talk
+    screen = Screen(conversation, bind_keys(conversation), bind_panel_keys(conversation), output, colour=facts.colour)
+    screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
+    conversation.attach(screen)
+    return conversation
 
 
 def _size() -> Size:
@@ -87,34 +87,43 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(talk: Talk, prompt: str) -> Outcome:
+async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
     raw = ExitStack()
-    raw.enter_context(talk.screen.app.input.raw_mode())
-    _take_early_keys(talk)
-    talk.greet()
+    raw.enter_context(conversation.screen.app.input.raw_mode())
+    _take_early_keys(conversation)
+    conversation.print_header()
 
-    def begin() -> None:  # before what was typed early
-        talk.ready.set()
+    def begin() -> None:  # before keys that were typed early
+        conversation.ready.set()
         if prompt:
-            talk.say(prompt)
-        elif talk.facts.choosing:
-            choose_session(talk)
+            conversation.say(prompt)
+        elif conversation.facts.choosing:
+            choose_session(conversation)
 
-    with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))), job_control(loop, talk):
+    with (
+        _signals(loop, lambda number: conversation.leave(Outcome("exit", code=128 + number))),
+        job_control(loop, conversation),
+    ):
         tasks = [
-            loop.create_task(_while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=begin))),
-            loop.create_task(_listen(talk)),
-            loop.create_task(_drive(talk)),
-            loop.create_task(_while_there(talk, talk.pulse())),
+            loop.create_task(
+                _while_there(
+                    conversation, conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
+                )
+            ),
+            loop.create_task(_listen(conversation)),
+            loop.create_task(_drive(conversation)),
+            loop.create_task(_while_there(conversation, conversation.redraw_loop())),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            talk.leave(Outcome("exit"))
+            conversation.leave(Outcome("exit"))
             await asyncio.wait(tasks[:1], timeout=2)
             raw.close()
-            await talk.session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
+            await (
+                conversation.session.close()
+            )  # ends the loop; a tool may take a mere cancel for an interrupt and continue
             for task in tasks[1:]:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -122,15 +131,15 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
         if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
             raise error
     with suppress(OSError):  # the terminal is gone
-        talk.say_goodbye()
-    return talk.outcome or Outcome("exit")
+        conversation.print_resume_hint()
+    return conversation.outcome or Outcome("exit")
 
 
-def _take_early_keys(talk: Talk) -> None:
-    """Hand keys that were typed before the terminal was ours to the input. The kernel has made an Enter a line break.
+def _take_early_keys(conversation: Conversation) -> None:
+    """Hand keys that were typed before raw mode to the input. The kernel has made an Enter a line break.
 
-    Empty lines are left out: an Enter on an empty input goes on with a turn that was cut, which nobody has seen yet.
-    With a list to choose from nothing is sent, as it would go to another session.
+    Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has not seen yet. When a
+    list of sessions opens first, nothing is sent, as it would go to another session.
     """
     fd, data = sys.stdin.fileno(), b""
     with suppress(OSError):  # the terminal is gone
@@ -140,47 +149,52 @@ def _take_early_keys(talk: Talk) -> None:
         text = data.decode("utf-8", "surrogateescape")
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
-        parser.feed(text if talk.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
+        parser.feed(text if conversation.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
         parser.flush()
-        store_typeahead(talk.screen.app.input, keys)
-        talk.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
+        store_typeahead(conversation.screen.app.input, keys)
+        conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
 
 
-async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
-    """Do `act`; a terminal that goes away under it is one that hung up, with or without its signal."""
+async def _while_there(conversation: Conversation, act: Coroutine[Any, Any, None]) -> None:
+    """Await `act`; when the terminal disappears, leave as after SIGHUP."""
     try:
         await act
     except (EOFError, OSError):
-        talk.leave(Outcome("exit", code=128 + signal.SIGHUP))
+        conversation.leave(Outcome("exit", code=128 + signal.SIGHUP))
 
 
-async def _drive(talk: Talk) -> None:
-    await talk.ready.wait()
-    await talk.session.run(once=False)
+async def _drive(conversation: Conversation) -> None:
+    await conversation.ready.wait()
+    await conversation.session.run(once=False)
 
 
-async def _listen(talk: Talk) -> None:
-    """Draw what is heard; of what was said before the terminal was opened only the end."""
-    await talk.ready.wait()
-    start = talk.session.state.seq
+async def _listen(conversation: Conversation) -> None:
+    """Show updates; of the history of a resumed session only the end."""
+    await conversation.ready.wait()
+    start = conversation.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
-    talk.scene.live = start == 0
-    async for heard in talk.session.follow(talk.scene.resume(talk.session.state)):
-        pieces = talk.scene.hear(heard, talk.mono_s())
-        if talk.scene.live:
-            talk.put(pieces)
+    conversation.view.live = start == 0
+    async for heard in conversation.session.follow(conversation.view.resume(conversation.session.state)):
+        pieces = conversation.view.apply(heard, conversation.mono_s())
+        if conversation.view.live:
+            conversation.show(pieces)
             continue
-        if pieces and isinstance(heard, Entry) and talk.scene.prompts and talk.scene.prompts[-1].seq == heard.seq:
+        if (
+            pieces
+            and isinstance(heard, Entry)
+            and conversation.view.prompts
+            and conversation.view.prompts[-1].seq == heard.seq
+        ):
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            talk.scene.catch_up(busy=talk.session.busy, now_s=talk.mono_s())
-            talk.reopened([piece for group in old for piece in group])
+            conversation.view.go_live(busy=conversation.session.busy, now_s=conversation.mono_s())
+            conversation.show_history([piece for group in old for piece in group])
 
 
 @contextmanager
 def _settings_kept() -> Iterator[None]:
-    """Put the terminal's settings back as they were, whatever happens."""
+    """Restore the terminal settings in every case."""
     kept: list[Any] | None = None
     with suppress(termios.error, OSError, ValueError):  # no terminal
         kept = termios.tcgetattr(sys.stdin.fileno())
@@ -194,7 +208,7 @@ def _settings_kept() -> Iterator[None]:
 
 
 def _drop_unwritten() -> None:
-    """Forget what a terminal that is gone did not take, so that no later flush trips over it."""
+    """Discard output that a closed terminal did not take, so that a later flush cannot fail."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,6 +1,6 @@
-"""The terminal as it is drawn: what is finished goes into the scrollback once, the few rows below it are redrawn.
+"""Drawing on the terminal: finished lines go into the scrollback once, a few rows below them are redrawn.
 
-Nothing above those rows is ever touched again, so a session of any length costs the same per redraw.
+The scrollback is never drawn again, so a redraw costs the same in a session of any length.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from longrein.frontends.terminal.event_lines import Line, cells, crop
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronised output: terminals that know it draw all between at once, others ignore it."""
+"""Synchronised output: terminals that know it draw all between at once; others ignore it."""
 
 STYLE = Style.from_dict(
     {
@@ -55,32 +55,32 @@ STYLE = Style.from_dict(
 )
 
 
-class Surface(Protocol):
-    """What the screen draws."""
+class ScreenContent(Protocol):
+    """Content that the screen draws."""
 
     buffer: Buffer
 
     @property
     def prompt(self) -> str:
-        """What stands before the input."""
+        """Text before the input."""
         ...
 
     @property
     def hint(self) -> str:
-        """What stands in an empty input."""
+        """Placeholder of the empty input."""
         ...
 
-    def above(self, width: int, room: int) -> Sequence[Line]:
+    def panel_lines(self, width: int, room: int) -> Sequence[Line]:
         """At most `room` rows above the input."""
         ...
 
-    def below(self, width: int) -> Line:
+    def footer(self, width: int) -> Line:
         """The footer."""
         ...
 
 
 class _App(Application[None]):
-    """Knows that a terminal made narrower has wrapped what stands on it."""
+    """Application that handles the wrapped rows of a terminal that was made narrower."""
 
     def _on_resize(self) -> None:
         extra = _wrapped_rows(self)
@@ -90,7 +90,7 @@ class _App(Application[None]):
 
 
 def _wrapped_rows(app: Application[None]) -> int:
-    """Rows that the lines above the cursor take beyond their own, now that the terminal has another width."""
+    """Additional rows above the cursor that wrapping at the new width has made."""
     screen, width = app.renderer.last_rendered_screen, app.output.get_size().columns
     if screen is None or width <= 0:
         return 0
@@ -103,20 +103,20 @@ def _wrapped_rows(app: Application[None]) -> int:
 
 
 class Screen:
-    """The rows at the bottom and the way into the scrollback."""
+    """The redrawn rows at the bottom, and output to the scrollback."""
 
     def __init__(
-        self, surface: Surface, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
+        self, content: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
     ) -> None:
-        self._surface, self._buffer = surface, surface.buffer
-        buffer = surface.buffer
+        self._content, self._buffer = content, content.buffer
+        buffer = content.buffer
         self._panel = Window(
             FormattedTextControl(self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False),
             dont_extend_height=True,
-            height=lambda: Dimension(preferred=self._rows, max=self._rows, min=0),
+            height=lambda: Dimension(preferred=self._height, max=self._height, min=0),
         )
         placeholder = ConditionalProcessor(
-            AfterInput(lambda: surface.hint, style="class:dim"), Condition(lambda: not buffer.text)
+            AfterInput(lambda: content.hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
             BufferControl(buffer, input_processors=[placeholder], include_default_input_processors=True),
@@ -140,28 +140,28 @@ class Screen:
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.1
         self._drawn: Sequence[Line] = ()
-        self._held = False
-        """Whether what is cleared is not drawn again yet."""
+        self._cleared = False
+        """Whether the rows are cleared and not drawn again yet."""
 
     @property
     def size(self) -> Size:
-        """Columns and rows; a terminal that says 0 is taken for 80×24."""
+        """Columns and rows; a reported 0 counts as 80×24."""
         size = self.app.output.get_size()
         return Size(rows=size.rows or 24, columns=size.columns or 80)
 
     @property
-    def _rows(self) -> int:
+    def _height(self) -> int:
         return len(self._drawn)
 
     def write(self, rows: Sequence[str]) -> None:
-        """Put ANSI lines where the cursor is; only while nothing is redrawn."""
+        """Write ANSI lines at the cursor; only while no rows are drawn."""
         self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
 
     def commit(self, rows: Sequence[str]) -> None:
-        """Put ANSI lines into the scrollback above the redrawn rows, and redraw those."""
+        """Write ANSI lines into the scrollback above the redrawn rows, and redraw those."""
         if not self.app.is_running:
             return
-        self._hold()
+        self._clear()
         self.write(rows)
         self.app._redraw()
 
@@ -170,38 +170,38 @@ class Screen:
         self.app.invalidate()
 
     @property
-    def panel_has_keys(self) -> bool:
-        """Whether keys go to the panel."""
+    def panel_has_focus(self) -> bool:
+        """Whether the panel has the focus."""
         return self.app.layout.current_window is self._panel
 
-    def give_keys(self, *, panel: bool) -> None:
-        """Let the keys go to the panel above the input, or back to the input."""
-        if panel != self.panel_has_keys:
+    def focus(self, *, panel: bool) -> None:
+        """Focus the panel above the input, or the input."""
+        if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
 
-    # --- drawing ---------------------------------------------------------------------------------------------
+    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def _before_render(self, app: Application[None]) -> None:
-        """Compute the rows once a redraw; when they are fewer than before, clear what was there."""
+        """Compute the rows once for each redraw; clear the old ones when there are fewer now."""
         size = self.size
         room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3, 1)
-        self._drawn = [crop(row, size.columns - 1) for row in self._surface.above(size.columns - 1, room)][-room:]
+        self._drawn = [crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)][-room:]
         last = app.renderer.last_rendered_screen
         if last is None or not app.is_running:
             return
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
         if wanted < last.height:
-            self._hold()
+            self._clear()
 
-    def _hold(self) -> None:
-        """Clear what is redrawn, unseen until it stands again."""
-        self._held = True
+    def _clear(self) -> None:
+        """Clear the redrawn rows inside synchronised output."""
+        self._cleared = True
         self.app.output.write_raw(SYNC_ON)
         self.app.renderer.erase(leave_alternate_screen=False)
 
     def _after_render(self, app: Application[None]) -> None:
-        if self._held:
-            self._held = False
+        if self._cleared:
+            self._cleared = False
             app.output.write_raw(SYNC_OFF)
             app.output.flush()
 
@@ -212,8 +212,10 @@ class Screen:
         return drawn
 
     def _draw_below(self) -> StyleAndTextTuples:
-        return [(f"class:{style}" if style else "", text) for style, text in self._surface.below(self.size.columns - 1)]
+        return [
+            (f"class:{style}" if style else "", text) for style, text in self._content.footer(self.size.columns - 1)
+        ]
 
     def _line_prefix(self, number: int, wraps: int) -> StyleAndTextTuples:
-        prompt = self._surface.prompt
+        prompt = self._content.prompt
         return [("class:you", prompt if number == 0 and wraps == 0 else " " * cells(prompt))]

@@ -1,4 +1,4 @@
-"""Subagents and tasks in the lines of a headless run: whose a line is, what it cost in all, what was denied whom."""
+"""Subagents and tasks in the output of a headless run: attribution, costs, denials."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from longrein.events import (
 from longrein.frontends.headless import Style
 from longrein.models import CallDelta, TextDelta
 
-from .play import DONE, SECOND_US, Scene, answered, asked, call, ended, play
+from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ def of(seq: int, event: Any, child: str = CHILD, label: str = "a3") -> FromSubag
     return FromSubagent(child, label, "explore", heard)
 
 
-def looked(*more: Scene) -> list[Scene]:
+def looked(*more: Step) -> list[Step]:
     """One subagent makes one call; what it reports goes into the answer."""
     return [
         asked(),
@@ -114,9 +114,9 @@ async def test_what_a_subagent_asks_is_denied_and_told_with_its_name() -> None:
         of(5, PermissionAnswered("c1.0", "deny", "headless")),
         of(6, ToolEnded("c1.0", "Bash", "denied", ())),
     ]
-    scene = looked(*asks)
-    del scene[5]
-    ran = await play([scene])
+    step = looked(*asks)
+    del step[5]
+    ran = await play([step])
     assert [(word.call, word.verdict, word.session) for word in ran.session.said if isinstance(word, Answer)] == [
         ("c1.0", "deny", CHILD)
     ]
@@ -144,9 +144,9 @@ async def test_a_subagent_of_a_subagent_belongs_to_the_call_that_started_it() ->
 
 
 async def test_one_that_was_started_before_the_run_is_known_by_its_label() -> None:
-    scene = looked()
-    del scene[2]
-    lines = (await play([scene])).lines
+    step = looked()
+    del step[2]
+    lines = (await play([step])).lines
     assert [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"] == [None, None, None]
 
 
@@ -158,7 +158,7 @@ async def test_replies_grow_beside_each_other() -> None:
         of(0, ReplyDelta(3, [TextDelta("ok."), CallDelta(0, "Read", '{"a":1}')])),
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
-    scenes: list[Scene] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
+    scenes: list[Step] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
     lines = (await play([scenes], Style("stream-json", partial=True))).lines
     events = [line for line in lines if line["type"] == "stream_event"]
     told = [line["event"]["type"] for line in events if line["parent_tool_use_id"] == "c1.0"]
@@ -169,7 +169,7 @@ async def test_replies_grow_beside_each_other() -> None:
 
 
 async def test_tasks_are_lines_of_their_own() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         asked(),
         TaskStarted("b1", "npm run dev", "c1.0", state="queued"),
         TaskStarted("b1", "npm run dev", "c1.0"),

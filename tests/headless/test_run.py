@@ -1,4 +1,4 @@
-"""Whole headless runs: what stands on stdout, what on stderr, and the exit code."""
+"""Whole headless runs: stdout, stderr and exit code."""
 
 import msgspec
 import pytest
@@ -25,13 +25,13 @@ from longrein.events import (
 from longrein.frontends.headless import Style
 from longrein.frontends.headless.output import progress
 
-from .play import DONE, FACTS, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
+from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play
 
 pytestmark = pytest.mark.anyio
 
-HELLO: list[Scene] = [UserSpoke((Text("do it"),)), asked(), answered(2, "All done, café ✓"), DONE]
+HELLO: list[Step] = [UserSpoke((Text("do it"),)), asked(), answered(2, "All done, café ✓"), DONE]
 
-EDIT: list[Scene] = [
+EDIT: list[Step] = [
     UserSpoke((Text("do it"),)),  # 1
     asked(),  # 2
     answered(2, "Looking.", call(2, 0, "Read", path="a.py"), call(2, 1, "Bash", command="make")),  # 3
@@ -44,7 +44,7 @@ EDIT: list[Scene] = [
 ]
 
 RM = "rm -rf build"
-BLOCKED: list[Scene] = [
+BLOCKED: list[Step] = [
     UserSpoke((Text("do it"),)),
     asked(),
     answered(2, call(2, 0, "Bash", command=RM)),
@@ -183,8 +183,8 @@ async def test_a_denial_that_did_not_matter_in_the_end_is_still_listed() -> None
         ([Raise(StoreFull("no room on the disk"))], 1, "error_during_execution", "no room on the disk"),
     ],
 )
-async def test_how_a_turn_ends(last: list[Scene], code: int, subtype: str, error: str) -> None:
-    begun: list[Scene] = [UserSpoke((Text("do it"),)), asked(), answered(2, call(2, 0, "Read", path="a"))]
+async def test_how_a_turn_ends(last: list[Step], code: int, subtype: str, error: str) -> None:
+    begun: list[Step] = [UserSpoke((Text("do it"),)), asked(), answered(2, call(2, 0, "Read", path="a"))]
     ran = await play([[*begun, *last]])
     result = ran.lines[-1]
     assert (ran.code, result["subtype"], result["errors"], ran.err) == (code, subtype, [error], [error])
@@ -193,7 +193,7 @@ async def test_how_a_turn_ends(last: list[Scene], code: int, subtype: str, error
 
 
 async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
-    turn: list[Scene] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
+    turn: list[Step] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
     ran = await play([turn])
     assert ran.kinds == ["system/init", "assistant", "result"]
     assert ran.lines[1]["error"] == "authentication_failed"
@@ -201,7 +201,7 @@ async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> No
 
 
 async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         UserSpoke((Text("do it"),)),  # 1
         ModeSet("plan"),  # 2
         asked(),  # 3
@@ -257,13 +257,13 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
 
 
 async def test_no_prompt_goes_on_with_the_turn_that_was_cut() -> None:
-    session = Played([[asked(), answered(41, "There."), DONE]], seq=40, open_turn=True)
+    session = ScriptedSession([[asked(), answered(41, "There."), DONE]], seq=40, open_turn=True)
     ran = await play([], "text", prompt="", session=session)
     assert (ran.code, ran.out, ran.session.said) == (0, b"There.\n", [Continue()])
 
 
 async def test_no_prompt_and_no_open_turn_is_a_usage_error() -> None:
-    ran = await play([], "text", prompt="", session=Played([], seq=40))
+    ran = await play([], "text", prompt="", session=ScriptedSession([], seq=40))
     assert (ran.code, ran.out) == (2, b"")
     assert ran.err == ["nothing to go on with: the last turn has ended; give a prompt"]
 

@@ -1,7 +1,7 @@
-"""A folder, a home, a scripted model and the installed command: one run gives code, stdout, stderr and entries.
+"""Harness of the end-to-end tests: the installed command with a temporary home, project and scripted model.
 
-Nothing of the person's own environment reaches the command, and nothing it starts outlives the test: every process
-carries the stage's tag.
+The command does not see the environment of the person who runs the tests. Every process it starts carries the tag of
+its harness, so that a test can find survivors.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
 
 
-# --- how a model's turns are written -----------------------------------------------------------------------------
+# --- Turns of the scripted model -------------------------------------------------------------------------------------
 
 
 def call(name: str, **arguments: Any) -> Turn:
@@ -55,10 +55,10 @@ def fails(status: int, message: str, times: int = 1) -> Turn:
     return {"text": "never mind", "fault": {"status": status, "message": message, "times": times, "retry_after_s": 0}}
 
 
-# --- what a run gave ---------------------------------------------------------------------------------------------
+# --- Results of a run ------------------------------------------------------------------------------------------------
 
 
-class Ran:
+class RunResult:
     """A command that has ended."""
 
     def __init__(self, code: int, out: bytes, err: bytes, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Ran:
         return self.code, self.text, self.err
 
 
-class Going:
+class RunningCommand:
     """A command that runs; `end` waits for it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -123,7 +123,7 @@ class Going:
         """Send a signal to longrein alone."""
         self.process.send_signal(number)
 
-    def end(self, stdin: bytes | None = None, limit_s: float = HANG_S) -> Ran:
+    def end(self, stdin: bytes | None = None, limit_s: float = HANG_S) -> RunResult:
         """Wait for the end; a run that hangs is killed and fails the test."""
         try:
             out, err = self.process.communicate(stdin, timeout=limit_s)
@@ -131,13 +131,13 @@ class Going:
             os.killpg(self.pid, signal.SIGKILL)
             out, err = self.process.communicate()
             raise AssertionError(f"still running after {limit_s} s: {self._seen + (out or b'')!r} {err!r}") from None
-        return Ran(self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began)
+        return RunResult(self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began)
 
 
-# --- the stage ---------------------------------------------------------------------------------------------------
+# --- The harness -----------------------------------------------------------------------------------------------------
 
 
-class Stage:
+class CliHarness:
     """A project folder (a git repository), a home with settings, a state folder; and `longrein` on it."""
 
     def __init__(self, folder: Path, command: Sequence[str] = COMMAND) -> None:
@@ -178,9 +178,9 @@ class Stage:
         stdout: int | None = subprocess.PIPE,
         env: Mapping[str, str] | None = None,
         **more: Any,
-    ) -> Going:
+    ) -> RunningCommand:
         """Start `longrein WORDS` in the project folder."""
-        return Going(
+        return RunningCommand(
             subprocess.Popen(
                 [*self.command, *words],
                 cwd=more.pop("cwd", self.project),
@@ -193,16 +193,16 @@ class Stage:
             )
         )
 
-    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any) -> Ran:
+    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any) -> RunResult:
         """Run `longrein WORDS` to its end."""
         more.setdefault("stdin", subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         return self.start(*words, **more).end(stdin, limit_s)
 
-    def stream(self, *words: str, **more: Any) -> Ran:
+    def stream(self, *words: str, **more: Any) -> RunResult:
         """A headless run with stream-json output."""
         return self.run("-p", *words, "--output-format", "stream-json", **more)
 
-    # --- what is on disk -----------------------------------------------------------------------------------------
+    # --- What is on disk ---------------------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
@@ -248,10 +248,10 @@ class Stage:
         replies = [e.event for e in self.entries(session) if isinstance(e.event, Replied)]
         return [text for r in replies if (text := text_of([p for p in r.parts if isinstance(p, Text)]))]
 
-    # --- what is still alive -------------------------------------------------------------------------------------
+    # --- Processes that still run ------------------------------------------------------------------------------------
 
     def survivors(self) -> list[str]:
-        """Processes that carry this stage's tag."""
+        """Processes that carry the tag of this harness."""
         mark, found = f"LONGREIN_TEST_TAG={self.tag}".encode(), []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -262,7 +262,7 @@ class Stage:
         return [line for line in found if line.split(" ", 1)[1]]  # a zombie has no command line
 
     def wait_survivors(self, limit_s: float = GONE_S) -> list[str]:
-        """Who is still alive after at most `limit_s`; [] as soon as nobody is."""
+        """Wait at most `limit_s` seconds for the end of all processes; return those that still run."""
         until = time.monotonic() + limit_s
         while (alive := self.survivors()) and time.monotonic() < until:
             time.sleep(0.01)
@@ -289,7 +289,7 @@ def _short(entry: Entry) -> str:
 
 
 def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
-    """Until `happened()`; it is looked at often."""
+    """Wait until `happened()` is true; fail after `limit_s` seconds."""
     until = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < until, "it did not happen in time"

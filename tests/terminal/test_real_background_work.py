@@ -14,65 +14,65 @@ from longrein.events import TaskEnded, UserSpoke, text_of
 from longrein.store import Past
 from longrein.testing.loopback import Call, Fault, Turn
 from longrein.workspace import spooled_tasks
-from tests.e2e.house import Provider, Stage
-from tests.terminal.tty import Tty
+from tests.e2e.harness import CliHarness, Provider
+from tests.terminal.pseudo_terminal import PseudoTerminal
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="commands need a shell")
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
+def cli(tmp_path: Path) -> Iterator[CliHarness]:
+    made = CliHarness(tmp_path)
     yield made
     made.clean_up()
 
 
-def open_it(stage: Stage, provider: Provider, *arguments: str, more: str = "") -> Tty:
-    stage.settings(provider.settings("anthropic", more), "served/small")
-    return Tty("", stage.project, 110, 34, **stage.env, ARGS=" ".join(arguments))
+def open_it(cli: CliHarness, provider: Provider, *arguments: str, more: str = "") -> PseudoTerminal:
+    cli.settings(provider.settings("anthropic", more), "served/small")
+    return PseudoTerminal("", cli.project, 110, 34, **cli.env, ARGS=" ".join(arguments))
 
 
 def bash(command: str, **more: object) -> Call:
     return Call("Bash", {"command": command, **more})
 
 
-def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(stage: Stage) -> None:
+def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(cli: CliHarness) -> None:
     turns = [
         Turn(text="Two things.", calls=(bash("sleep 60", run_in_background=True), bash("read line < gate; exit 3"))),
         Turn(text="I go on meanwhile."),
         Turn(text="It failed."),
     ]
-    os.mkfifo(stage.project / "gate")
-    with Provider(*turns) as provider, open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+    os.mkfifo(cli.project / "gate")
+    with Provider(*turns) as provider, open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
         tty.ask("go").until("task b1 started  sleep 60").until("○ Bash running")
         tty.until(lambda: tty.send("\x02") or any("task b2 goes on" in row for row in tty.lines()))  # once it has begun
         tty.until("task b2 goes on in the background  read line").until("I go on meanwhile.").until("idle · served")
         tty.until("2 tasks  b1 sleep 60")
-        (stage.project / "gate").write_text("now\n")
+        (cli.project / "gate").write_text("now\n")
         tty.until("task b2 failed  exit code 3").until("woken  a background task has ended").until("It failed.")
         tty.until("1 task  b1 sleep 60").until("idle · served")
         tty.send("\x04")
         tty.until("1 task still runs (b1 sleep 60): what becomes of it?")
         tty.send("\r")
         assert tty.wait_exit() == 0
-    assert stage.wait_survivors() == []
-    past = Past(str(stage.state), stage.session)
+    assert cli.wait_survivors() == []
+    past = Past(str(cli.state), cli.session)
     ends = [entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)]
     past.close()
     assert [(end.task, end.state) for end in ends] == [("b1", "killed"), ("b2", "failed")]
 
 
-def test_B14_in_the_middle_of_a_turn_tasks_are_ended_and_the_turn_is_kept(stage: Stage) -> None:
+def test_B14_in_the_middle_of_a_turn_tasks_are_ended_and_the_turn_is_kept(cli: CliHarness) -> None:
     turns = [Turn(calls=(bash("sleep 60", run_in_background=True),)), Turn(text="word " * 300, pace_s=0.05, deltas=300)]
     with Provider(*turns) as provider:
-        with open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+        with open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
             tty.ask("go").until("task b1 started  sleep 60").until("word word")
             tty.send("\x04")
             tty.until("what becomes of it?").send("\r")
             assert tty.wait_exit() == 0
             assert any("ending b1" in row for row in tty.lines())
-        assert [one.state for one in spooled_tasks(str(stage.session_folder()))] == ["killed"]
-        with open_it(stage, provider, "-c") as tty:
+        assert [one.state for one in spooled_tasks(str(cli.session_folder()))] == ["killed"]
+        with open_it(cli, provider, "-c") as tty:
             tty.until("the last turn was cut off  Enter goes on with it")
             tty.until("task b1 killed  stopped by longrein on leaving")
 
@@ -84,7 +84,7 @@ def part(name: str, *steps: Turn) -> list[Turn]:
     return [Turn(when=f"Task {name}", text=s.text, calls=s.calls, delay_s=s.delay_s) for s in steps]
 
 
-def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage) -> None:
+def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(cli: CliHarness) -> None:
     jobs = [
         {"description": "write the notes", "prompt": "Task APPLE", "subagent_type": "general"},
         {"description": "look around", "prompt": "Task BEECH"},
@@ -95,8 +95,8 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage)
         *part("APPLE", Turn(calls=(Call("Write", {"file_path": "n.md", "content": "one\n"}),)), Turn(text="Written.")),
         *part("BEECH", Turn(calls=(bash("cat gate"),)), Turn(text="Seen.")),
     ]
-    os.mkfifo(stage.project / "gate")
-    with Provider(*turns) as provider, open_it(stage, provider, more=READ) as tty:
+    os.mkfifo(cli.project / "gate")
+    with Provider(*turns) as provider, open_it(cli, provider, more=READ) as tty:
         tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ + one").until(tty.keys_count)
         tty.send("y")
         tty.until("look around · Bash cat gate")
@@ -104,13 +104,13 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage)
         label = next(row.split()[1] for row in tty.lines() if "look around ·" in row)
         tty.send(f"/agents tell {label} mind the gap\r")
         tty.until(f"to {label}, with its next request: mind the gap")
-        (stage.project / "gate").write_text("now\n")
+        (cli.project / "gate").write_text("now\n")
         tty.until(f"› mind the gap  (delivered to {label} general)").until(f"{label} general done").until(
             "Both are done."
         )
         tty.until("idle · served").leave_quietly()
-    assert (stage.project / "n.md").read_text() == "one\n"
-    past = Past(str(stage.state), stage.session)
+    assert (cli.project / "n.md").read_text() == "one\n"
+    past = Past(str(cli.state), cli.session)
     child = past.child(next(e.event.child for e in past.of_kind("ChildStarted")))  # type: ignore[union-attr]
     assert child is not None
     spoken = [text_of(e.event.parts) for e in child.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)]
@@ -118,7 +118,7 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage)
     assert spoken[0] == "mind the gap"
 
 
-def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_back(stage: Stage) -> None:
+def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_back(cli: CliHarness) -> None:
     job = Call("Agent", {"description": "look", "prompt": "Task APPLE", "run_in_background": True})
     turns = [
         Turn(when="SPLIT", calls=(job,)),
@@ -127,24 +127,24 @@ def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_
         Turn(when="SPLIT", text="It has seen."),
     ]
     with Provider(*turns) as provider:
-        with open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+        with open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
             tty.ask("SPLIT").until("It looks.").until("Bash sleep 50").until("idle · served")
             tty.send("\x04")
             assert tty.wait_exit() == 0
             assert any("goes on with it, and with 1 subagent at work (a8)" in row for row in tty.lines())
-        assert stage.wait_survivors() == []
-        with open_it(stage, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
+        assert cli.wait_survivors() == []
+        with open_it(cli, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
             tty.until("a8 general done").until("It has seen.").until("idle · served").leave_quietly()
 
 
-def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(stage: Stage) -> None:
+def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(cli: CliHarness) -> None:
     jobs = [{"description": f"job {name}", "prompt": f"Task {name}"} for name in ("APPLE", "BEECH")]
     turns = [
         Turn(when="SPLIT", calls=(Call("Agent", {"description": "both", "tasks": jobs}),)),
         *part("APPLE", Turn(calls=(bash("sleep 50"),))),
         *part("BEECH", Turn(calls=(bash("sleep 51"),))),
     ]
-    with Provider(*turns) as provider, open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+    with Provider(*turns) as provider, open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
         tty.ask("SPLIT").until(lambda: sum("general running" in row for row in tty.lines()) == 2).until("Bash sleep 51")
         label = next(row.split()[1] for row in tty.lines() if "job APPLE" in row and "○" in row)
         tty.send(f"/agents stop {label}\r")
@@ -154,10 +154,10 @@ def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(stage: Stage) -> 
         assert sum("general interrupted" in row for row in tty.everything()) == 2
         os.kill(tty.pid, signal.SIGTERM)
         assert tty.wait_exit() == 143
-    assert stage.wait_survivors() == []
+    assert cli.wait_survivors() == []
 
 
-def test_a_headless_stream_with_a_subagent_keeps_its_form(stage: Stage) -> None:
+def test_a_headless_stream_with_a_subagent_keeps_its_form(cli: CliHarness) -> None:
     jobs = [{"description": "look", "prompt": "Task BEECH"}]
     turns = [
         Turn(when="SPLIT", calls=(Call("Agent", {"description": "one", "tasks": jobs}),)),
@@ -165,8 +165,8 @@ def test_a_headless_stream_with_a_subagent_keeps_its_form(stage: Stage) -> None:
         *part("BEECH", Turn(text="I look.", calls=(bash("echo seen"),)), Turn(text="Seen.")),
     ]
     with Provider(*turns) as provider:
-        stage.settings(provider.settings("anthropic"), "served/small")
-        ran = stage.stream("SPLIT", "--include-partial-messages", "--permission-mode", "bypassPermissions")
+        cli.settings(provider.settings("anthropic"), "served/small")
+        ran = cli.stream("SPLIT", "--include-partial-messages", "--permission-mode", "bypassPermissions")
     lines = ran.lines  # each is checked against its schema
     belongs = {line["parent_tool_use_id"] for line in lines if "parent_tool_use_id" in line}
     [call] = [block["id"] for line in lines for block in blocks(line) if block.get("name") == "Agent"]
@@ -188,7 +188,7 @@ def blocks(line: dict[str, object]) -> list[dict[str, str]]:
     return content if isinstance(content, list) else []
 
 
-def footer(tty: Tty) -> str:
+def footer(tty: PseudoTerminal) -> str:
     """The word that says what goes on."""
     return next((row.split(" · ")[0] for row in reversed(tty.lines()) if " · served/" in row), "")
 
@@ -201,8 +201,8 @@ WAITED = Turn(text="never", fault=overloaded(**{"retry-after": "30"}))
 """The provider wants a pause of half a minute."""
 
 
-def test_a_retry_says_why_which_attempt_and_when(stage: Stage) -> None:
-    with Provider(WAITED) as provider, open_it(stage, provider) as tty:
+def test_a_retry_says_why_which_attempt_and_when(cli: CliHarness) -> None:
+    with Provider(WAITED) as provider, open_it(cli, provider) as tty:
         tty.ask("go").until(r"s, attempt 2 of 10: Overloaded \x1b[31m")
         assert any(re.search(r"retrying in \d+ s, attempt", row) for row in tty.lines())
         assert footer(tty) == "retrying"
@@ -210,21 +210,21 @@ def test_a_retry_says_why_which_attempt_and_when(stage: Stage) -> None:
         tty.until("interrupted  say what to do instead").until(lambda: footer(tty) == "idle")
 
 
-def test_words_said_while_the_provider_wants_a_pause_are_shown_and_why_they_wait(stage: Stage) -> None:
-    with Provider(WAITED) as provider, open_it(stage, provider) as tty:
+def test_words_said_while_the_provider_wants_a_pause_are_shown_and_why_they_wait(cli: CliHarness) -> None:
+    with Provider(WAITED) as provider, open_it(cli, provider) as tty:
         tty.ask("go").until("retrying in")
         tty.send("\x1b")
         tty.until("interrupted  say what to do instead").ask("again")
         tty.until("› again").until("s for the provider: Overloaded").until(lambda: footer(tty) == "retrying")
 
 
-def test_a_retry_of_a_subagent_is_shown_in_its_line(stage: Stage) -> None:
+def test_a_retry_of_a_subagent_is_shown_in_its_line(cli: CliHarness) -> None:
     agent = Call("Agent", {"description": "look", "prompt": "look around", "subagent_type": "explore"})
     turns = [Turn(calls=(agent,), match="go"), msgspec.structs.replace(WAITED, match="look around")]
-    with Provider(*turns) as provider, open_it(stage, provider) as tty:
+    with Provider(*turns) as provider, open_it(cli, provider) as tty:
         tty.ask("go").until("retrying, attempt 2 of 10: Overloaded")
 
 
-def test_a_retry_is_told_line_by_line_without_a_screen(stage: Stage) -> None:
-    with Provider(WAITED) as provider, open_it(stage, provider, "--plain", "go") as tty:
+def test_a_retry_is_told_line_by_line_without_a_screen(cli: CliHarness) -> None:
+    with Provider(WAITED) as provider, open_it(cli, provider, "--plain", "go") as tty:
         tty.until(r"attempt 2 of 10: Overloaded \x1b[31m").until("retrying in 3")

@@ -5,7 +5,7 @@ import pytest
 from longrein.agent import UserMessage
 from longrein.events import Text
 
-from .play import DONE, HANG, Played, Scene, answered, asked, play
+from .harness import DONE, HANG, ScriptedSession, Step, answered, asked, play
 
 pytestmark = pytest.mark.anyio
 
@@ -14,7 +14,7 @@ def user(text: str, extra: str = "") -> bytes:
     return f'{{"type":"user","message":{{"role":"user","content":"{text}"}}{extra}}}'.encode()
 
 
-def turn(asked_seq: int, text: str) -> list[Scene]:
+def turn(asked_seq: int, text: str) -> list[Step]:
     return [asked(), answered(asked_seq, text), DONE]
 
 
@@ -37,14 +37,14 @@ async def test_the_prompt_comes_first() -> None:
     ("extra", "how"), [("", "queued"), (',"priority":"next"', "steer"), (',"priority":"later"', "queued")]
 )
 async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(extra: str, how: str) -> None:
-    session = Played([turn(1, "one"), turn(4, "two")])
+    session = ScriptedSession([turn(1, "one"), turn(4, "two")])
     session.busy = True
     ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
     assert ran.session.said[1] == UserMessage((Text("b"),), how)  # type: ignore[arg-type]
 
 
 async def test_now_interrupts_the_turn_that_runs() -> None:
-    stuck: list[Scene] = [asked(), HANG]
+    stuck: list[Step] = [asked(), HANG]
     ran = await play([stuck, turn(4, "two")], prompt="zero", typed=[user("stop", ',"priority":"now"')])
     results = [line for line in ran.lines if line["type"] == "result"]
     assert [r["subtype"] for r in results] == ["error_during_execution", "success"]

@@ -1,4 +1,7 @@
-"""A session that plays a script: real entries, a real fold, no model. A turn is a coroutine that may be interrupted."""
+"""A session that plays a scripted turn: real entries and a real fold, without a model.
+
+A turn is a coroutine that may be interrupted.
+"""
 
 import asyncio
 import time
@@ -54,11 +57,11 @@ from longrein.models import CallDelta, TextDelta
 from longrein.tools import TaskView
 
 SESSION = "0c5c0c0e-0000-4000-8000-000000000001"
-Turn = Callable[["Actor", str], Awaitable[None]]
+Turn = Callable[["ScriptedSession", str], Awaitable[None]]
 
 
-class Actor:
-    """See `SessionPort`."""
+class ScriptedSession:
+    """A `SessionPort` whose turns are coroutines."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
@@ -85,7 +88,7 @@ class Actor:
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
         )
 
-    # --- the port --------------------------------------------------------------------------------------------
+    # --- The port ----------------------------------------------------------------------------------------------------
 
     def tell(self, word: InboxMessage) -> Awaitable[None]:
         self.told.append(word)
@@ -199,7 +202,7 @@ class Actor:
         self.busy = False
         self.append(TurnEnded(reason))
 
-    # --- what turns are made of ------------------------------------------------------------------------------
+    # --- Events of turns ---------------------------------------------------------------------------------------------
 
     def append(self, *events: AnyEvent) -> int:
         for event in events:
@@ -252,7 +255,7 @@ class Actor:
         await asyncio.sleep(wait_s)
         self.append(ToolEnded(call, name, status, (Text(text),), round(wait_s * 1000)))
 
-    # --- what works beside -----------------------------------------------------------------------------------
+    # --- Background tasks and subagents ------------------------------------------------------------------------------
 
     def start_task(self, task: str, command: str, **how: Any) -> None:
         self.append(TaskStarted(task, command, **how, path=f"/tmp/{task}.out"))

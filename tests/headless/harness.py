@@ -1,4 +1,4 @@
-"""A session that plays turns written down in a test, and `check`, which runs headless against it on real pipes."""
+"""A scripted session, and `play`, which runs the headless frontend on it with a real pipe as stdout."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
 from longrein.tools import TaskView
 
 from .schema import validate
@@ -56,24 +56,24 @@ SECOND_US = 1_000_000
 
 
 class Hang:
-    """The turn stays here until somebody interrupts."""
+    """A step that waits until the turn is interrupted."""
 
 
 class Raise:
-    """The loop fails."""
+    """A step at which the loop raises."""
 
     def __init__(self, error: LongreinError) -> None:
         self.error = error
 
 
-Scene = AnyEvent | ReplyDelta | RetryPause | UserNotice | FromSubagent | More | Hang | Raise
+Step = AnyEvent | ReplyDelta | RetryPause | UserNotice | FromSubagent | More | Hang | Raise
 HANG = Hang()
 
 
-class Played:
-    """A session whose turns are written down. Entries are one second apart; a question waits for its answer."""
+class ScriptedSession:
+    """A session that plays scripted turns. Entries are one second apart; a question waits for its answer."""
 
-    def __init__(self, turns: Sequence[Sequence[Scene]], *, seq: int = 0, open_turn: bool = False) -> None:
+    def __init__(self, turns: Sequence[Sequence[Step]], *, seq: int = 0, open_turn: bool = False) -> None:
         self.id = SESSION
         self.state = State(session=SESSION, seq=seq, turn_open=open_turn)
         self.pending: Sequence[PendingMessage] = ()
@@ -129,19 +129,19 @@ class Played:
             self.over.set()
             await asyncio.sleep(0)
 
-    async def _play(self, turn: Sequence[Scene]) -> None:
-        for scene in turn:
+    async def _play(self, turn: Sequence[Step]) -> None:
+        for step in turn:
             await asyncio.sleep(0)
-            if isinstance(scene, Raise):
-                raise scene.error
-            if isinstance(scene, Hang):
+            if isinstance(step, Raise):
+                raise step.error
+            if isinstance(step, Hang):
                 await self._interrupted.wait()
-            elif isinstance(scene, ReplyDelta | RetryPause | UserNotice | FromSubagent | More):
-                self._heard.put_nowait(scene)
+            elif isinstance(step, ReplyDelta | RetryPause | UserNotice | FromSubagent | More):
+                self._heard.put_nowait(step)
             else:
-                self._append(scene)
-            entry = scene.heard if isinstance(scene, FromSubagent) else None
-            if isinstance(entry.event if isinstance(entry, Entry) else scene, PermissionAsked):
+                self._append(step)
+            entry = step.heard if isinstance(step, FromSubagent) else None
+            if isinstance(entry.event if isinstance(entry, Entry) else step, PermissionAsked):
                 await self._answered.wait()
                 self._answered.clear()
             if self._interrupted.is_set():
@@ -165,7 +165,7 @@ class Played:
         return len(self._turns)
 
 
-# --- how turns are written ---------------------------------------------------------------------------------------
+# --- Events of turns -------------------------------------------------------------------------------------------------
 
 
 def asked(reach: int = 0) -> Asked:
@@ -190,13 +190,13 @@ def ended(call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: in
 DONE = TurnEnded("done")
 
 
-# --- running -----------------------------------------------------------------------------------------------------
+# --- Running ---------------------------------------------------------------------------------------------------------
 
 
-class Ran:
-    """What a run gave."""
+class RunResult:
+    """Exit code, stdout, stderr and session of a run."""
 
-    def __init__(self, code: int, out: bytes, err: list[str], session: Played) -> None:
+    def __init__(self, code: int, out: bytes, err: list[str], session: ScriptedSession) -> None:
         self.code, self.out, self.err, self.session = code, out, err, session
 
     @property
@@ -213,16 +213,16 @@ class Ran:
 
 
 async def play(
-    turns: Sequence[Sequence[Scene]],
+    turns: Sequence[Sequence[Step]],
     style: Style | str = "stream-json",
     *,
     prompt: str = "do it",
     typed: Sequence[bytes] | None = None,
-    session: Played | None = None,
+    session: ScriptedSession | None = None,
     facts: SessionFacts = FACTS,
-) -> Ran:
+) -> RunResult:
     """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
-    session = session or Played(turns)
+    session = session or ScriptedSession(turns)
     style = Style(style) if isinstance(style, str) else style  # type: ignore[arg-type]
     reading, writing = os.pipe()
     err: list[str] = []
@@ -233,7 +233,7 @@ async def play(
             prompt=(Text(prompt),) if prompt else (),
             facts=facts,
             style=style,
-            out=Output(writing),
+            out=BufferedOutput(writing),
             err=err.append,
             lines=None if typed is None else _each(typed),
         )
@@ -242,7 +242,7 @@ async def play(
         out = await collected
     assert session.closed
     assert session.leftover == 0, "turns were left over"
-    return Ran(code, out, err, session)
+    return RunResult(code, out, err, session)
 
 
 def _read_all(fd: int) -> bytes:

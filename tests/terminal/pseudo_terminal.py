@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with a screen that understands what is written to it."""
+"""A program on a real pseudo-terminal, with pyte as the emulated screen."""
 
 import codecs
 import fcntl
@@ -22,10 +22,11 @@ from tests.timeouts import HANG_S
 ROOT = Path(__file__).parent.parent.parent
 
 
-class Tty:
-    """`stage.py NAME`, `longrein` for an empty name, or `bash`. Use as a context manager; it is killed at the end.
+class PseudoTerminal:
+    """A context manager that runs a program on a pseudo-terminal and kills it at the end.
 
-    `ARGS` among `environ` are its arguments.
+    The program is the turn NAME of `scripted_terminal.py`, `longrein` for an empty name, or `bash`. `ARGS` among
+    `environ` are its arguments.
     """
 
     def __init__(self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str) -> None:
@@ -39,7 +40,7 @@ class Tty:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            program = ["tests.terminal.stage", name, str(folder)] if name else ["longrein"]
+            program = ["tests.terminal.scripted_terminal", name, str(folder)] if name else ["longrein"]
             argv = ["bash"] if name == "bash" else [sys.executable, "-m", *program]
             argv += environ.pop("ARGS", "").split()
             os.execvpe(argv[0], argv, env | environ)
@@ -53,7 +54,7 @@ class Tty:
         self.screen.resize(rows, columns)
         self.size(columns, rows)
 
-    def __enter__(self) -> "Tty":
+    def __enter__(self) -> "PseudoTerminal":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -70,7 +71,7 @@ class Tty:
             data = data[os.write(self.fd, data[:512]) :]
             self.read(0)
 
-    def ask(self, text: str) -> "Tty":
+    def ask(self, text: str) -> "PseudoTerminal":
         """Wait until it listens, and send `text` with Enter."""
         self.until("say something")
         self.send(text + "\r")
@@ -102,7 +103,7 @@ class Tty:
         self.stream.feed(self._decoder.decode(data).replace("\u200d", ""))  # which pyte stops at
         return bool(data)
 
-    def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "Tty":
+    def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "PseudoTerminal":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
         end = time.monotonic() + limit_s
@@ -117,7 +118,7 @@ class Tty:
         """Whether a terminal that knows synchronised output would not show yet what came."""
         return self.raw.rfind(b"\x1b[?2026h") > self.raw.rfind(b"\x1b[?2026l")
 
-    def settle(self, quiet_s: float = 0.25) -> "Tty":
+    def settle(self, quiet_s: float = 0.25) -> "PseudoTerminal":
         """Read until nothing comes for a while."""
         while self.read(quiet_s):
             pass

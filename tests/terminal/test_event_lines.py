@@ -1,4 +1,4 @@
-"""Facts as lines: the expected text stands beside what it is drawn from."""
+"""Lines of events: expected text beside the event."""
 
 from typing import Any
 
@@ -30,14 +30,21 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends import text_format as amounts
-from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends import text_format
+from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
+from longrein.frontends.terminal.commands import (
+    COMMANDS,
+    context_lines,
+    help_lines,
+    next_mode,
+    parse,
+    unknown_command_text,
+)
 from longrein.frontends.terminal.event_lines import (
     GAP,
-    ONE,
+    NO_WRAP,
     Line,
     ansi,
     cells,
@@ -52,9 +59,9 @@ from longrein.frontends.terminal.event_lines import (
     plain,
     wrap,
 )
-from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, word
+from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, state_word
 from longrein.frontends.terminal.markdown import Block
-from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 
 
@@ -66,7 +73,7 @@ def check(rows: list[Line], *expected: str) -> None:
     assert texts(rows) == list(expected)
 
 
-# --- what goes on --------------------------------------------------------------------------------------------------
+# --- What goes on ----------------------------------------------------------------------------------------------------
 
 PAUSE = RetryPause(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
 FAILED = AskFailed(5, "overload", "Overloaded", 529)
@@ -97,19 +104,19 @@ NOW = "retrying, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
 def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
     heard: list[AnyEvent | RetryPause | TextDelta | float], footer: str, told: str
 ) -> None:
-    scene, now_s = Scene(), 0.0
-    scene.hear(Entry(1, 0, UserSpoke((Text("go"),))), now_s)
+    view, now_s = ViewModel(), 0.0
+    view.apply(Entry(1, 0, UserSpoke((Text("go"),))), now_s)
     for seq, one in enumerate(heard, 2):
         if isinstance(one, float):
             now_s += one
             continue
         is_delta = isinstance(one, TextDelta)
-        scene.hear(
+        view.apply(
             ReplyDelta(seq - 1, [one]) if is_delta else one if isinstance(one, RetryPause) else Entry(seq, 0, one),
             now_s,
         )
-    assert word(scene) == footer
-    assert plain(state_line(scene, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)
+    assert state_word(view) == footer
+    assert plain(state_line(view, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)
 
 
 AHEAD = Asked("summary", 1, 1, reason="ahead")
@@ -160,13 +167,13 @@ AHEAD = Asked("summary", 1, 1, reason="ahead")
 def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
     heard: list[AnyEvent], footer: str, shown: list[str]
 ) -> None:
-    scene = Scene()
-    pieces = [piece for seq, one in enumerate(heard, 2) for piece in scene.hear(Entry(seq, 0, one), 0.0)]
+    view = ViewModel()
+    pieces = [piece for seq, one in enumerate(heard, 2) for piece in view.apply(Entry(seq, 0, one), 0.0)]
     rows = [piece.text if isinstance(piece, Block) else plain(piece) for piece in pieces if piece]
-    assert (word(scene), [row for row in rows if row]) == (footer, shown)
+    assert (state_word(view), [row for row in rows if row]) == (footer, shown)
 
 
-# --- calls -----------------------------------------------------------------------------------------------------------
+# --- Calls -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,7 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
     end: tuple[Any, ...], arguments: dict[str, Any], expected: list[str]
 ) -> None:
     name, status, text, elapsed_ms = end
-    check(drawing.ended_lines(ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms), arguments, ()), *expected)
+    check(event_lines.ended_lines(ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms), arguments, ()), *expected)
 
 
 def test_an_edit_shows_what_changed_and_how_much() -> None:
@@ -195,7 +202,7 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
     change = change_lines("Edit", arguments, None)
     end = ToolEnded("c1.0", "Edit", "ok", (), 0)
     check(
-        drawing.ended_lines(end, arguments, change),
+        event_lines.ended_lines(end, arguments, change),
         "● Edit ok +1 -1  a.py",
         "    ⋮",
         "    3",
@@ -206,51 +213,51 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
     )
 
 
-# --- other facts -----------------------------------------------------------------------------------------------------
+# --- Other facts -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
         (
-            drawing.todo_lines([Todo("a", "completed"), Todo("b", "in_progress"), Todo("c")]),
+            event_lines.todo_lines([Todo("a", "completed"), Todo("b", "in_progress"), Todo("c")]),
             ["[x] a", "[>] b", "[ ] c"],
         ),
-        (drawing.todo_lines([]), ["todo list emptied"]),
-        (drawing.user_lines(UserSpoke((Text("one\ntwo"),))), ["› one", "  two"]),
-        (drawing.user_lines(UserSpoke((Text("one\ntwo"),)), "at step 3"), ["› one  (at step 3)", "  two"]),
-        (drawing.ended_turn(TurnEnded("done")), []),
-        (drawing.ended_turn(TurnEnded("interrupted")), ["interrupted  say what to do instead"]),
-        (drawing.ended_turn(TurnEnded("limit", "50 turns")), ["stopped: limit  50 turns"]),
-        (drawing.failed_request(AskFailed(1, "network", message="gone"), shown=False), []),
+        (event_lines.todo_lines([]), ["todo list emptied"]),
+        (event_lines.user_lines(UserSpoke((Text("one\ntwo"),))), ["› one", "  two"]),
+        (event_lines.user_lines(UserSpoke((Text("one\ntwo"),)), "at step 3"), ["› one  (at step 3)", "  two"]),
+        (event_lines.ended_turn(TurnEnded("done")), []),
+        (event_lines.ended_turn(TurnEnded("interrupted")), ["interrupted  say what to do instead"]),
+        (event_lines.ended_turn(TurnEnded("limit", "50 turns")), ["stopped: limit  50 turns"]),
+        (event_lines.failed_request(AskFailed(1, "network", message="gone"), shown=False), []),
         (
-            drawing.failed_request(AskFailed(1, "network", message="gone"), shown=True),
+            event_lines.failed_request(AskFailed(1, "network", message="gone"), shown=True),
             ["the reply above was cut off  gone"],
         ),
-        (drawing.answered_lines(PermissionAnswered("c", "allow", "user"), "Bash"), []),
+        (event_lines.answered_lines(PermissionAnswered("c", "allow", "user"), "Bash"), []),
         (
-            drawing.answered_lines(PermissionAnswered("c", "allow", "user", "session", "Bash(ls)"), "Bash"),
+            event_lines.answered_lines(PermissionAnswered("c", "allow", "user", "session", "Bash(ls)"), "Bash"),
             ["allowed for this session  Bash(ls)"],
         ),
         (
-            drawing.answered_lines(PermissionAnswered("c", "allow", "user", "always", "Edit"), ""),
+            event_lines.answered_lines(PermissionAnswered("c", "allow", "user", "always", "Edit"), ""),
             ["allowed always  Edit"],
         ),
-        (drawing.answered_lines(PermissionAnswered("c", "deny", "user", message="not so"), ""), ["no: not so"]),
+        (event_lines.answered_lines(PermissionAnswered("c", "deny", "user", message="not so"), ""), ["no: not so"]),
         (
-            drawing.compaction_lines(Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300)),
+            event_lines.compaction_lines(Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300)),
             ["context: 1 old item shortened, about 12.3k tokens freed; every byte can be recalled"],
         ),
         (
-            drawing.compaction_lines(Summarized(2, 90, "all", "threshold", "prose")),
+            event_lines.compaction_lines(Summarized(2, 90, "all", "threshold", "prose")),
             ["context: entries 2 to 90 summarised; every byte can be recalled"],
         ),
         (
-            drawing.compaction_lines(Summarized(2, 90, "all", "threshold")),
+            event_lines.compaction_lines(Summarized(2, 90, "all", "threshold")),
             ["context: entries 2 to 90 summarised by the records alone, without the model; every byte can be recalled"],
         ),
         (
-            drawing.rewound_lines(
+            event_lines.rewound_lines(
                 Rewound(4, (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", True, removed=True)))
             ),
             [
@@ -267,22 +274,22 @@ def test_facts_in_words(rows: list[Line], expected: list[str]) -> None:
 
 
 def test_a_long_prompt_is_folded() -> None:
-    rows = drawing.user_lines(UserSpoke((Text("\n".join(map(str, range(500)))),)))
-    assert len(rows) == drawing.USER_LINES_MAX
+    rows = event_lines.user_lines(UserSpoke((Text("\n".join(map(str, range(500)))),)))
+    assert len(rows) == event_lines.USER_LINES_MAX
     assert plain(rows[-1]) == "  … 489 more lines"
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, "0"), (999, "999"), (12_345, "12.3k"), (1_234_567, "1.2M")])
 def test_tokens(count: int, told: str) -> None:
-    assert amounts.tokens(count) == told
+    assert text_format.tokens(count) == told
 
 
 @pytest.mark.parametrize(("usd", "told"), [(0, "$0.00"), (0.0012, "$0.0012"), (0.0123, "$0.01"), (12.5, "$12.50")])
 def test_money(usd: float, told: str) -> None:
-    assert amounts.money(usd) == told
+    assert text_format.money(usd) == told
 
 
-# --- differences -----------------------------------------------------------------------------------------------------
+# --- Differences -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -333,7 +340,7 @@ def test_far_lines_are_left_out_of_what_was_done_only() -> None:
     assert kept[0] == GAP
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- Questions -------------------------------------------------------------------------------------------------------
 
 ASKED = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)"))
 BARE = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", ""))
@@ -418,7 +425,7 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
     assert chooser.chosen == "0"
 
 
-# --- commands --------------------------------------------------------------------------------------------------------
+# --- Commands --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -454,13 +461,15 @@ def test_what_is_a_command(text: str, parsed: str | None) -> None:
     ],
 )
 def test_an_unknown_command_names_the_nearest(name: str, told: str) -> None:
-    assert unknown(name) == told
+    assert unknown_command_text(name) == told
 
 
 def test_help_names_every_command_and_fits_80_columns() -> None:
     rows = texts(help_lines())
     assert [row.split()[0] for row in rows if row.startswith("  /")] == [f"/{command.name}" for command in COMMANDS]
-    assert [command.told for command in COMMANDS if not any(row.endswith(f"  {command.told}") for row in rows)] == []
+    assert [
+        command.summary for command in COMMANDS if not any(row.endswith(f"  {command.summary}") for row in rows)
+    ] == []
     assert max(map(cells, rows)) < 80
 
 
@@ -505,7 +514,7 @@ def test_a_narrow_footer_drops_the_least_urgent(width: int, told: str) -> None:
     assert plain(footer) == told
 
 
-# --- lines -----------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -531,7 +540,7 @@ def test_wrapping_loses_nothing_and_fits(spans: list[str], width: int) -> None:
 
 
 def test_a_call_is_cropped_and_prose_is_wrapped() -> None:
-    assert texts(fit(line(ONE, "x" * 30), 10)) == ["x" * 9 + "…"]
+    assert texts(fit(line(NO_WRAP, "x" * 30), 10)) == ["x" * 9 + "…"]
     assert texts(fit(line("x" * 30), 10)) == ["x" * 10] * 3
     assert plain(crop(line("全角文字"), 6)) == "全角…"
 

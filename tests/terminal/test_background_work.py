@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_plain import play
-from tests.terminal.tty import Tty
 
 
 def answers(told: list[Any]) -> list[Any]:
@@ -14,7 +14,7 @@ def answers(told: list[Any]) -> list[Any]:
 
 
 def test_E15_what_works_beside_is_seen_while_it_works_and_when_it_is_over(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 110, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 110, 40) as tty:
         tty.ask("wait").until("○ a10 explore running 4 s  find the \\u202eparser · Read src/parser.py")
         rows = tty.lines()
         assert any("2 steps, 12.3k tokens, $0.02" in row for row in rows)
@@ -36,7 +36,7 @@ def test_E15_what_works_beside_is_seen_while_it_works_and_when_it_is_over(tmp_pa
 
 
 def test_B6_tasks_are_listed_looked_at_and_stopped(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 110, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 110, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("/tasks\r")
         tty.until("background tasks").until("  b1    running").until("  b3    queued")
@@ -52,7 +52,7 @@ def test_B6_tasks_are_listed_looked_at_and_stopped(tmp_path: Path) -> None:
 
 
 def test_E17_a_subagent_asks_with_its_name_and_is_answered_alone(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("go").until("? a11 general asks: Bash: no rule allows it").until("│ rm -rf build").until(tty.keys_count)
         assert any("waiting · mock/small" in row for row in tty.lines())
         tty.send("y")
@@ -72,7 +72,7 @@ def test_E17_a_subagent_asks_with_its_name_and_is_answered_alone(tmp_path: Path)
 
 @pytest.mark.parametrize("key", ["n", "\x1b"], ids=["n", "esc"])
 def test_a_no_to_a_subagent_is_a_no_to_that_call_only(tmp_path: Path, key: str) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("go").until("? a11 general asks").until(tty.keys_count)
         tty.send(key)
         tty.until("You said deny to two.").until("idle")
@@ -80,7 +80,7 @@ def test_a_no_to_a_subagent_is_a_no_to_that_call_only(tmp_path: Path, key: str) 
 
 
 def test_one_thing_of_all_that_runs_is_stopped(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("/stop").until("nothing runs that could be stopped")
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("/stop\r")
@@ -96,7 +96,7 @@ def test_one_thing_of_all_that_runs_is_stopped(tmp_path: Path) -> None:
 
 
 def test_E4_a_message_to_a_subagent_waits_is_taken_back_and_is_delivered(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("/agents tell a10 look in lib, too\r")
         tty.until("to a10, with its next request: look in lib, too").until("↑ takes the last one back")
@@ -114,7 +114,7 @@ def test_E4_a_message_to_a_subagent_waits_is_taken_back_and_is_delivered(tmp_pat
 
 
 def test_B1_ctrl_b_sends_the_command_to_the_background_and_its_end_wakes(tmp_path: Path) -> None:
-    with Tty("promote", tmp_path) as tty:
+    with PseudoTerminal("promote", tmp_path) as tty:
         tty.ask("go").until("○ Bash running").until("Ctrl-B backgrounds")
         tty.send("\x02")
         tty.until("task b1 goes on in the background  make all").until("I go on meanwhile.")
@@ -127,7 +127,7 @@ def test_B1_ctrl_b_sends_the_command_to_the_background_and_its_end_wakes(tmp_pat
 
 
 def test_a_steering_message_says_at_which_step_it_was_delivered(tmp_path: Path) -> None:
-    with Tty("steps", tmp_path) as tty:
+    with PseudoTerminal("steps", tmp_path) as tty:
         tty.ask("go").until("○ Bash running").until("step 0")
         tty.send("faster\x13")
         tty.until("with the next request: faster")
@@ -136,7 +136,7 @@ def test_a_steering_message_says_at_which_step_it_was_delivered(tmp_path: Path) 
 
 
 def test_goals_are_seen_and_changed(tmp_path: Path) -> None:
-    with Tty("echo", tmp_path, 100, 50) as tty:
+    with PseudoTerminal("echo", tmp_path, 100, 50) as tty:
         for command, seen in {
             "/goals": "  [>] #2 tests  (by a398; after #1)",
             "/goals all": r"  [x] #1 a parser \x1b[31m",
@@ -153,7 +153,7 @@ def test_goals_are_seen_and_changed(tmp_path: Path) -> None:
     ("keys", "left"), [("\r", "stop later"), ("\x1b[B\r", "keep later"), ("\x04", ""), ("\x03", "")]
 )
 def test_B14_leaving_asks_what_becomes_of_running_tasks(tmp_path: Path, keys: str, left: str) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("\x04")
         tty.until("3 tasks still run (b1 npm run dev,").until("1 of 3; ↑ ↓ move")
@@ -165,7 +165,7 @@ def test_B14_leaving_asks_what_becomes_of_running_tasks(tmp_path: Path, keys: st
 
 
 def test_B14_one_may_stay_and_settings_may_have_answered(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, 100, 40) as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("\x04")
         tty.until("what becomes of them?").send("\x1b")
@@ -173,7 +173,7 @@ def test_B14_one_may_stay_and_settings_may_have_answered(tmp_path: Path) -> None
         tty.until("what becomes of them?").send("\x1b[B\x1b[B")
         tty.until("3 of 3").send("\r")
         tty.until("Enter queues")
-    with Tty("company", tmp_path, 100, 40, LEAVE="keep") as tty:
+    with PseudoTerminal("company", tmp_path, 100, 40, LEAVE="keep") as tty:
         tty.ask("wait").until("3 tasks, 2 agents")
         tty.send("\x04")
         assert tty.wait_exit() == 0
@@ -182,7 +182,7 @@ def test_B14_one_may_stay_and_settings_may_have_answered(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("columns", "rows"), [(40, 12), (200, 60), (25, 8)])
 def test_any_size_and_a_change_of_it(tmp_path: Path, columns: int, rows: int) -> None:
-    with Tty("company", tmp_path, columns, rows) as tty:
+    with PseudoTerminal("company", tmp_path, columns, rows) as tty:
         tty.ask("wait").until("3 tasks").until(lambda: any(row.startswith("○ a10") for row in tty.lines()))
         tty.resize(80, 24)
         tty.send("x")
@@ -207,7 +207,7 @@ def test_R095_without_a_screen_all_of_it_is_lines(tmp_path: Path) -> None:
 
 
 def test_R095_without_a_screen_leaving_asks_too(tmp_path: Path) -> None:
-    with Tty("company", tmp_path, TERM="dumb") as tty:
+    with PseudoTerminal("company", tmp_path, TERM="dumb") as tty:
         tty.until(lambda: ">" in tty.lines())
         tty.send("go\n")
         tty.until("answer>").send("n\n")
