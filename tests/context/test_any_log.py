@@ -40,7 +40,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
-from tests.agent.house import Script, says
+from tests.agent.disk_harness import Script, says
 from tests.context.walk import SESSION, Walk
 
 DEEP: Any = "bottom"

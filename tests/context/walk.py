@@ -94,7 +94,7 @@ class Walk:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
-        self.rested = 0
+        self.paused_failures = 0
         self.beside: int | None = None
         self.company = random.Random(f"{self.seed} company")
         """Tasks and subagents come and go by a luck of their own."""
@@ -125,7 +125,7 @@ class Walk:
             outlook = MoveContext(
                 window_of(self.state, self.budget),
                 Limits(),
-                rested=self.rested,
+                paused_failures=self.paused_failures,
                 seed=self.profile.startswith("seed"),
                 now_us=1_000_000 * len(self.entries),
                 summarising=self.beside is not None,
@@ -155,7 +155,7 @@ class Walk:
             case Swap():
                 self.swap(move)
             case Pause():
-                self.rested = self.state.failures
+                self.paused_failures = self.state.failures
             case Stop(reason, _):
                 self.stops.append(reason)
                 self.add(TurnEnded(reason))
