@@ -76,7 +76,7 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
     """Run to the end and exit at once: everything is on disk, so freeing memory would only take time."""
     code = asyncio.run(work)
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # it is None where we were started without
+        if stream is not None:  # None when longrein was started without it
             stream.flush()
     os._exit(code)
 
@@ -140,12 +140,12 @@ def run_doctor(options: Options) -> int:
 
 def run_trust(options: Options, undo: bool) -> int:
     """Trust the current folder, so that its own settings file is read; or stop trusting it."""
-    place = read_run_context(options)
+    context = read_run_context(options)
     if undo:
-        distrust(place.state_dir, place.cwd)
+        distrust(context.state_dir, context.cwd)
     else:
-        trust(place.state_dir, place.cwd, place.home)
-    say(f"{place.cwd} is {'no longer ' if undo else ''}trusted")
+        trust(context.state_dir, context.cwd, context.home)
+    say(f"{context.cwd} is {'no longer ' if undo else ''}trusted")
     return 0
 
 

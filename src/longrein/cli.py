@@ -83,7 +83,7 @@ def main(argv: Sequence[str], app: App) -> int:
         say(str(error))
         return error.exit_code
     except BrokenPipeError:
-        return 1  # whoever read our output has gone; there is nobody to tell
+        return 1  # the reader of the output has gone
     except KeyboardInterrupt:
         return 130
 
@@ -151,7 +151,7 @@ def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bo
     """
     wait_s = None if prompt == "-" or (needed and not prompt.strip()) else STDIN_WAIT_S
     prompt = "" if prompt == "-" else prompt
-    piped = read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")  # no wire carries NUL
+    piped = read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")  # no provider accepts NUL
     return "\n\n".join(filter(str.strip, (prompt, piped)))
 
 

@@ -113,63 +113,63 @@ NOTHING_ADDED = Additions()
 
 
 async def build(
-    place: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
+    run_context: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
 ) -> Composition:
     """Open a session and build everything around it.
 
     The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises longrein's own errors:
     `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
-    check_depth(place)
+    check_depth(run_context)
     if fresh:
         session = str(uuid.uuid4())
     given: Model | ModelOptions | None = additions.model
-    if given is None and (fresh or not (session or place.options.continue_newest or place.options.resume)):
-        given = chosen_model(place)  # before anything is made: a start without a model leaves no session behind
-    ended = sweep_orphans(place)
-    log = await _open_log(place, session, create=fresh)
+    if given is None and (fresh or not (session or run_context.options.continue_newest or run_context.options.resume)):
+        given = chosen_model(run_context)  # first, so that a start without a model leaves no session behind
+    ended = sweep_orphans(run_context)
+    log = await _open_log(run_context, session, create=fresh)
     try:
-        return _around(place, log, ended, given, additions)
+        return _around(run_context, log, ended, given, additions)
     except BaseException:
         await log.close()
         raise
 
 
-async def _open_log(place: RunContext, session: str, *, create: bool) -> SessionLog:
+async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
     """Open the log of `session`, or of the one that the options ask for; with `-c` the newest that is not open."""
     busy: list[str] = []
     while True:
-        wanted, new, said = (session, create, "") if session else await session_of(place, busy)
+        wanted, new, said = (session, create, "") if session else await session_of(run_context, busy)
         try:
-            log = await open_log(place.state_dir, wanted, create=new, wall_us=CLOCK.wall_us)
+            log = await open_log(run_context.state_dir, wanted, create=new, wall_us=CLOCK.wall_us)
         except SessionBusy:
-            if session or not place.options.continue_newest or wanted in busy:
+            if session or not run_context.options.continue_newest or wanted in busy:
                 raise
-            busy.append(wanted)  # since it was chosen
+            busy.append(wanted)  # opened by another process meanwhile
             continue
         log.notes[:0] = [said] if said else []
         return log
 
 
 def _around(
-    place: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
+    run_context: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
 ) -> Composition:
-    state, settings = resumed_state(log), place.settings
-    model, key_from = _model(place, log, state, given, additions)
-    roots = tuple(state.roots or place.roots)
-    opened = None if state.session == log.session else _opened(place, log.session)
+    state, settings = resumed_state(log), run_context.settings
+    model, key_from = _model(run_context, log, state, given, additions)
+    roots = tuple(state.roots or run_context.roots)
+    opened = None if state.session == log.session else _opened(run_context, log.session)
     nonce = opened.nonce if opened else state.nonce
-    secrets = known_secrets(place.environ, settings)
+    secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact_patterns)
-    spawner = _spawner(place, log, roots, nonce, secrets)
+    spawner = _spawner(run_context, log, roots, nonce, secrets)
 
     def in_roots(roots: tuple[str, ...]) -> Workspace:
-        return open_workspace(roots, spawner=spawner, environment=_environ(place), keep_env=settings.env_keep)
+        return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env_keep)
 
     workspace = in_roots(roots)
-    kinds, unread = _kinds(place, additions.tools)
+    kinds, unread = _kinds(run_context, additions.tools)
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
-    prefix, told = _prefix(place, workspace, state, tools)
+    prefix, told = _prefix(run_context, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
         clock=CLOCK,
@@ -177,25 +177,25 @@ def _around(
         workspace=workspace,
         tools=by_name(tools),
         model=model,
-        open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
+        open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
-        rules=settings.rules(roots[0], place.home),
+        rules=settings.rules(roots[0], run_context.home),
         limits=_limits(settings),
         options=msgspec.convert(dict(settings.tools), ToolOptions),
         redact=clean,
         secrets=secrets,
-        nested=lambda folder, told: _nested(place, folder, told),
-        remember_rule=lambda rule: remember_rule(rule, place.environ, place.home),
+        nested=lambda folder, told: _nested(run_context, folder, told),
+        remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
-        archive=Archive(place.state_dir, log.session),
-        goals=Goals(place.state_dir, project, owner, CLOCK.wall_us, redact=clean),
+        archive=Archive(run_context.state_dir, log.session),
+        goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,
-        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, place.environ),
+        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
-        worktrees=f"{place.state_dir}/worktrees",
+        worktrees=f"{run_context.state_dir}/worktrees",
         pool=TaskPool(spawner, settings.tasks_max),
         task_options=_task_options(settings),
         background_tasks=BackgroundControl,
@@ -203,13 +203,13 @@ def _around(
     )
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
-    mode, lapsed = _mode(place, state)
+    mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
     notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Composition(place, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+    return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -217,7 +217,7 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
     loop = asyncio.get_running_loop()
 
     def tell(checked: "Future[str]") -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone: the next open repairs what was found
+        with contextlib.suppress(RuntimeError):  # the event loop has ended: the next open repairs the damage
             if checked.result():
                 loop.call_soon_threadsafe(session.notice, checked.result())
 
@@ -225,20 +225,20 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
-def _environ(place: RunContext) -> Mapping[str, str]:
+def _environ(run_context: RunContext) -> Mapping[str, str]:
     """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
-    named = place.options.state_dir or place.environ.get("LONGREIN_STATE_DIR")
-    return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
+    named = run_context.options.state_dir or run_context.environ.get("LONGREIN_STATE_DIR")
+    return {**run_context.environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else run_context.environ
 
 
 def _model(
-    place: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+    run_context: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
 ) -> tuple[Model, str]:
     """Return the model that was given or asked for, else the session's; and the source of its key."""
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
-    chosen = given or chosen_model(place, stored_model(place, state))
-    return open_model(_sized(chosen, additions), log.read_blob, CLOCK), key_source(place, chosen)
+    chosen = given or chosen_model(run_context, stored_model(run_context, state))
+    return open_model(_sized(chosen, additions), log.read_blob, CLOCK), key_source(run_context, chosen)
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
@@ -268,13 +268,13 @@ def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
     return [tool for tool in tools if tool.spec.name in chosen]
 
 
-def _mode(place: RunContext, state: State) -> tuple[str, list[str]]:
+def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
     """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
     `bypassPermissions` is never restored: it must be asked for in each run.
     """
-    mode, was = place.settings.permission_mode, state.mode
-    if not state.seq or place.options.permission_mode or mode == was:
+    mode, was = run_context.settings.permission_mode, state.mode
+    if not state.seq or run_context.options.permission_mode or mode == was:
         return mode, []
     if was != BYPASS:
         return "", []
@@ -311,10 +311,10 @@ def _task_options(settings: Settings) -> TaskOptions:
 
 
 def _spawner(
-    place: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
+    run_context: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
 ) -> SupervisedSpawner:
     """Build the spawner of commands: through the session's supervisor, else directly, after a notice."""
-    settings = place.settings
+    settings = run_context.settings
     options = SupervisionOptions(
         nonce, secrets, settings.redact_patterns, settings.task_keep_s, settings.task_quota_bytes
     )
@@ -323,27 +323,27 @@ def _spawner(
         options,
         wall_us=CLOCK.wall_us,
         notice=log.notes.append,
-        environ=place.environ,
+        environ=run_context.environ,
         roots=roots,
     )
 
 
-def _kinds(place: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Return the subagent types, and notes on parts of their files that were ignored."""
     return load_kinds(
         builtin_kinds(),
-        place.cwd,
-        place.home,
-        place.environ,
-        trusted=lambda folder: is_trusted(place.state_dir, folder),
-        given=place.options.agents,
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        trusted=lambda folder: is_trusted(run_context.state_dir, folder),
+        given=run_context.options.agents,
         known_tools=[tool.spec.name for tool in (*builtin_tools(), *goal_tools(), *more)],
     )
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:
     """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
-    forget = getattr(deps.model, "forget", None)  # a model may hold nothing
+    forget = getattr(deps.model, "forget", None)  # optional
     if forget is not None:
         forget()
     log.reader.close()
@@ -351,9 +351,9 @@ def _ease(deps: Dependencies, log: SessionLog) -> None:
     release_free_memory()
 
 
-def _nested(place: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
-    root = project_root(place.cwd)
-    found = nested_instructions(folder, root, told, place.home, place.settings)
+def _nested(run_context: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+    root = project_root(run_context.cwd)
+    found = nested_instructions(folder, root, told, run_context.home, run_context.settings)
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
@@ -365,20 +365,22 @@ def _check_money(deps: Dependencies) -> None:
         )
 
 
-def _opened(place: RunContext, session: str) -> Opened:
+def _opened(run_context: RunContext, session: str) -> Opened:
     nonce = uuid.uuid4().hex[:8]
-    return Opened(SCHEMA_VERSION, session, nonce, place.roots, place.cwd, place.settings.profile)
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, run_context.settings.profile)
 
 
 # --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    place: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
+    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(place, workspace, state)
-    system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
+    context, sources, notes = _static_context(run_context, workspace, state)
+    system = compose_system(
+        replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
+    )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         told = offer(tools, model.budget.usable_tokens)
@@ -389,17 +391,19 @@ def _prefix(
 
 
 def _static_context(
-    place: RunContext, workspace: Workspace, state: State
+    run_context: RunContext, workspace: Workspace, state: State
 ) -> tuple[tuple[str, ...], Any, Iterable[str]]:
     """Return environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
-    texts, sources, notes = load_instructions(place.cwd, place.home, place.environ, place.settings)
+    texts, sources, notes = load_instructions(
+        run_context.cwd, run_context.home, run_context.environ, run_context.settings
+    )
     around = describe_environment(
-        cwd=place.cwd,
+        cwd=run_context.cwd,
         day=time.strftime("%Y-%m-%d"),
-        roots=place.roots,
-        branch=_branch(workspace, project_root(place.cwd)),
+        roots=run_context.roots,
+        branch=_branch(workspace, project_root(run_context.cwd)),
     )
     return (around, *texts), sources, notes
 

@@ -65,12 +65,12 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     return RunContext(options, settings, environ, home, cwd, state, roots)
 
 
-def check_depth(place: RunContext) -> None:
+def check_depth(run_context: RunContext) -> None:
     """Raise `UsageError` where longreins have started longreins too often through commands.
 
     No tool list ends such a chain, since a command may start anything.
     """
-    above = nesting_depth(place.environ)
+    above = nesting_depth(run_context.environ)
     if above > NESTED_MAX:
         raise UsageError(
             f"commands of longrein have started longrein {above} levels deep already; what is to be done is done there"
@@ -95,39 +95,39 @@ def _folder(written: str, said: str) -> str:
 # --- Model -----------------------------------------------------------------------------------------------------------
 
 
-def chosen_model(place: RunContext, name: str = "") -> ModelOptions:
+def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
     """Return options of model `name`, else of the default from settings, keys or local servers.
 
     Raises `ModelUnknown`.
     """
-    return choose_model(place.settings, place.environ, offered_models, name=name)
+    return choose_model(run_context.settings, run_context.environ, offered_models, name=name)
 
 
-def budget_of(place: RunContext, state: State) -> Budget:
+def budget_of(run_context: RunContext, state: State) -> Budget:
     """Return the budget of a stored session's model: as configured, else from the table."""
-    return named_budget(place, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
+    return named_budget(run_context, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
 
 
-def named_budget(place: RunContext, name: str) -> Budget:
+def named_budget(run_context: RunContext, name: str) -> Budget:
     """Return the budget of the model `provider/model`: as configured, else from the table."""
     try:
-        configured = chosen_model(place, name).budget
+        configured = chosen_model(run_context, name).budget
     except LongreinError:
         configured = None  # its provider is no longer in the settings
     provider, _, model = name.partition("/")
     return configured or look_up(provider, model)
 
 
-def key_source(place: RunContext, chosen: ModelOptions) -> str:
+def key_source(run_context: RunContext, chosen: ModelOptions) -> str:
     """Return the variable that the key came from; `none` without a key."""
-    known, given = known_provider(chosen.provider), place.settings.providers.get(chosen.provider)
+    known, given = known_provider(chosen.provider), run_context.settings.providers.get(chosen.provider)
     names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
-    return next((name for name in names if chosen.api_key and place.environ.get(name) == chosen.api_key), "none")
+    return next((name for name in names if chosen.api_key and run_context.environ.get(name) == chosen.api_key), "none")
 
 
-def stored_model(place: RunContext, state: State) -> str:
+def stored_model(run_context: RunContext, state: State) -> str:
     """Return the model of a resumed session unless the options name another; '' for none."""
-    if place.options.model or state.prefix is None:
+    if run_context.options.model or state.prefix is None:
         return ""
     return f"{state.prefix.provider}/{state.prefix.model}"
 
@@ -135,70 +135,70 @@ def stored_model(place: RunContext, state: State) -> str:
 # --- Session ---------------------------------------------------------------------------------------------------------
 
 
-async def session_of(place: RunContext, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
+async def session_of(run_context: RunContext, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
     """Choose the session that the options name.
 
     Returns (session id, True if it is new, note for the user). `busy`: sessions that another process has opened since
     they were chosen. Raises `SessionUnknown`.
     """
-    options = place.options
+    options = run_context.options
     said = ""
     if options.continue_newest:
-        found, said = _newest(place, busy)
+        found, said = _newest(run_context, busy)
     elif options.resume:
-        found = find_session(place.state_dir, options.resume)
+        found = find_session(run_context.state_dir, options.resume)
     else:
         return options.session_id or str(uuid.uuid4()), True, ""
-    return (await fork(place, found, options.session_id) if options.fork_session else found), False, said
+    return (await fork(run_context, found, options.session_id) if options.fork_session else found), False, said
 
 
-def _newest(place: RunContext, busy: Sequence[str]) -> tuple[str, str]:
+def _newest(run_context: RunContext, busy: Sequence[str]) -> tuple[str, str]:
     """Return the newest session of this folder to continue, and a note for the user.
 
     One that is open elsewhere can only be copied, so the newest that is not open is taken.
     """
-    newest = latest_session(place.state_dir, place.cwd)
+    newest = latest_session(run_context.state_dir, run_context.cwd)
     if not newest:
-        raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
-    if place.options.fork_session or not (busy or is_open(place.state_dir, newest)):
+        raise SessionUnknown(f"there is no session of {run_context.cwd} to go on with; start one without -c")
+    if run_context.options.fork_session or not (busy or is_open(run_context.state_dir, newest)):
         return newest, ""
-    free = latest_session(place.state_dir, place.cwd, closed=True)
+    free = latest_session(run_context.state_dir, run_context.cwd, closed=True)
     if not free or free in busy:
-        return newest, ""  # whoever opens it is told by whom it is held
-    info = session_info(place.state_dir, free)
+        return newest, ""  # opening it reports which process holds it
+    info = session_info(run_context.state_dir, free)
     title = info.title if info else ""
     return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"
 
 
-async def fork(place: RunContext, source: str, session: str = "") -> str:
+async def fork(run_context: RunContext, source: str, session: str = "") -> str:
     """Copy session `source`; return the id of the copy."""
-    reader = Reader(place.state_dir, source)
+    reader = Reader(run_context.state_dir, source)
     first, last = reader.entry(1), reader.tail()[0]
     reader.close()
     if first is None or not isinstance(first.event, Opened):
         raise SessionUnknown(f"session {source} holds nothing to fork")
     target = session or str(uuid.uuid4())
     opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last))
-    await fork_log(place.state_dir, source, last, Entry(1, first.at, opened))
+    await fork_log(run_context.state_dir, source, last, Entry(1, first.at, opened))
     return target
 
 
-async def discard_unused(place: RunContext, session: str, *, said: bool) -> None:
+async def discard_unused(run_context: RunContext, session: str, *, said: bool) -> None:
     """Delete a session that was left without a message.
 
     One with a chosen id is kept, since another program may wait for it; so is one where a message was `said`, which
     may not be on disk yet.
     """
-    if not said and session != place.options.session_id:
-        await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
+    if not said and session != run_context.options.session_id:
+        await discard_empty(run_context.state_dir, session, wall_us=CLOCK.wall_us)
 
 
-def sweep_orphans(place: RunContext) -> list[str]:
+def sweep_orphans(run_context: RunContext) -> list[str]:
     """End processes that a killed longrein left behind. Those of other state folders are left alone."""
-    sessions = os.path.join(place.state_dir, "sessions")
+    sessions = os.path.join(run_context.state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
-    return end_orphans(lambda one: _is_held_or_foreign(place.state_dir, one), lambda one: os.path.join(sessions, one))
+    return end_orphans(lambda one: _is_held_or_foreign(run_context.state_dir, one), lambda one: os.path.join(sessions, one))
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:

@@ -22,7 +22,7 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.store import import_jsonl
-from tests.agent.house import House, Script, call, said, says
+from tests.agent.disk_harness import DiskHarness, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ PROSE = "1. Request and intent\nread the notes\n5. Problems solved\nnone\n9. Nex
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 class Talker:
@@ -74,7 +74,7 @@ def of(entries: list[Entry], kind: type) -> list[Entry]:
     return [e for e in entries if isinstance(e.event, kind)]
 
 
-async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(house: House) -> None:
+async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
 
     async def let_it_come() -> None:
@@ -82,9 +82,9 @@ async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(house: H
         model.gate.set()
 
     waiter = asyncio.ensure_future(let_it_come())
-    await house.play(model, "think hard")
+    await harness.play(model, "think hard")
     await waiter
-    entries = house.entries()
+    entries = harness.entries()
     swapped = [e for e in of(entries, Summarized) if e.event.prose]
     assert swapped, [type(e.event).__name__ for e in entries]
     asked = next(e for e in entries if isinstance(e.event, Asked) and e.event.purpose == "summary")
@@ -94,10 +94,10 @@ async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(house: H
     assert swapped[0].event.first == asked.event.first
 
 
-async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(house: House) -> None:
+async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
     model.gate.set()
-    await house.play(model, "think hard")
+    await harness.play(model, "think hard")
     asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
     assert asked
     for at in asked:
@@ -106,30 +106,30 @@ async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_blo
         assert model.requests[at].prefix == before[-1].prefix
 
 
-async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(house: House) -> None:
+async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(harness: DiskHarness) -> None:
     model = Talker(20, words=900)
-    await house.play(model, "think hard")  # the gate never opens
-    entries = house.entries()
+    await harness.play(model, "think hard")  # the gate never opens
+    entries = harness.entries()
     assert [e for e in of(entries, Summarized) if not e.event.prose], "the digest took over"
     assert [e.event.kind for e in of(entries, AskFailed)] == ["cancelled"] * purposes(entries).count("summary")
     assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
 
 
-async def test_a_summariser_that_calls_tools_has_failed_and_nothing_runs(house: House) -> None:
+async def test_a_summariser_that_calls_tools_has_failed_and_nothing_runs(harness: DiskHarness) -> None:
     model = Talker(16, summary=call("Bash", command="touch evil"), words=400)
     model.gate.set()
-    await house.play(model, "think hard")
-    entries = house.entries()
+    await harness.play(model, "think hard")
+    entries = harness.entries()
     failed = [e.event.message for e in of(entries, AskFailed)]
     assert failed
     assert all("called a tool" in message for message in failed)
-    assert not (house.tree / "evil").exists()
+    assert not (harness.tree / "evil").exists()
     assert len(failed) <= 2 * len([e for e in entries if isinstance(e.event, Summarized | Cleared)]) + 2
 
 
-async def test_A27_cancel_leaves_history_untouched(house: House) -> None:
+async def test_A27_cancel_leaves_history_untouched(harness: DiskHarness) -> None:
     model = Talker(3, words=20)
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         before = said_by(session.state.items)
@@ -139,25 +139,25 @@ async def test_A27_cancel_leaves_history_untouched(house: House) -> None:
         session.interrupt()
         await walk
         assert said_by(session.state.items)[: len(before)] == before
-        assert not of(house.entries(), Summarized)
+        assert not of(harness.entries(), Summarized)
 
 
 def said_by(items: Sequence[object]) -> list[str]:
     return [repr(getattr(item, "part", item)) for item in items]
 
 
-async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(house: House) -> None:
+async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(harness: DiskHarness) -> None:
     steps = [says(call("Compact"), call("Bash", command=f"echo {n}")) for n in range(6)]
     model = Script(steps[0], says(PROSE), *steps[1:], says("done"))
-    await house.play(model, "go on and on")
-    assert purposes(house.entries()).count("summary") == 1
+    await harness.play(model, "go on and on")
+    assert purposes(harness.entries()).count("summary") == 1
     assert not model.steps
 
 
-async def test_uncompact_brings_back_the_very_items(house: House) -> None:
+async def test_uncompact_brings_back_the_very_items(harness: DiskHarness) -> None:
     model = Talker(4, words=30)
     model.gate.set()
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         before = said_by(session.state.items)
@@ -169,19 +169,19 @@ async def test_uncompact_brings_back_the_very_items(house: House) -> None:
         assert said_by(session.state.items) == before
         session.tell(Uncompact())
         await session.run(once=True)
-    assert len(of(house.entries(), Restored)) == 1, "the second time there is nothing to undo"
+    assert len(of(harness.entries(), Restored)) == 1, "the second time there is nothing to undo"
 
 
-async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(house: House) -> None:
+async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(harness: DiskHarness) -> None:
     pin = "never push to main — 決して"
     model = Talker(14, words=400)
     model.gate.set()
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(Pin(pin))
         session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         assert f"- {pin}" in "\n".join(said(model.requests[0]))
-        assert of(house.entries(), Summarized)
+        assert of(harness.entries(), Summarized)
         assert f"- {pin}" in "\n".join(said(model.requests[-1]))
         session.tell(Unpin(1))
         session.tell(UserMessage((Text("again"),)))
@@ -190,9 +190,9 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
         assert session.state.pins == ()
 
 
-async def test_a_crash_while_a_summary_is_written_closes_its_request(house: House) -> None:
+async def test_a_crash_while_a_summary_is_written_closes_its_request(harness: DiskHarness) -> None:
     model = Talker(12, words=400)
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("think"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         await model.summarising.wait()
@@ -201,22 +201,22 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(house: Hous
         session.summary_request._task.cancel()  # as a kill would: nothing is written down
         session.summary_request._task = None
     model.left = 2
-    async with house.session(model, create=False) as session:
+    async with harness.session(model, create=False) as session:
         session.tell(UserMessage((Text("go on"),)))
         session.paused = False
         await session.run(once=True)
         assert session.state.summarising is None or session.summary_request.running
-    lost = [e.event for e in of(house.entries(), AskFailed) if e.event.kind == "lost"]
+    lost = [e.event for e in of(harness.entries(), AskFailed) if e.event.kind == "lost"]
     assert lost
 
 
-async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(house: House) -> None:
+async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(harness: DiskHarness) -> None:
     model = Talker(4, words=30)
     model.gate.set()
     other = Talker(1, summary="")
     other.name, other.model = "test/cheap", "cheap"
     other.gate.set()
-    async with house.session(model, compact_model="test/cheap") as session:
+    async with harness.session(model, compact_model="test/cheap") as session:
         session.deps.open_model = lambda _name: other
         session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
@@ -224,12 +224,14 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
         await session.run(once=True)
     assert [r.purpose for r in other.requests] == ["summary"]
     assert other.requests[0].prefix.model == "cheap"
-    assert [e.event.message for e in of(house.entries(), AskFailed)] == ["no summary: it is empty"]
-    assert [e for e in of(house.entries(), Summarized) if e.event.prose]
+    assert [e.event.message for e in of(harness.entries(), AskFailed)] == ["no summary: it is empty"]
+    assert [e for e in of(harness.entries(), Summarized) if e.event.prose]
 
 
-async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_no_new_read(house: House) -> None:
-    (house.tree / "a.py").write_text("first = 1\n")
+async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_no_new_read(
+    harness: DiskHarness,
+) -> None:
+    (harness.tree / "a.py").write_text("first = 1\n")
     model = Script(
         says(
             call("Read", file_path="a.py"),
@@ -240,10 +242,10 @@ async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_n
         says(call("Edit", file_path="a.py", old_string="second = 2", new_string="second = 3")),
         says("done"),
     )
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look at a.py, never touch b.py"),)))
         await session.run(once=True)
-        (house.tree / "a.py").write_text("first = 1\nsecond = 2\n")
+        (harness.tree / "a.py").write_text("first = 1\nsecond = 2\n")
         session.tell(Compact(""))
         await session.run(once=True)
         session.tell(UserMessage((Text("go on"),)))
@@ -254,16 +256,18 @@ async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_n
     assert "second = 2" in shown, "the file as it is now"
     assert "mend a.py" in shown
     assert "look at a.py, never touch b.py" in shown
-    assert (house.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"
+    assert (harness.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"
 
 
-async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_then_the_parts(house: House) -> None:
+async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_then_the_parts(
+    harness: DiskHarness,
+) -> None:
     model = Talker(6, words=600)
     model.gate.set()
     other = Talker(1)
     other.name, other.model, other.budget = "test/cheap", "cheap", Budget(4_000, 500)
     other.gate.set()
-    async with house.session(model, compact_model="test/cheap") as session:
+    async with harness.session(model, compact_model="test/cheap") as session:
         session.deps.open_model = lambda _name: other
         session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
@@ -273,7 +277,7 @@ async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_the
     assert all(sum(item.tokens for item in request.items) < 4_000 for request in other.requests)
     assert not other.requests[0].prefix.tools
     assert "the tests" in said(other.requests[-1])[-1]
-    assert [e for e in of(house.entries(), Summarized) if e.event.prose]
+    assert [e for e in of(harness.entries(), Summarized) if e.event.prose]
 
 
 def view(entries: list[Entry]) -> list[str]:
@@ -285,11 +289,11 @@ async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view
 ) -> None:
     """And whatever it shows, every entry is there to be fetched, and the next request goes on from that very view."""
     (tmp_path / "whole").mkdir()
-    house = House(tmp_path / "whole")
+    harness = DiskHarness(tmp_path / "whole")
     model = Talker(14, words=400)
     model.gate.set()
-    await house.play(model, "go on and on")
-    entries = house.entries()
+    await harness.play(model, "go on and on")
+    entries = harness.entries()
     swap = next(e.seq for e in entries if isinstance(e.event, Summarized) and e.event.prose)
     old, new = view(entries[: swap - 1]), view(entries[:swap])
     made, gone = set(new) - set(old), set(old) - set(new)
@@ -299,7 +303,7 @@ async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view
     for last in range(asked - 1, swap + 3):
         folder = tmp_path / f"cut{last}"
         folder.mkdir()
-        cut = House(folder)
+        cut = DiskHarness(folder)
         await import_jsonl(str(cut.state), [encode_entry(e) for e in entries[:last]], wall_us=cut.clock.wall_us)
         shown = view(cut.entries())
         assert shown[: len(new)] == new if last >= swap else not made & set(shown), f"cut after {last}"

@@ -9,7 +9,7 @@ import pytest
 
 from longrein.agent import Continue, UserMessage
 from longrein.events import Reminded, Text, ToolEnded, text_of
-from tests.agent.house import SESSION, House, Script, call, says
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
 
 pytestmark = pytest.mark.anyio
 
@@ -19,31 +19,31 @@ _numbers = itertools.count(1)
 
 async def killed_in_the_middle(folder: Path) -> Path:
     """The state folder of a session that was killed after its acts, its log still in the write-ahead log."""
-    house = House(folder)
+    harness = DiskHarness(folder)
     acts = [call("Bash", command=f"echo {n} >> acts") for n in range(ACTS)]
     steps = [says("a step", *acts[n : n + 2]) for n in range(0, ACTS, 2)]
     copy = folder / "killed"
 
     def die(_: object) -> None:
-        shutil.copytree(house.state, copy)
+        shutil.copytree(harness.state, copy)
 
-    async with house.session(Script(*steps, lambda request: die(request) or says("done"))) as session:
+    async with harness.session(Script(*steps, lambda request: die(request) or says("done"))) as session:
         session.tell(UserMessage((Text("do it"),)))
         await session.run(once=True)
     return copy
 
 
-async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) -> tuple[House, list[str]]:
+async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) -> tuple[DiskHarness, list[str]]:
     """Damage a copy of `killed`, open it and go on with a model that calls nothing; its notes."""
-    house = House(folder)
-    house.state = folder / f"state{next(_numbers)}"
-    shutil.copytree(killed, house.state)
-    damage(house.state / "sessions" / SESSION)
-    async with house.session(Script(says("done")), create=False) as session:
+    harness = DiskHarness(folder)
+    harness.state = folder / f"state{next(_numbers)}"
+    shutil.copytree(killed, harness.state)
+    damage(harness.state / "sessions" / SESSION)
+    async with harness.session(Script(says("done")), create=False) as session:
         notes = list(session.log.notes)
         session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("go on"),)))
         await session.run(once=True)
-    return house, notes
+    return harness, notes
 
 
 def flip(path: Path, at: int) -> None:
@@ -65,8 +65,8 @@ async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path)
             ("bit", lambda folder, at=at: flip(folder / "log.sqlite-wal", at)),
             ("cut", lambda folder, at=at: cut(folder / "log.sqlite-wal", at)),
         ):
-            house, notes = await go_on(tmp_path, killed, damage)
-            acts = (house.tree / "acts").read_text().split()
+            harness, notes = await go_on(tmp_path, killed, damage)
+            acts = (harness.tree / "acts").read_text().split()
             assert acts == [str(n) for n in range(ACTS)], f"{name} at {at}: an act ran a second time"
             assert notes, f"{name} at {at}: nothing was said"
 
@@ -76,8 +76,8 @@ async def test_the_model_is_told_that_entries_are_lost_and_of_calls_that_may_hav
     told: dict[str, int] = {}
     size = (killed / "sessions" / SESSION / "log.sqlite-wal").stat().st_size
     for at in range(size - 8 * 4120, size, 4120):
-        house, _ = await go_on(tmp_path, killed, lambda folder, at=at: cut(folder / "log.sqlite-wal", at))
-        events = [entry.event for entry in house.entries()]
+        harness, _ = await go_on(tmp_path, killed, lambda folder, at=at: cut(folder / "log.sqlite-wal", at))
+        events = [entry.event for entry in harness.entries()]
         if any(isinstance(event, Reminded) and event.kind == "lost_entries" for event in events):
             told["lost"] = told.get("lost", 0) + 1
         for event in events:
@@ -88,7 +88,7 @@ async def test_the_model_is_told_that_entries_are_lost_and_of_calls_that_may_hav
 
 async def test_a_second_start_after_the_damage_says_nothing_more(tmp_path: Path) -> None:
     killed = await killed_in_the_middle(tmp_path)
-    house, notes = await go_on(tmp_path, killed, lambda folder: (folder / "log.sqlite-wal").unlink())
+    harness, notes = await go_on(tmp_path, killed, lambda folder: (folder / "log.sqlite-wal").unlink())
     assert len(notes) == 1
-    async with house.session(Script(says("done")), create=False) as session:
+    async with harness.session(Script(says("done")), create=False) as session:
         assert (list(session.log.notes), session.log.was_cut) == ([], False)

@@ -44,11 +44,11 @@ def ended(call: ToolCall, status: str = "ok") -> ToolEnded:
     return ToolEnded(call.id, call.name, status, (Text("done"),))
 
 
-def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **outlook: object) -> Move:
+def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **context: object) -> Move:
     state = fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
     budget = Budget(100_000, 8_000, Price(3, 15))
     verdicts = {call: judged[int(call[-1])] for call in state.calls}
-    return next_move(state, verdicts, MoveContext(budget, outlook.pop("limits", Limits()), **outlook))  # type: ignore[arg-type]
+    return next_move(state, verdicts, MoveContext(budget, context.pop("limits", Limits()), **context))  # type: ignore[arg-type]
 
 
 def check(move: Move, expect: str) -> None:
@@ -131,7 +131,7 @@ def test_E4_what_the_user_says_meanwhile_is_answered_before_the_turn_ends() -> N
 def test_D12_a_failed_request_is_made_again_after_a_pause_and_given_up_in_the_end() -> None:
     failed = (*ASKED, AskFailed(4, "server", "no", 500))
     check(move(*failed), "Pause(delay_s=")
-    check(move(*failed, rested=1), "AskModel")
+    check(move(*failed, paused_failures=1), "AskModel")
     many = [*START]
     for n in range(11):
         many += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "server", "overloaded for long", 500)]
@@ -145,17 +145,17 @@ def test_a_refused_key_is_not_tried_again() -> None:
 def test_E24_three_overloads_lead_to_the_fallback_model() -> None:
     events = [*START]
     for n in range(3):
-        check(move(*events, rested=n, fallback="mock/other"), "AskModel")
+        check(move(*events, paused_failures=n, fallback="mock/other"), "AskModel")
         events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "overload", "busy", 529)]
-    check(move(*events, rested=2, fallback="mock/other"), "Switch(model='mock/other')")
-    check(move(*events, rested=2), "Pause")
+    check(move(*events, paused_failures=2, fallback="mock/other"), "Switch(model='mock/other')")
+    check(move(*events, paused_failures=2), "Pause")
 
 
 def test_R012_empty_answers_end_after_two_more_tries() -> None:
     events = [*START]
     for n in range(3):
         events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "empty", "")]
-    check(move(*events, rested=3), "Stop(reason='error', message='the model gave empty answers")
+    check(move(*events, paused_failures=3), "Stop(reason='error', message='the model gave empty answers")
 
 
 def test_R015_a_call_cut_by_the_output_limit_is_not_run() -> None:

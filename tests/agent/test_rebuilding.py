@@ -10,14 +10,14 @@ from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_
 from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
 from longrein.context.state.ledger import Ledger
 from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
-from tests.agent.house import House, Script, call, said, says
+from tests.agent.disk_harness import DiskHarness, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 def used(**uses: FileUse) -> State:
@@ -43,8 +43,8 @@ def test_what_was_changed_lately_and_often_comes_first() -> None:
     assert names(state, 100) == ["edited", "other", "late", "old"]
 
 
-async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(house: House) -> None:
-    (house.tree / "a.py").write_text("one = 1\ntwo = 2\n")
+async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(harness: DiskHarness) -> None:
+    (harness.tree / "a.py").write_text("one = 1\ntwo = 2\n")
     model = Script(
         says(call("Read", file_path="a.py")),
         says("read"),
@@ -52,7 +52,7 @@ async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(house
         says(call("Edit", file_path="a.py", old_string="two = 2", new_string="two = 3")),
         says("done"),
     )
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look at a.py"),)))
         await session.run(once=True)
         session.tell(Compact())
@@ -60,26 +60,26 @@ async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(house
         session.tell(UserMessage((Text("now mend it"),)))
         await session.run(once=True)
     shown = said(model.requests[3])[1]
-    assert f"### {house.tree}/a.py\n1\tone = 1\n2\ttwo = 2\n" in shown
-    assert (house.tree / "a.py").read_text() == "one = 1\ntwo = 3\n"
-    event = next(e.event for e in house.entries() if isinstance(e.event, Summarized))
-    assert event.files == (f"{house.tree}/a.py",)
+    assert f"### {harness.tree}/a.py\n1\tone = 1\n2\ttwo = 2\n" in shown
+    assert (harness.tree / "a.py").read_text() == "one = 1\ntwo = 3\n"
+    event = next(e.event for e in harness.entries() if isinstance(e.event, Summarized))
+    assert event.files == (f"{harness.tree}/a.py",)
 
 
-async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) -> None:
+async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHarness) -> None:
     for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py"):
-        (house.tree / name).write_text(f"# {name}\n")
+        (harness.tree / name).write_text(f"# {name}\n")
     reads = [call("Read", file_path=name) for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")]
     model = Script(says(*reads), says("read"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
-        (house.tree / "changed.py").write_text("# by somebody else\n")
-        (house.tree / "gone.py").unlink()
-        (house.tree / "locked.py").unlink()
-        (house.tree / "locked.py").mkdir()
-        (house.tree / "link.py").unlink()
-        os.symlink("/etc/hostname", house.tree / "link.py")
+        (harness.tree / "changed.py").write_text("# by somebody else\n")
+        (harness.tree / "gone.py").unlink()
+        (harness.tree / "locked.py").unlink()
+        (harness.tree / "locked.py").mkdir()
+        (harness.tree / "link.py").unlink()
+        os.symlink("/etc/hostname", harness.tree / "link.py")
         state = session.state
         rebuilt = rebuild(session, state.seq)
         notes = {block.path.rpartition("/")[2]: (block.text, block.note) for block in rebuilt.blocks}
@@ -103,19 +103,19 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
         assert (gone.hash, gone.by) == ("", "user")
         assert gone.before
         session.append(event, *facts)
-        assert session.state.files[f"{house.tree}/changed.py"].hash == session.deps.workspace.hash(
-            f"{house.tree}/changed.py"
+        assert session.state.files[f"{harness.tree}/changed.py"].hash == session.deps.workspace.hash(
+            f"{harness.tree}/changed.py"
         )
 
 
-async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(house: House) -> None:
-    (house.tree / "big.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 5_001)))
-    (house.tree / "data.bin").write_bytes(b"\0" * 100)
-    (house.tree / "min.js").write_text("x" * 5_000)
+async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(harness: DiskHarness) -> None:
+    (harness.tree / "big.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 5_001)))
+    (harness.tree / "data.bin").write_bytes(b"\0" * 100)
+    (harness.tree / "min.js").write_text("x" * 5_000)
     model = Script(
         says(call("Read", file_path="big.py", offset=3000, limit=20), call("Read", file_path="min.js")), says("read")
     )
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         rebuilt = rebuild(session, session.state.seq)
@@ -130,13 +130,13 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
         assert not seen.whole
 
 
-async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> None:
+async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness) -> None:
     reads = []
     for n in range(30):
-        (house.tree / f"f{n}.py").write_text("value = 1\n" * 60)
+        (harness.tree / f"f{n}.py").write_text("value = 1\n" * 60)
         reads.append(call("Read", file_path=f"f{n}.py"))
     model = Script(says(*reads), says("read"), budget=Budget(30_000, 4_000))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         blocks = rebuild(session, session.state.seq).blocks
@@ -147,13 +147,13 @@ async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> Non
         assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10
 
 
-async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(house: House) -> None:
-    (house.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
+async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(harness: DiskHarness) -> None:
+    (harness.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
     model = Script(says(call("Bash", command="cat a.py")), says("read"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
-        result = next(e.seq for e in house.entries() if isinstance(e.event, ToolEnded))
+        result = next(e.seq for e in harness.entries() if isinstance(e.event, ToolEnded))
         asked = session.state.seq
         span = (3, asked)
         assert texts_cleared_since(session, span, asked) == []

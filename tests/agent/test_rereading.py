@@ -8,7 +8,7 @@ from longrein.agent import Compact, UserMessage
 from longrein.context import Budget, analyse, analysis_lines
 from longrein.events import Text
 from longrein.models import Reply
-from tests.agent.house import House, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 
 pytestmark = pytest.mark.anyio
 
@@ -16,10 +16,10 @@ FILE = "".join(f"line {n} of the file\n" for n in range(1, 101))
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    (house.tree / "a.txt").write_text(FILE)
-    return house
+def harness(tmp_path: Path) -> DiskHarness:
+    harness = DiskHarness(tmp_path)
+    (harness.tree / "a.txt").write_text(FILE)
+    return harness
 
 
 def read(**more: object) -> Reply:
@@ -39,17 +39,17 @@ def read(**more: object) -> Reply:
         ([read(), read(), read()], "1\tline 1 of the file"),
     ],
 )
-async def test_A4_a_reading_that_stands_is_pointed_at(house: House, steps: list[Reply], begins: str) -> None:
+async def test_A4_a_reading_that_stands_is_pointed_at(harness: DiskHarness, steps: list[Reply], begins: str) -> None:
     model = Script(*steps, says("done"))
-    await house.play(model, "look")
+    await harness.play(model, "look")
     assert results(model.requests[-1])[-1].startswith(f"Read ok: {begins}")
 
 
-async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(house: House) -> None:
-    (house.tree / "a.txt").write_text(FILE * 2)
+async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text(FILE * 2)
     edit = says(call("Edit", file_path="a.txt", old_string="line 1 of the file\nline 2 ", new_string="x "))
     model = Script(read(), read(), says("seen"), says("1. Request and intent\nlook"), read(), edit, says("done"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         assert "unchanged since" in results(model.requests[2])[-1]
@@ -60,8 +60,8 @@ async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(h
     assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
 
 
-async def test_a_reading_that_is_pointed_at_counts_as_nothing_superseded(house: House) -> None:
-    session = await house.play(Script(read(), read(), says("seen")), "look")
+async def test_a_reading_that_is_pointed_at_counts_as_nothing_superseded(harness: DiskHarness) -> None:
+    session = await harness.play(Script(read(), read(), says("seen")), "look")
     told = "\n".join(analysis_lines(analyse(session.state, Budget(50_000, 4_000))))
     assert "other results" in told
     assert "superseded" not in told

@@ -21,7 +21,7 @@ from longrein.events import (
 from longrein.models import Reply
 from longrein.permissions import Rules
 from longrein.store import import_jsonl
-from tests.agent.house import House, Script, call, says
+from tests.agent.disk_harness import DiskHarness, Script, call, says
 
 pytestmark = pytest.mark.anyio
 
@@ -43,13 +43,13 @@ def model() -> Script:
     return Script(*[by_position] * 12)
 
 
-def house_in(folder: Path) -> House:
-    """A fresh house at the same place: sessions remember absolute folders."""
+def house_in(folder: Path) -> DiskHarness:
+    """A fresh harness at the same place: sessions remember absolute folders."""
     shutil.rmtree(folder / "tree", ignore_errors=True)
     shutil.rmtree(folder / "state", ignore_errors=True)
-    house = House(folder)
-    (house.tree / "a.txt").write_text("old words\n")
-    return house
+    harness = DiskHarness(folder)
+    (harness.tree / "a.txt").write_text("old words\n")
+    return harness
 
 
 def conversation(entries: list[Entry]) -> list[str]:
@@ -67,37 +67,37 @@ def conversation(entries: list[Entry]) -> list[str]:
 
 
 async def entries_of_a_whole_run(folder: Path) -> list[Entry]:
-    house = house_in(folder)
-    await house.play(model(), "do it")
-    return house.entries()
+    harness = house_in(folder)
+    await harness.play(model(), "do it")
+    return harness.entries()
 
 
-async def resumed(folder: Path, entries: list[Entry], upto: int) -> House:
-    """A house whose disk holds the first `upto` entries, gone on with to the end of the turn."""
-    house = house_in(folder)
+async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
+    """A harness whose disk holds the first `upto` entries, gone on with to the end of the turn."""
+    harness = house_in(folder)
     kept = [e for e in entries if e.seq <= upto]
     ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
     if any(isinstance(e.event, FileChanged) for e in kept):  # in one transaction with its end, but here cut from it
-        (house.tree / "a.txt").write_text("new words\n")
+        (harness.tree / "a.txt").write_text("new words\n")
     act_again(
-        house, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
+        harness, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
     )
-    await import_jsonl(str(house.state), [encode_entry(e) for e in kept], wall_us=house.clock.wall_us)
-    async with house.session(model(), create=False) as session:
+    await import_jsonl(str(harness.state), [encode_entry(e) for e in kept], wall_us=harness.clock.wall_us)
+    async with harness.session(model(), create=False) as session:
         session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("do it"),)))
         await session.run(once=True)
-    return house
+    return harness
 
 
-def act_again(house: House, calls: list[str], entries: list[Entry]) -> None:
+def act_again(harness: DiskHarness, calls: list[str], entries: list[Entry]) -> None:
     """The world as it was at that moment: what the ended calls had done to the files."""
     made = {p.id: p for e in entries for p in getattr(e.event, "parts", ()) if isinstance(p, ToolCall)}
     for one in calls:
         arguments = made[one].arguments or {}
         if made[one].name == "Edit":
-            (house.tree / "a.txt").write_text("new words\n")
+            (harness.tree / "a.txt").write_text("new words\n")
         elif made[one].name == "Bash":
-            with open(house.tree / "acts", "a", encoding="utf-8") as file:
+            with open(harness.tree / "acts", "a", encoding="utf-8") as file:
                 file.write(arguments["command"].split()[1] + "\n")
 
 
@@ -106,25 +106,25 @@ async def test_law_10_R029_R030_cut_after_every_entry_and_gone_on_with(tmp_path:
     whole = conversation(entries)
     first = next(e.seq for e in entries if type(e.event).__name__ == "ModeSet")
     for upto in range(first, len(entries)):
-        house = await resumed(tmp_path, entries, upto)
-        shown = conversation(house.entries())
+        harness = await resumed(tmp_path, entries, upto)
+        shown = conversation(harness.entries())
         marked = [line for line in shown if line.endswith(": interrupted")]
         assert len(marked) <= 2, f"cut after entry {upto}"
         if "Read: interrupted" in marked:  # then the model has not seen the file, and Edit rightly says so
             marked += ["Edit: failed"]
         plain = [line.split(":")[0] + ": ok" if line in marked else line for line in shown]
         assert plain == whole, f"cut after entry {upto}"
-        acts = (house.tree / "acts").read_text().split() if (house.tree / "acts").exists() else []
+        acts = (harness.tree / "acts").read_text().split() if (harness.tree / "acts").exists() else []
         assert len(acts) == len(set(acts)), f"law 8: an act was repeated after a cut at {upto}"
 
 
 async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
     entries = await entries_of_a_whole_run(tmp_path)
-    house = await resumed(tmp_path, entries, len(entries) // 2)
-    before = house.entries()
-    async with house.session(model(), create=False):
+    harness = await resumed(tmp_path, entries, len(entries) // 2)
+    before = harness.entries()
+    async with harness.session(model(), create=False):
         pass
-    assert house.entries() == before
+    assert harness.entries() == before
 
 
 @pytest.mark.parametrize(
@@ -140,27 +140,27 @@ async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_after
     tmp_path: Path, modes: tuple[str, ...], then: str
 ) -> None:
     """The last words lie in the inbox; all but one that allows everything are obeyed when the session is opened."""
-    house = House(tmp_path)
-    async with house.session(Script(), rules=Rules()) as session:
+    harness = DiskHarness(tmp_path)
+    async with harness.session(Script(), rules=Rules()) as session:
         for mode in modes:
             await session.tell(SetMode(mode))
         await session.commit(flush=True)
-    async with house.session(Script(says("done")), create=False, rules=Rules()) as session:
+    async with harness.session(Script(says("done")), create=False, rules=Rules()) as session:
         session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     assert session.state.mode == then
-    async with house.session(Script(), create=False, rules=Rules()) as session:
+    async with harness.session(Script(), create=False, rules=Rules()) as session:
         assert not session.inbox.waiting
 
 
 async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
+    harness = DiskHarness(tmp_path)
+    async with harness.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
         for mode in ("bypassPermissions", "default"):
             session.tell(SetMode(mode))
             session.tell(UserMessage((Text("go on"),)))
             await session.run(once=True)
-        session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
+        session.tell(Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
         await session.run(once=True)
         assert session.mode == session.state.mode == "default"
-    assert fold(house.entries()).mode == "default"
+    assert fold(harness.entries()).mode == "default"

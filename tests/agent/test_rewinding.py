@@ -6,7 +6,7 @@ import pytest
 
 from longrein.agent import Rewind, UserMessage
 from longrein.events import Rewound, Text, TurnEnded
-from tests.agent.house import House, Script, call, says
+from tests.agent.disk_harness import DiskHarness, Script, call, says
 
 pytestmark = pytest.mark.anyio
 
@@ -17,22 +17,22 @@ async def play(folder: Path, steps: str) -> str:
     `a=1 b=2` a turn that writes these; `back 2` go back with files to the end of turn 2 (0: before all of them),
     `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody removes it.
     """
-    house = House(folder)
-    (house.tree / "old").write_text("0")
+    harness = DiskHarness(folder)
+    (harness.tree / "old").write_text("0")
     turns = [step for step in steps.split("; ") if step.split()[0] not in ("back", "talk", "user", "gone")]
     script = [says(call("Read", file_path="old")), says("read")]
     for turn in turns:
         written = (pair.split("=") for pair in turn.split())
         script += [says(*(call("Write", file_path=name, content=text) for name, text in written)), says("written")]
     told = []
-    async with house.session(Script(*script)) as session:
+    async with harness.session(Script(*script)) as session:
 
         async def turn() -> None:
             session.tell(UserMessage((Text("go on"),)))
             await session.run(once=True)
 
         def ends() -> list[int]:
-            return [entry.seq for entry in house.entries() if isinstance(entry.event, TurnEnded)]
+            return [entry.seq for entry in harness.entries() if isinstance(entry.event, TurnEnded)]
 
         await turn()
         for step in steps.split("; "):
@@ -40,15 +40,15 @@ async def play(folder: Path, steps: str) -> str:
                 case ["back" | "talk" as how, number]:
                     session.tell(Rewind(ends()[int(number)], files=how == "back"))
                     await session.run(once=True)
-                    rewound = next(e.event for e in reversed(house.entries()) if isinstance(e.event, Rewound))
+                    rewound = next(e.event for e in reversed(harness.entries()) if isinstance(e.event, Rewound))
                     told.append(" ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files))
                 case ["user", pair]:
-                    (house.tree / pair.split("=")[0]).write_text(pair.split("=")[1])
+                    (harness.tree / pair.split("=")[0]).write_text(pair.split("=")[1])
                 case ["gone", name]:
-                    (house.tree / name).unlink()
+                    (harness.tree / name).unlink()
                 case _:
                     await turn()
-    files = " ".join(f"{path.name}={path.read_text()}" for path in sorted(house.tree.iterdir()))
+    files = " ".join(f"{path.name}={path.read_text()}" for path in sorted(harness.tree.iterdir()))
     return " | ".join([files, *told])
 
 

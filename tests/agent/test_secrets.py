@@ -29,15 +29,19 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.spool_writer import StreamRedactor
-from tests.agent.house import House, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness
+from tests.agent.disk_harness import Script
+from tests.agent.disk_harness import call
+from tests.agent.disk_harness import results
+from tests.agent.disk_harness import says
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio
 SECRET = "canary-7f3a9c-do-not-store"
 
 
-def on_disk(house: House) -> bool:
-    return any(SECRET.encode() in p.read_bytes() for p in house.state.rglob("*") if p.is_file())
+def on_disk(harness: DiskHarness) -> bool:
+    return any(SECRET.encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file())
 
 
 def guard() -> dict[str, object]:
@@ -53,27 +57,27 @@ def guard() -> dict[str, object]:
     ],
 )
 async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
-    house = House(tmp_path)
-    (house.tree / "run.sh").write_text(command)
+    harness = DiskHarness(tmp_path)
+    (harness.tree / "run.sh").write_text(command)
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
-    await house.play(model, "run", **guard())
-    assert not on_disk(house)
+    await harness.play(model, "run", **guard())
+    assert not on_disk(harness)
     assert SECRET not in results(model.requests[1])[0]
 
 
 async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    (house.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033[31m{SECRET[9:]}\\n'")
+    harness = DiskHarness(tmp_path)
+    (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033[31m{SECRET[9:]}\\n'")
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
-    await house.play(model, "run", **guard())
-    assert [e.event.raw for e in house.entries() if isinstance(e.event, ToolEnded)] == [""]
-    assert not any(SECRET[9:].encode() in p.read_bytes() for p in house.state.rglob("*") if p.is_file())
+    await harness.play(model, "run", **guard())
+    assert [e.event.raw for e in harness.entries() if isinstance(e.event, ToolEnded)] == [""]
+    assert not any(SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file())
 
 
 async def test_the_user_and_the_model_that_say_it(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    await house.play(Script(says(f"you said {SECRET}")), f"my key is {SECRET}", **guard())
-    assert not on_disk(house)
+    harness = DiskHarness(tmp_path)
+    await harness.play(Script(says(f"you said {SECRET}")), f"my key is {SECRET}", **guard())
+    assert not on_disk(harness)
 
 
 SPOKEN: dict[str, list[Any]] = {
@@ -100,13 +104,13 @@ SPOKEN: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", SPOKEN)
 async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -> None:
     """The act is done with the very bytes; what is stored, shown and sent again holds a marker."""
-    house, model = House(tmp_path), Script(*SPOKEN[name])
+    harness, model = DiskHarness(tmp_path), Script(*SPOKEN[name])
     shown: list[SessionUpdate] = []
-    async with house.session(model, **guard()) as session:
+    async with harness.session(model, **guard()) as session:
         session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         session.notice(f"could not send {SECRET}")
-        assert not on_disk(house), "while it is open"
+        assert not on_disk(harness), "while it is open"
 
         async def listen() -> None:
             async for heard in session.follow(0):
@@ -116,10 +120,10 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
         await asyncio.sleep(0)
         session.notice(f"could not send {SECRET}")
     await listening
-    assert not on_disk(house)
+    assert not on_disk(harness)
     assert SECRET not in repr(shown)
     assert SECRET not in repr(model.requests[1:])
-    made = house.tree / "made"
+    made = harness.tree / "made"
     assert not made.exists() or SECRET in made.read_text()
     assert made.exists() == (
         name in ("a command", "a command in pieces of JSON", "a file", "an edit", "a call by CallTool")
@@ -127,8 +131,8 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
 
 
 async def test_words_that_wait_when_longrein_is_killed(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.session(Script(), **guard()) as session:
+    harness = DiskHarness(tmp_path)
+    async with harness.session(Script(), **guard()) as session:
         for word in (
             UserMessage((Text(SECRET),)),
             Pin(SECRET),
@@ -136,11 +140,11 @@ async def test_words_that_wait_when_longrein_is_killed(tmp_path: Path) -> None:
             Answer("c1.0", "deny", message=SECRET),
         ):
             await session.tell(word)
-        assert not on_disk(house)
+        assert not on_disk(harness)
         assert [pending.text for pending in session.pending] == [SECRET], "who takes it back for editing has it whole"
-    async with house.session(Script(says("done"), says("done")), create=False, **guard()) as session:
+    async with harness.session(Script(says("done"), says("done")), create=False, **guard()) as session:
         await session.run(once=True)
-    assert not on_disk(house)
+    assert not on_disk(harness)
 
 
 def filled(kind: Any) -> Any:
@@ -205,25 +209,25 @@ def test_what_names_a_thing_stays_as_it_is() -> None:
 
 
 async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    (house.tree / ".env").write_text(f"KEY={SECRET}\n")
+    harness = DiskHarness(tmp_path)
+    (harness.tree / ".env").write_text(f"KEY={SECRET}\n")
     model = Script(
         says("hi"),
         says(call("Read", file_path=".env")),
         says(call("Write", file_path=".env", content="KEY=\n")),
         says("done"),
     )
-    async with house.session(model, **guard()) as session:
+    async with harness.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
-        to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
+        to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
         await session.run(once=True)
-    seen = next(e.event for e in house.entries() if isinstance(e.event, FileSeen))
+    seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
-    assert not on_disk(house)
-    assert (house.tree / ".env").read_text() == "KEY=\n", "it was left as it is rather than filled with a marker"
+    assert not on_disk(harness)
+    assert (harness.tree / ".env").read_text() == "KEY=\n", "it was left as it is rather than filled with a marker"
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12), st.sampled_from([0, 40, 1 << 20]))

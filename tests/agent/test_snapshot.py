@@ -18,8 +18,13 @@ from longrein.store import open_log
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import open_test_session
 from longrein.testing.store import MemoryDisk
-from tests.agent.house import SESSION, House, Script, call, says
-from tests.context.random_session import RandomSession, content
+from tests.context.random_session import RandomSession
+from tests.context.random_session import content
+from tests.agent.disk_harness import SESSION
+from tests.agent.disk_harness import DiskHarness
+from tests.agent.disk_harness import Script
+from tests.agent.disk_harness import call
+from tests.agent.disk_harness import says
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
 
@@ -95,29 +100,29 @@ async def requests(folder: Path, state: Path) -> list[list[bytes]]:
     shutil.copytree(state, folder / "state")
     (folder / "tree" / "acts").write_text("one\n")
     model = Script(says(call("Bash", command="cat acts")), says("it says one"))
-    await House(folder).play(model, "and now?", create=False)
+    await DiskHarness(folder).play(model, "and now?", create=False)
     return [content(request) for request in model.requests]
 
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("newer", [False, True])
 async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: Path, newer: bool) -> None:
-    house = House(tmp_path)
+    harness = DiskHarness(tmp_path)
     reads = [says("again", call("Bash", command=f"echo {n}; seq 300")) for n in range(6)]
-    await house.play(Script(*reads, says("done")), "do it")
-    kept = house.state / "sessions" / SESSION / "state.snapshot"
+    await harness.play(Script(*reads, says("done")), "do it")
+    kept = harness.state / "sessions" / SESSION / "state.snapshot"
     assert kept.exists()
     if newer:  # entries came after it, as after a kill
         shutil.copy(kept, tmp_path / "older")
-        await house.play(Script(says(call("Bash", command="seq 9")), says("so")), "more", create=False)
+        await harness.play(Script(says(call("Bash", command="seq 9")), says("so")), "more", create=False)
         shutil.copy(tmp_path / "older", kept)
-    log = await open_log(str(house.state), SESSION, create=False, wall_us=house.clock.wall_us)
+    log = await open_log(str(harness.state), SESSION, create=False, wall_us=harness.clock.wall_us)
     assert log.snapshot is not None
     assert (log.snapshot.seq < len(log.entries)) == newer
     assert resumed_state(log) == fold(log.entries)
     await log.close()
-    shutil.copytree(house.state, tmp_path / "with")
-    shutil.copytree(house.state, tmp_path / "without")
+    shutil.copytree(harness.state, tmp_path / "with")
+    shutil.copytree(harness.state, tmp_path / "without")
     (tmp_path / "without" / "sessions" / SESSION / "state.snapshot").unlink()
     sent = await requests(tmp_path, tmp_path / "with")
     assert len(sent) == 2
@@ -125,9 +130,9 @@ async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: P
 
 
 async def test_a_short_session_leaves_no_snapshot(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    await house.play(Script(says("done")), "do it")
-    assert not (house.state / "sessions" / SESSION / "state.snapshot").exists()
+    harness = DiskHarness(tmp_path)
+    await harness.play(Script(says("done")), "do it")
+    assert not (harness.state / "sessions" / SESSION / "state.snapshot").exists()
 
 
 def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Two subagents contradict each other: a third reads both, names it, looks, and decides; nothing of theirs is lost."""
+"""Two subagents contradict each other; a third reads both, checks and decides; no report is lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from longrein.run_context import read_run_context
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import Job, Report
-from tests.agent.troupe import Stage, tasks
+from tests.agent.subagent_harness import SubagentHarness, tasks
 
 GOAL = "How long may a request take?"
 
@@ -114,22 +114,22 @@ SAYS_3, SAYS_4 = "a.py:1 sets a = 3", "a.py:1 sets a = 4"
 DECISION = "a5 says 3, the other says 4. I looked (a.py:1): a = 1. Both are wrong."
 
 
-def contradicting(**others: Any) -> Stage:
+def contradicting(**others: Any) -> SubagentHarness:
     parts = {
         "main": [says(tasks("ALPHA", "BETA", subagent_type="explore", synthesis=GOAL)), says("It is 1.")],
         "The goal": [says("I look.", call("Read", file_path="/w/a.py")), says(DECISION)],
         "ALPHA": [says(call("Read", file_path="/w/a.py")), says(SAYS_3)],
         "BETA": [says(SAYS_4)],
     }
-    return Stage(**{**parts, **others})
+    return SubagentHarness(**{**parts, **others})
 
 
 def test_E19_two_contradict_and_the_synthesis_is_the_result() -> None:
-    stage = contradicting()
-    stage.play()
-    asked = stage.model.by_part["The goal"][0]
+    harness = contradicting()
+    harness.play()
+    asked = harness.model.by_part["The goal"][0]
     first = next(text for text in said(asked) if text.startswith("The goal"))
-    labels = stage.labels()
+    labels = harness.labels()
     assert first.startswith(f"The goal: {GOAL}\n")
     for label, words in zip(labels, (SAYS_3, SAYS_4), strict=False):
         assert f"| {words}" in first
@@ -137,34 +137,34 @@ def test_E19_two_contradict_and_the_synthesis_is_the_result() -> None:
     assert f"Its evidence, for Recall: {labels[0]}/r" in first
     assert [tool.name for tool in asked.prefix.tools] == ["Read", "Recall"], "of a memory's tools those that only look"
     assert "You are a subagent of longrein, a coding agent. Several subagents worked apart" in asked.prefix.system
-    told = stage.result()
+    told = harness.result()
     assert f"| {DECISION}" in told
     assert SAYS_3 not in told.replace(DECISION, "")
     assert told.count("its own report: Recall(") == 2
-    ends = stage.events(ChildEnded)
+    ends = harness.events(ChildEnded)
     assert [end.status for end in ends] == ["done"] * 3
     assert SAYS_3 in ends[0].report
     assert SAYS_4 in ends[1].report
-    assert [start.index for start in stage.events(ChildStarted)] == [0, 1, 2]
+    assert [start.index for start in harness.events(ChildStarted)] == [0, 1, 2]
 
 
 def test_E19_one_that_fails_is_part_of_what_is_put_together() -> None:
     def fail(_request: Request) -> Reply:
         raise RuntimeError("a bug")
 
-    stage = contradicting(BETA=[says("half way", call("Read", file_path="/w/a.py")), fail])
-    stage.play()
-    first = next(text for text in said(stage.model.by_part["The goal"][0]) if text.startswith("The goal"))
+    harness = contradicting(BETA=[says("half way", call("Read", file_path="/w/a.py")), fail])
+    harness.play()
+    first = next(text for text in said(harness.model.by_part["The goal"][0]) if text.startswith("The goal"))
     assert ": FAILED" in first
     assert "| half way" in first
-    assert f"| {DECISION}" in stage.result()
+    assert f"| {DECISION}" in harness.result()
 
 
 def test_E19_where_there_is_nothing_to_put_together_that_is_said() -> None:
-    stage = contradicting(BETA=[Failure("auth", "the key was refused", 401)], **{"The goal": []})
-    stage.play()
-    assert f"| {SAYS_3}" in stage.result()
-    assert stage.result().endswith("There is no synthesis: fewer than two of them left a report.")
+    harness = contradicting(BETA=[Failure("auth", "the key was refused", 401)], **{"The goal": []})
+    harness.play()
+    assert f"| {SAYS_3}" in harness.result()
+    assert harness.result().endswith("There is no synthesis: fewer than two of them left a report.")
 
 
 # --- on disk: handles lead to the bytes --------------------------------------------------------------------------

@@ -14,123 +14,126 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
-from tests.agent.stage import Stage, background, one_turn, words
+from tests.agent.task_harness import TaskHarness
+from tests.agent.task_harness import background
+from tests.agent.task_harness import one_turn
+from tests.agent.task_harness import words
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
-    stage = Stage({"make": Ran("built\n", delay_s=40)})
+    harness = TaskHarness({"make": Ran("built\n", delay_s=40)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("it is built"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("build"))
         await session.run(once=True)
-        assert stage.clock.elapsed_s < 1
+        assert harness.clock.elapsed_s < 1
         assert [view.state for view in session.tasks()] == ["running"]
-        await stage.clock.sleep(60)
+        await harness.clock.sleep(60)
         await session.run(once=True)
         assert [view.state for view in session.tasks()] == ["done"]
         await session.close()
 
-    stage.play(work)
+    harness.play(work)
     model.check_done()
     assert "Started in the background as b1." in results(model.requests[1])[0]
-    assert story(stage.disk.entries()).endswith("TurnEnded TaskEnded Reminded Reminded Asked Replied TurnEnded")
+    assert story(harness.disk.entries()).endswith("TurnEnded TaskEnded Reminded Reminded Asked Replied TurnEnded")
     notice = said(model.requests[2])[-1]
     assert notice.startswith("[longrein:n0nce bg_done: background tasks have ended]\n* b1 (make): done, exit code 0")
     assert notice.endswith("\n| built")
-    ended = stage.of(TaskEnded)[0]
+    ended = harness.of(TaskEnded)[0]
     assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == ("b1", "done", 0, 40_000, "built")
-    assert stage.disk.blobs()[ended.output] == b"built\n"
-    assert not stage.supervision.spool, "settled"
+    assert harness.disk.blobs()[ended.output] == b"built\n"
+    assert not harness.supervision.spool, "settled"
 
 
 # --- from the foreground to the background -----------------------------------------------------------------------
 
 
 def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
-    stage = Stage({"npm i": Ran("1\n2\n3\n4\n", delay_s=400)})
+    harness = TaskHarness({"npm i": Ran("1\n2\n3\n4\n", delay_s=400)})
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
-    one_turn(stage, model)
+    one_turn(harness, model)
     assert results(model.requests[1])[0] == (
         "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells its end; until then "
         "TaskOutput shows what it prints and TaskStop(b1) ends it.]"
     )
-    started = stage.of(TaskStarted)[0]
+    started = harness.of(TaskStarted)[0]
     assert (started.promoted, started.policy, started.call) == ("timeout", "stop", "c5.0")
-    assert story(stage.disk.entries()).count("ToolStarted TaskStarted ToolEnded") == 1
-    assert len(stage.supervision.started) == 1, "one and the same process"
+    assert story(harness.disk.entries()).count("ToolStarted TaskStarted ToolEnded") == 1
+    assert len(harness.supervision.started) == 1, "one and the same process"
 
 
 @pytest.mark.parametrize(("profile", "promote"), [("seed", True), ("default", False)])
 def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(profile: str, promote: bool) -> None:
-    stage = Stage({"npm i": Ran("1\n", delay_s=400)}, promote=promote)
-    stage.profile = profile
+    harness = TaskHarness({"npm i": Ran("1\n", delay_s=400)}, promote=promote)
+    harness.profile = profile
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
-    one_turn(stage, model)
+    one_turn(harness, model)
     assert results(model.requests[1]) == [
         "Bash failed: 1\n[timed out after 110 s and was ended; timeout may be up to 600000 ms]"
     ]
-    assert not stage.of(TaskStarted)
+    assert not harness.of(TaskStarted)
 
 
 def test_the_user_sends_a_command_to_the_background() -> None:
-    stage = Stage({"npm i": Ran("", delay_s=100), "ls": Ran("a")}, promote=False)
+    harness = TaskHarness({"npm i": Ran("", delay_s=100), "ls": Ran("a")}, promote=False)
     model = ScriptedModel(says(call("Bash", command="npm i")), says("fine"))
 
     async def press(session: OpenSession) -> None:
         assert not session.background()
-        await stage.clock.sleep(3)
+        await harness.clock.sleep(3)
         assert session.background()
         await asyncio.sleep(0)
         assert not session.background(), "once is enough"
 
-    one_turn(stage, model, during=press)
-    assert stage.clock.elapsed_s < 20
+    one_turn(harness, model, during=press)
+    assert harness.clock.elapsed_s < 20
     assert results(model.requests[1])[0].startswith("Bash ok: [the user sent it to the background: it goes on as b1.")
-    assert stage.of(TaskStarted)[0].promoted == "user"
+    assert harness.of(TaskStarted)[0].promoted == "user"
 
 
 def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> None:
-    stage = Stage({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
+    harness = TaskHarness({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
     model = ScriptedModel(says(background("server")), says(call("Bash", command="sleep")), says("never asked"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         walk = asyncio.ensure_future(session.run(once=True))
-        await stage.clock.sleep(1)
+        await harness.clock.sleep(1)
         session.interrupt()
         await walk
-        assert [process.line for process in stage.supervision.running] == ["server"]
+        assert [process.line for process in harness.supervision.running] == ["server"]
         assert [view.state for view in session.tasks()] == ["running"]
         await session.close()
 
-    stage.play(work)
+    harness.play(work)
 
 
 # --- places ------------------------------------------------------------------------------------------------------
 
 
 def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
-    stage = Stage(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
+    harness = TaskHarness(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
     model = ScriptedModel(says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended"))
     model.steps += [says("ended")] * 3
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
         assert [view.state for view in session.tasks()] == ["queued", "queued", "running", "running"]
-        await stage.clock.sleep(10)
+        await harness.clock.sleep(10)
         await session.run(once=True)
-        assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
+        assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
         await session.close()
 
-    stage.play(work)
+    harness.play(work)
     shown = results(model.requests[1])
     assert shown[2].startswith("Bash ok: Queued as b3: as many tasks as may run at once do.")
-    assert [(s.task, s.state) for s in stage.of(TaskStarted)] == [
+    assert [(s.task, s.state) for s in harness.of(TaskStarted)] == [
         ("b1", "running"), ("b2", "running"), ("b3", "queued"), ("b4", "queued"), ("b3", "running"), ("b4", "running"),
     ]  # fmt: skip
 
@@ -152,30 +155,30 @@ class SlowStart(MemorySupervision):
 )
 def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: float, lines: list[str]) -> None:
     """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
-    stage = Stage({}, tasks_max=1)
-    stage.supervision = SlowStart(lambda line: Ran("", delay_s=float(line.split()[1])), stage.clock)
-    stage.disk.spool = stage.supervision.files
+    harness = TaskHarness({}, tasks_max=1)
+    harness.supervision = SlowStart(lambda line: Ran("", delay_s=float(line.split()[1])), harness.clock)
+    harness.disk.spool = harness.supervision.files
     model = ScriptedModel(says(background("sleep 3"), background("sleep 99")), *[says("fine")] * 4)
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
         walk = asyncio.ensure_future(session.run(once=False))
-        await stage.clock.sleep(at_s - stage.clock.elapsed_s)
+        await harness.clock.sleep(at_s - harness.clock.elapsed_s)
         session.tell(StopTask("b1"))
-        await stage.clock.sleep(20)
+        await harness.clock.sleep(20)
         assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
         pool = session.deps.pool
         assert pool is not None
-        assert (pool.running, list(stage.supervision.running)) == (0, [])
+        assert (pool.running, list(harness.supervision.running)) == (0, [])
         await session.close()
         await walk
 
-    stage.play(work)
-    told = [e.event for e in stage.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
+    harness.play(work)
+    told = [e.event for e in harness.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
     assert [f"{one.task} {one.state}" for one in told] == lines
-    assert [e.task for e in stage.of(TaskEnded)] == ["b2", "b1"]
+    assert [e.task for e in harness.of(TaskEnded)] == ["b2", "b1"]
 
 
 @pytest.mark.parametrize(
@@ -190,17 +193,17 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
 def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unasked(
     mode: str, allow: tuple[str, ...], near: bool
 ) -> None:
-    stage = Stage({})
-    stage.supervision.alive = False
+    harness = TaskHarness({})
+    harness.supervision.alive = False
     model = ScriptedModel(says("nothing to do"))
 
     async def work() -> None:
-        deps = stage.deps(model)
+        deps = harness.deps(model)
         deps.rules = Rules(allow)
-        session = open_test_session(model, disk=stage.disk, deps=deps, mode=mode)
+        session = open_test_session(model, disk=harness.disk, deps=deps, mode=mode)
         session.tell(words("go"))
         await session.run(once=True)
         await session.close()
 
-    stage.play(work)
-    assert stage.supervision.alive is near
+    harness.play(work)
+    assert harness.supervision.alive is near

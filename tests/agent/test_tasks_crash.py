@@ -14,7 +14,7 @@ from longrein.models import Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
-from tests.agent.stage import Stage, background, one_turn, words
+from tests.agent.task_harness import TaskHarness, background, one_turn, words
 from tests.seeds import seeds
 
 
@@ -32,10 +32,10 @@ def named(text: str) -> list[str]:
     return found
 
 
-def notified(stage: Stage) -> Counter[str]:
+def notified(harness: TaskHarness) -> Counter[str]:
     """How often the log tells the end of each task: by a notice, or by the result of a call that asked."""
     told: Counter[str] = Counter()
-    for entry in stage.disk.entries():
+    for entry in harness.disk.entries():
         if isinstance(entry.event, Reminded) and entry.event.kind in ("bg_done", "bg_lost"):
             told.update(named(entry.event.text))
         if isinstance(entry.event, ToolEnded) and entry.event.name in ("TaskOutput", "TaskStop"):
@@ -46,25 +46,25 @@ def notified(stage: Stage) -> Counter[str]:
 
 def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once_in_bounded_text() -> None:
     count = 200
-    stage = Stage(lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count)
+    harness = TaskHarness(lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count)
     random = Random(8)
     batches = [[background(f"run {random.choice([0, 0, 0, 1])} {n}") for n in range(50)] for _ in range(count // 50)]
     model = ScriptedModel(*(says(*batch) for batch in batches), says("waiting"), says("all are over"))
-    model._wait = lambda: stage.clock.sleep(60 if not model.steps[1:] else 0)
-    one_turn(stage, model)
-    assert Counter(end.task for end in stage.of(TaskEnded)) == Counter(f"b{n}" for n in range(1, count + 1))
-    assert notified(stage) == Counter(f"b{n}" for n in range(1, count + 1))
+    model._wait = lambda: harness.clock.sleep(60 if not model.steps[1:] else 0)
+    one_turn(harness, model)
+    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(f"b{n}" for n in range(1, count + 1))
+    assert notified(harness) == Counter(f"b{n}" for n in range(1, count + 1))
     (text,) = [text for text in said(model.requests[-1]) if text.startswith("[longrein:n0nce bg_done:")]
     assert len(text) < 12_000
-    assert not stage.supervision.spool
+    assert not harness.supervision.spool
 
 
 def _told(task: str, shown: str) -> bool:
     return re.search(rf"^(?:\* |Task\w+ ok: ){task} .*(?:done|failed|killed|lost)", shown, re.MULTILINE) is not None
 
 
-def queued(stage: Stage) -> list[str]:
-    return [start.task for start in stage.of(TaskStarted) if start.state == "queued"]
+def queued(harness: TaskHarness) -> list[str]:
+    return [start.task for start in harness.of(TaskStarted) if start.state == "queued"]
 
 
 class Busy:
@@ -72,10 +72,10 @@ class Busy:
 
     provider, model, wire, name = "test", "busy", "scripted", "test/busy"
 
-    def __init__(self, stage: Stage, tasks: int, seed: int) -> None:
+    def __init__(self, harness: TaskHarness, tasks: int, seed: int) -> None:
         self.inner = ScriptedModel()
         self.budget = self.inner.budget
-        self.stage, self.left, self.random = stage, tasks, Random(seed)
+        self.harness, self.left, self.random = harness, tasks, Random(seed)
 
     def answer(self, request: Request) -> Reply:
         random, calls = self.random, []
@@ -95,7 +95,7 @@ class Busy:
     async def stream(self, request: Request) -> Any:
         self.inner.steps.append(self.answer)
         async for batch in self.inner.stream(request):
-            await self.stage.clock.sleep(self.random.random() * 0.4)
+            await self.harness.clock.sleep(self.random.random() * 0.4)
             yield batch
 
     async def aclose(self) -> None:
@@ -111,43 +111,45 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
         _, code, delay = line.split()
         return Ran("out\n", code=int(code), delay_s=float(delay))
 
-    stage = Stage(play, tasks_max=places)
+    harness = TaskHarness(play, tasks_max=places)
     random = Random(seed)
-    stage.disk.delay = lambda: random.random() * 0.3  # so that a kill finds writes on their way
-    model = Busy(stage, tasks, seed)
+    harness.disk.delay = lambda: random.random() * 0.3  # so that a kill finds writes on their way
+    model = Busy(harness, tasks, seed)
 
     async def work() -> None:
         while True:
-            session = stage.open(model)  # type: ignore[arg-type]
+            session = harness.open(model)  # type: ignore[arg-type]
             session.paused = False
             if not session.state.turn_open:
                 session.tell(words("go on"))
             walk = asyncio.ensure_future(session.run(once=True))
-            nap = asyncio.ensure_future(stage.clock.sleep(random.random() * 4))
+            nap = asyncio.ensure_future(harness.clock.sleep(random.random() * 4))
             await asyncio.wait((walk, nap), return_when=asyncio.FIRST_COMPLETED)
             if random.random() < 0.3 and not walk.done():
                 session.interrupt()
-                await asyncio.wait((walk, asyncio.ensure_future(stage.clock.sleep(0.01))))
+                await asyncio.wait((walk, asyncio.ensure_future(harness.clock.sleep(0.01))))
             if walk.done() and not model.left:
                 walk.result()
                 break
-            await stage.crash(session, walk)
-            await stage.clock.sleep(random.random() * 3)
+            await harness.crash(session, walk)
+            await harness.clock.sleep(random.random() * 3)
         session.stay("drain", 60)
         await session.run(once=True)
         session.tell(words("what has ended?"))
         await session.run(once=True)
         await session.close()
 
-    stage.play(work)
+    harness.play(work)
     started = [
-        start.task for start in stage.of(TaskStarted) if start.state == "queued" or start.task not in queued(stage)
+        start.task for start in harness.of(TaskStarted) if start.state == "queued" or start.task not in queued(harness)
     ]
     assert len(started) == len(set(started))
-    assert Counter(end.task for end in stage.of(TaskEnded)) == Counter(started), "each end is written once"
-    assert {task: n for task, n in notified(stage).items() if n != 1} == {}
-    assert set(notified(stage)) == set(started), "and told once"
-    assert not stage.supervision.spool, "all are written down, none is unknown"
-    lost = [end for end in stage.of(TaskEnded) if end.state == "lost"]
+    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(started), "each end is written once"
+    assert {task: n for task, n in notified(harness).items() if n != 1} == {}
+    assert set(notified(harness)) == set(started), "and told once"
+    assert not harness.supervision.spool, "all are written down, none is unknown"
+    lost = [end for end in harness.of(TaskEnded) if end.state == "lost"]
     assert all(end.code is None and end.cause for end in lost)
-    assert not {end.task for end in lost} & set(stage.supervision.ever_kept), "only what was killed before it was kept"
+    assert not {end.task for end in lost} & set(harness.supervision.ever_kept), (
+        "only what was killed before it was kept"
+    )

@@ -9,12 +9,12 @@ from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import call, says
 from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
-from tests.agent.stage import background
-from tests.agent.troupe import Stage, agent
+from tests.agent.subagent_harness import SubagentHarness, agent
+from tests.agent.task_harness import background
 
 
-class Shop(Stage):
-    """A troupe whose commands can go on in the background."""
+class Shop(SubagentHarness):
+    """A subagent harness whose commands can go on in the background."""
 
     def __init__(self, commands: dict[str, Ran], places: int = 32, **parts: Any) -> None:
         super().__init__(**parts)

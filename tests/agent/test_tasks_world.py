@@ -13,35 +13,37 @@ from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
-from tests.agent.stage import Stage, background, one_turn, words
+from tests.agent.task_harness import TaskHarness, background, one_turn, words
 
 
-def told(stage: Stage, kind: str) -> list[str]:
-    return [event.text for event in stage.of(Reminded) if event.kind == kind and event.text]
+def told(harness: TaskHarness, kind: str) -> list[str]:
+    return [event.text for event in harness.of(Reminded) if event.kind == kind and event.text]
 
 
-def talk(stage: Stage, model: ScriptedModel, seconds: float, *, said_at: dict[float, Any] | None = None) -> None:
+def talk(
+    harness: TaskHarness, model: ScriptedModel, seconds: float, *, said_at: dict[float, Any] | None = None
+) -> None:
     """One prompt, then `seconds` of an open session, in which words are said at their times."""
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         walk = asyncio.ensure_future(session.run(once=False))
         for at, word in sorted((said_at or {}).items()):
-            await stage.clock.sleep(at - stage.clock.elapsed_s)
+            await harness.clock.sleep(at - harness.clock.elapsed_s)
             session.tell(word) if not callable(word) else word(session)
-        await stage.clock.sleep(seconds - stage.clock.elapsed_s)
+        await harness.clock.sleep(seconds - harness.clock.elapsed_s)
         await session.close()
         await walk
 
-    stage.play(work)
+    harness.play(work)
 
 
 # --- asking ------------------------------------------------------------------------------------------------------
 
 
 def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
-    stage = Stage({"init": Ran("name: ", asks=True, delay_s=1)})
+    harness = TaskHarness({"init": Ran("name: ", asks=True, delay_s=1)})
     model = ScriptedModel(
         says(background("init")),
         says("it runs"),
@@ -49,15 +51,15 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
         says("answered"),
         says("over"),
     )
-    talk(stage, model, 200)
+    talk(harness, model, 200)
     model.check_done()
-    (notice,) = told(stage, "bg_stalled")
+    (notice,) = told(harness, "bg_stalled")
     assert notice == (
         "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for input]\n"
         "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with TaskInput\n| name: "
     )
     assert results(model.requests[3])[1].startswith("TaskInput ok: Written to b1. Look with TaskOutput(since=6)")
-    assert [end.state for end in stage.of(TaskEnded)] == ["done"]
+    assert [end.state for end in harness.of(TaskEnded)] == ["done"]
 
 
 @pytest.mark.parametrize(
@@ -76,64 +78,64 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     ],
 )
 def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
-    stage = Stage({"run": Ran(output, hang=True)})
+    harness = TaskHarness({"run": Ran(output, hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), *[says("it asks")] * asks)
-    talk(stage, model, 400)
+    talk(harness, model, 400)
     model.check_done()
-    assert len(told(stage, "bg_stalled")) == asks, "and once, however long the silence lasts"
+    assert len(told(harness, "bg_stalled")) == asks, "and once, however long the silence lasts"
 
 
 def test_B13_a_silence_that_was_told_is_not_told_again_after_a_restart() -> None:
-    stage = Stage({"run": Ran("sure? ", hang=True)})
+    harness = TaskHarness({"run": Ran("sure? ", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"), says("hello again"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         walk = asyncio.ensure_future(session.run(once=False))
-        await stage.clock.sleep(60)
-        await stage.crash(session, walk)
-        session = stage.open(model)
+        await harness.clock.sleep(60)
+        await harness.crash(session, walk)
+        session = harness.open(model)
         session.tell(words("still there?"))
         walk = asyncio.ensure_future(session.run(once=False))
-        await stage.clock.sleep(200)
+        await harness.clock.sleep(200)
         await session.close()
         await walk
 
-    stage.play(work)
-    assert len(told(stage, "bg_stalled")) == 1
+    harness.play(work)
+    assert len(told(harness, "bg_stalled")) == 1
 
 
 def test_a_clock_that_is_set_forward_is_no_silence() -> None:
-    stage = Stage({"run": Ran("sure? ", hang=True)})
+    harness = TaskHarness({"run": Ran("sure? ", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"))
 
     def jump(_session: OpenSession) -> None:
-        stage.clock.start_us += 3_600_000_000
+        harness.clock.start_us += 3_600_000_000
 
-    talk(stage, model, 80, said_at={30: jump})
-    assert told(stage, "bg_stalled") == []
+    talk(harness, model, 80, said_at={30: jump})
+    assert told(harness, "bg_stalled") == []
 
 
 @pytest.mark.parametrize("hours", [5, -5])
 def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int) -> None:
-    stage = Stage({"run": Ran("", hang=True)})
+    harness = TaskHarness({"run": Ran("", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
-        await stage.clock.sleep(30)
-        stage.clock.start_us += hours * 3_600_000_000
-        await stage.clock.sleep(30)
+        await harness.clock.sleep(30)
+        harness.clock.start_us += hours * 3_600_000_000
+        await harness.clock.sleep(30)
         (view,) = session.tasks()
         assert (round(view.elapsed_s), view.silent_s <= view.elapsed_s) == (60, True)
         await session.leave("stop")
         await session.close()
 
-    stage.play(work)
-    (end,) = stage.of(TaskEnded)
+    harness.play(work)
+    (end,) = harness.of(TaskEnded)
     assert round(end.elapsed_ms / 1000) == 60
 
 
@@ -148,7 +150,7 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
     ],
 )
 def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> None:
-    stage = Stage({"slow": Ran("", hang=True), "quick": Ran("x")})
+    harness = TaskHarness({"slow": Ran("", hang=True), "quick": Ran("x")})
     model = ScriptedModel(
         says(call("Bash", command="slow", timeout=1_000)),
         says(background("quick")),
@@ -156,7 +158,7 @@ def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> 
         says(call("TaskInput", **arguments)),
         says("I see"),
     )
-    one_turn(stage, model)
+    one_turn(harness, model)
     assert refused in results(model.requests[4])[-1] or "marker" in refused
     assert results(model.requests[4])[-1].startswith("TaskInput failed:")
 
@@ -165,41 +167,41 @@ def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> 
 
 
 def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs() -> None:
-    stage = Stage({"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")})
+    harness = TaskHarness({"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")})
     model = ScriptedModel(
         says(background("server"), background("make")),
         says("they run"),
         says(call("Bash", command="ls")),
         says("I see"),
     )
-    talk(stage, model, 60, said_at={2: lambda _: stage.supervision.die()})
+    talk(harness, model, 60, said_at={2: lambda _: harness.supervision.die()})
     model.check_done()
-    assert [(e.task, e.state, e.code, e.cause) for e in stage.of(TaskEnded)] == [
+    assert [(e.task, e.state, e.code, e.cause) for e in harness.of(TaskEnded)] == [
         ("b1", "lost", None, "the supervisor of commands is gone"),
         ("b2", "lost", None, "the supervisor of commands is gone"),
     ]
-    (notice,) = told(stage, "bg_lost")
+    (notice,) = told(harness, "bg_lost")
     assert "* b1 (server): lost (the supervisor of commands is gone)" in notice
     assert results(model.requests[3])[-1] == "Bash ok: a"
 
 
 def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
-    stage = Stage({"server": Ran("", hang=True)})
+    harness = TaskHarness({"server": Ran("", hang=True)})
     model = ScriptedModel(says(background("server")), says("it runs"), says("it is gone"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
-        await stage.crash(session)
-        stage.supervision.spool.clear()  # somebody removed the folder
-        session = stage.open(model)
+        await harness.crash(session)
+        harness.supervision.spool.clear()  # somebody removed the folder
+        session = harness.open(model)
         session.tell(words("and now?"))
         await session.run(once=True)
         await session.close()
 
-    stage.play(work)
-    (end,) = stage.of(TaskEnded)
+    harness.play(work)
+    (end,) = harness.of(TaskEnded)
     assert (end.state, end.code) == ("lost", None)
     assert end.cause == "longrein ended before it was kept, or the folder of its output is gone"
 
@@ -213,7 +215,7 @@ def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
 )
 def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_on: list[str]) -> None:
     """b1 was started in the background, b2 was promoted, b3 waits for a place."""
-    stage = Stage({"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2)
+    harness = TaskHarness({"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2)
     model = ScriptedModel(
         says(background("server")),
         says(call("Bash", command="slow", timeout=1_000)),
@@ -222,65 +224,65 @@ def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_o
     )
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
         left = await session.leave(policy)
         assert [view.id for view in left] == goes_on
         await session.close()
 
-    stage.play(work)
-    assert {end.task: end.state for end in stage.of(TaskEnded)} == ends
+    harness.play(work)
+    assert {end.task: end.state for end in harness.of(TaskEnded)} == ends
 
 
 def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
-    stage = Stage({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
+    harness = TaskHarness({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("stopped"), says("over"))
-    talk(stage, model, 20, said_at={2: StopTask("b2")})
-    assert [(e.task, e.state, e.cause) for e in stage.of(TaskEnded)] == [
+    talk(harness, model, 20, said_at={2: StopTask("b2")})
+    assert [(e.task, e.state, e.cause) for e in harness.of(TaskEnded)] == [
         ("b2", "killed", "stopped by the user before it began"),
         ("b1", "done", ""),
     ]
-    assert stage.supervision.started == ["one"]
+    assert harness.supervision.started == ["one"]
 
 
 def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
-    stage = Stage({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
+    harness = TaskHarness({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("hello"), says("over"))
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         await session.run(once=True)
-        await stage.crash(session)
-        session = stage.open(model)
+        await harness.crash(session)
+        session = harness.open(model)
         session.tell(words("back"))
         session.stay("drain", 100)
         await session.run(once=True)
         await session.close()
 
-    stage.play(work)
-    assert stage.supervision.started == ["one", "two"]
-    assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [("b1", "done"), ("b2", "done")]
-    assert [s.state for s in stage.of(TaskStarted)] == ["running", "queued", "running"]
+    harness.play(work)
+    assert harness.supervision.started == ["one", "two"]
+    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "done"), ("b2", "done")]
+    assert [s.state for s in harness.of(TaskStarted)] == ["running", "queued", "running"]
 
 
 def test_output_that_cannot_be_put_away_stays_where_it_is_and_the_end_says_where() -> None:
-    stage = Stage({"make": Ran("built\n", delay_s=2)})
-    stage.disk.spool = {}  # what the supervisor wrote cannot be read from here
+    harness = TaskHarness({"make": Ran("built\n", delay_s=2)})
+    harness.disk.spool = {}  # what the supervisor wrote cannot be read from here
     model = ScriptedModel(says(background("make")), says("it runs"), says("I see"))
-    talk(stage, model, 20)
-    (end,) = stage.of(TaskEnded)
+    talk(harness, model, 20)
+    (end,) = harness.of(TaskEnded)
     assert (end.state, end.code, end.output, end.tail) == ("done", 0, "", "built")
     assert end.cause == "output could not be put away (No such file or directory) and lies in /spool/b1.out"
-    assert list(stage.supervision.spool) == ["b1"], "the only copy is not removed"
+    assert list(harness.supervision.spool) == ["b1"], "the only copy is not removed"
 
 
 def test_a_queued_command_whose_folder_is_gone_has_failed() -> None:
-    stage = Stage({"one": Ran("", delay_s=2), "two": Ran("", code=-1)}, tasks_max=1)
+    harness = TaskHarness({"one": Ran("", delay_s=2), "two": Ran("", code=-1)}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("over"))
-    talk(stage, model, 20)
-    assert [(e.task, e.state, e.cause) for e in stage.of(TaskEnded)] == [
+    talk(harness, model, 20)
+    assert [(e.task, e.state, e.cause) for e in harness.of(TaskEnded)] == [
         ("b1", "done", ""),
         ("b2", "failed", "could not be started: no such folder"),
     ]
@@ -395,30 +397,32 @@ def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -
 
 
 def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
-    stage = Stage({"server": Ran("", hang=True)})
+    harness = TaskHarness({"server": Ran("", hang=True)})
 
     def fill(_request: Any) -> Any:
-        stage.disk.full = True
+        harness.disk.full = True
         return says(background("server"))
 
     model = ScriptedModel(fill)
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         with pytest.raises(StoreFull):
             await session.run(once=True)
-        assert not stage.supervision.running
+        assert not harness.supervision.running
         assert session.deps.pool is not None
         assert session.deps.pool.running == 0
 
-    stage.play(work)
+    harness.play(work)
 
 
 def test_a_queued_task_is_started_once_when_the_supervisor_dies_before_its_turn() -> None:
-    stage = Stage({"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)}, tasks_max=2)
+    harness = TaskHarness(
+        {"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)}, tasks_max=2
+    )
     three = [background(command) for command in ("one", "two", "three")]
     model = ScriptedModel(says(*three), says("fine"), says("lost"), says("over"))
-    talk(stage, model, 60, said_at={2: lambda _: stage.supervision.die()})
-    assert stage.supervision.started == ["one", "two", "three"]
-    assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [("b1", "lost"), ("b2", "lost"), ("b3", "done")]
+    talk(harness, model, 60, said_at={2: lambda _: harness.supervision.die()})
+    assert harness.supervision.started == ["one", "two", "three"]
+    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "lost"), ("b2", "lost"), ("b3", "done")]

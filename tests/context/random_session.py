@@ -96,7 +96,7 @@ class RandomSession:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
-        self.rested = 0
+        self.paused_failures = 0
         self.beside: int | None = None
         self.background_rng = random.Random(f"{self.seed} company")
         """Separate random numbers for background tasks and subagents."""
@@ -127,7 +127,7 @@ class RandomSession:
             outlook = MoveContext(
                 window_of(self.state, self.budget),
                 Limits(),
-                rested=self.rested,
+                paused_failures=self.paused_failures,
                 seed=self.profile.startswith("seed"),
                 now_us=1_000_000 * len(self.entries),
                 summarising=self.beside is not None,
@@ -157,7 +157,7 @@ class RandomSession:
             case Swap():
                 self.swap(move)
             case Pause():
-                self.rested = self.state.failures
+                self.paused_failures = self.state.failures
             case Stop(reason, _):
                 self.stops.append(reason)
                 self.add(TurnEnded(reason))

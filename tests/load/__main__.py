@@ -15,7 +15,7 @@ SLICED = (
     "tests/agent/test_tasks_crash.py",
     "tests/e2e/test_kill.py",
     "tests/agent/test_secrets.py",
-    "tests/agent/test_watching.py",
+    "tests/agent/test_file_watcher.py",
     "tests/context/test_audit.py",
     "tests/context/test_digest.py",
     "tests/permissions",

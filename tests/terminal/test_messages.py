@@ -23,12 +23,12 @@ from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
-from tests.agent.troupe import Stage, Troupe, agent
+from tests.agent.subagent_harness import ScriptedAgents, SubagentHarness, agent
 
 ACTS = ("say", "steer", "tell", "up", "again", "take 1", "take 2", "drop 1", "interrupt", "compact")
 
 
-class Busy(Troupe):
+class Busy(ScriptedAgents):
     """The root works and starts subagents now and then; they work for a while."""
 
     turns = 0
@@ -118,18 +118,18 @@ class User:
         return Counter(word for text in held for word in self.sent if word in text)
 
 
-def spoken(stage: Stage) -> list[str]:
+def spoken(stage: SubagentHarness) -> list[str]:
     logs = [stage.disk.entries(), *map(stage.disk.entries, stage.disk.children())]
     return [text_of(entry.event.parts) for log in logs for entry in log if isinstance(entry.event, UserSpoke)]
 
 
-def kept(stage: Stage) -> list[str]:
+def kept(stage: SubagentHarness) -> list[str]:
     """What waits on the disk for subagents that are over: they hear it when they are asked again."""
     return [message.body.decode() for child in stage.disk.children() for message in stage.disk.inbox(session=child)]
 
 
 def live(plan: Sequence[tuple[int, float, str]], seed: int) -> None:
-    stage = Stage()
+    stage = SubagentHarness()
     stage.model = Busy(stage.clock, {"main": [], "TASK": []})
     stage.commands["wait"] = ""
 

@@ -20,8 +20,8 @@ from longrein.tools import Tool, reads_only
 
 async def record_file_changes(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; at most once for a request."""
-    state, watch, deps = session.state, session.watch, session.deps
-    moment = (state.asks, session.rested, state.breaks)
+    state, watch, deps = session.state, session.file_watcher, session.deps
+    moment = (state.asks, session.paused_failures, state.breaks)
     if session.paused or watch.looked == moment or not _asks_next(state):
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
@@ -85,9 +85,9 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
     def whose(path: str, digest: str) -> tuple[str, str]:
         writer = deps.writers.of(path, digest)
         by, who = writer.seen_by(label) if writer is not None else otherwise
-        return ("user", "") if by == "agent" else (by, who)  # a content of ours that somebody brought back
+        return ("user", "") if by == "agent" else (by, who)  # the agent's old content, restored by somebody else
 
-    return await session.watch.changes(
+    return await session.file_watcher.changes(
         session.state, deps.workspace, session.blobs, deps.redact, whose=whose, keep=deps.options.keep_bytes_max
     )
 
@@ -137,7 +137,7 @@ def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
         for path, _ in tool.paths(call.arguments or {}) if tool else ():
             place = session.deps.workspace.resolve(path, session.state.cwd)
             folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
-            seen = (folder, session.state.settled_seq)  # a compaction may have taken the text away
+            seen = (folder, session.state.settled_seq)  # a compaction may have removed the text
             if place.inside and seen not in session.folders_seen:
                 session.folders_seen[seen] = found[folder] = None
     return list(found)

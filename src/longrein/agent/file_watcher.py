@@ -70,7 +70,7 @@ class FileWatcher:
                 found = await workspace.run_in_thread(partial(workspace.stamp, path, then))
             self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
-                continue  # or it is there and cannot be read: that is the next Read's to say
+                continue  # unreadable: the next Read reports it
             fact = await _fact(path, known, expected, workspace, (blobs, redact, keep), found)
             by, who = whose(path, found.hash)
             facts.append(msgspec.structs.replace(fact, by=by, who=who))
@@ -81,7 +81,7 @@ def watched(state: State) -> Mapping[str, KnownFile]:
     """Return the known files to watch: the most recent, and the instruction files of the static context."""
     files: Iterable[tuple[str, KnownFile]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
-        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # a third of `nlargest`
+        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # faster than `nlargest`
     found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX and not path.startswith(LIVE)}
     for source in state.prefix.sources if state.prefix else ():
         if source.path not in state.files:

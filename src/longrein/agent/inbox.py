@@ -163,7 +163,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
     """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
     match word:
         case UserMessage(parts, how):
-            # into a turn that is open (cut by a crash, or still going) words are steering, whatever they were meant as
+            # in an open turn, also one that a crash cut, every message is a steering message
             return (UserSpoke(parts, "steer" if state.turn_open else how),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
@@ -314,7 +314,7 @@ class WakeSchedule:
             return False
         if host.subagents is not None and host.subagents.running:
             return True
-        tellable = self._may_ask or not self.wanted  # the end of a task that nobody can be told of is not waited for
+        tellable = self._may_ask or not self.wanted  # do not wait for an end that cannot be told
         return tellable and host.own_background_tasks is not None and host.own_background_tasks.unfinished(self._after)
 
     @property

@@ -31,9 +31,9 @@ async def drain_inbox(session: Session) -> None:
         session.subagents.collect()
     if session.own_background_tasks is not None and await session.own_background_tasks.collect():
         session.wake_schedule.since = session.state.seq
-    if session.deps.parent_policy is not None and session.mode != session.state.mode:  # it follows the session above
+    if session.deps.parent_policy is not None and session.mode != session.state.mode:  # follow the parent
         session.append(ModeSet(session.mode))
-    while session.inbox.waiting and not session.closed and not session.deaf:
+    while session.inbox.waiting and not session.closed and not session.ignores_inbox:
         taken = session.inbox.take(
             lambda word: can_take(session.state, word, paused=session.paused, quiet=session.quiet)
         )
@@ -74,13 +74,13 @@ def _take(session: Session, word: InboxMessage) -> None:
 async def wait_for_answer(session: Session) -> None:
     """Wait for the user's answer to a permission question, which is on disk first."""
     await session.commit(flush=True)
-    await session.wait_word()
+    await session.wait_for_message()
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
     """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
     await session.commit(flush=True)
-    if session.inbox.waiting and not session.deaf:
+    if session.inbox.waiting and not session.ignores_inbox:
         return False
     wake = session.wake_schedule.due()
     if wake is not None:
@@ -90,7 +90,7 @@ async def wait_idle(session: Session, *, once: bool) -> bool:
         return True
     session.wake_schedule.rouse()
     session.keep_snapshot()
-    await session.wait_word()
+    await session.wait_for_message()
     return False
 
 
@@ -98,7 +98,7 @@ async def pause_before_retry(session: Session, delay_s: float, failure: AskFaile
     """Publish the pause after the failure that led to it, and wait."""
     await session.commit(flush=False)
     session.subscribers.publish(retry_pause(failure, session.state.failures, delay_s))
-    session.rested = session.state.failures
+    session.paused_failures = session.state.failures
     await session.deps.clock.sleep(delay_s)
 
 

@@ -91,7 +91,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
             f"the provider found about {asked.estimate_tokens} tokens too long and named no limit: "
             "the window counts as smaller than that from now on"
         )
-    session.rested = 0 if session.state.failures == 0 else session.rested
+    session.paused_failures = 0 if session.state.failures == 0 else session.paused_failures
 
 
 async def _wait_for_turn(session: Session) -> None:
@@ -197,7 +197,7 @@ def _failed(
     session: Session, model: Model, request: Request, failure: Failure, asked: int, reserved_usd: float
 ) -> AskFailed:
     assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
-    if failure.kind == "empty":  # answered to its end, and paid for
+    if failure.kind == "empty":  # the answer was complete, so it is paid for
         assumed = _cost(session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd)
     partial = session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
     return AskFailed(

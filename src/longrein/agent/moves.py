@@ -379,7 +379,7 @@ def _before_request(state: State, move_context: MoveContext) -> Move:
     if told:
         return Record(told)
     if not move_context.seed and state.items and state.items[-1].mine:
-        return Stop("done")  # woken for something that the model has been told of meanwhile
+        return Stop("done")  # the model has already been told what woke it
     return _compact(state, move_context) or _ask(state, move_context)
 
 
@@ -391,7 +391,7 @@ def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) 
         return Switch(move_context.fallback)
     if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
         return Stop("error", "the model gave empty answers; say it in another way or use another model")
-    if failure.kind not in RETRYABLE or move_context.rested == state.failures:
+    if failure.kind not in RETRYABLE or move_context.paused_failures == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
     delay = pause_s(state.failures, failure.kind, failure.retry_after_s, move_context.jitter)
     return Stop("error", failure.message) if delay is None else Pause(delay, failure)

@@ -33,7 +33,7 @@ class OpenSession(Session):
             and self.deps.subagents is not None
             and (unfinished or self.deps.parent_policy is not None)
         ):
-            self.open_subagents().resume()  # also of one below others: it counts what is left to all of them
+            self.open_subagents().resume()  # also in a subagent, to account for the budget of the tree
         try:
             await run(self, once=once)
         finally:
@@ -99,7 +99,7 @@ def open_session(
     """
     session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0
-    if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
+    if session.state.session != log.session:  # new, or a fork with only its parent's entries
         if opened is None:
             raise AssertionError("a new session needs its Opened")
         session.append(opened)
@@ -112,8 +112,8 @@ def open_session(
     if opened is not None and opened.pins and new:
         session.append(pins_reminder(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
-        session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
-    if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows the session above
+        session.take(stale[0])  # set in an earlier run and not applied before it ended
+    if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows its parent
         mode = "default"
     if log.was_cut and session.state.nonce:
         session.append(*events_after_loss(session.state))

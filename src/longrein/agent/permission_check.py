@@ -127,7 +127,7 @@ def judge_calls(session: Session) -> dict[str, Judgement]:
 
 
 def _judge(session: Session, open_call: OpenCall) -> Judgement:
-    call = session.as_said(open_call.call)
+    call = session.original_call(open_call.call)
     tool = session.deps.tools.get(call.name)
     deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
@@ -139,13 +139,13 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", misfit_call(tool, problem, deferred))
-    if open_call.started:  # its subagents were started before a crash: it goes on with them
+    if open_call.started:  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
 
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
-    state, call = session.state, session.as_said(open_call.call)
+    state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed

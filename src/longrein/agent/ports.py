@@ -247,7 +247,7 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True for a session that was resumed in an open turn and not told to continue."""
     fallback: str = ""
     """Model to switch to after overloads; '' when there is none or it is the present one."""
-    rested: int = 0
+    paused_failures: int = 0
     """Failures in a row for which a pause was already made."""
     now_us: int = 0
     """Time in microseconds UTC, for the age of the provider's cache; 0 when not known."""

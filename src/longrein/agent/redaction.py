@@ -78,7 +78,7 @@ def _call(call: ToolCall, redact: Redact) -> ToolCall:
     """Redact a call's arguments; drop the text as received if it held a secret and could be parsed."""
     try:
         arguments = _clean(call.arguments, redact)
-    except RecursionError:  # nested too deep to be looked through value by value
+    except RecursionError:  # nested too deep to visit each value
         return _deep_call(call, redact)
     received = redact(call.received)
     if arguments is call.arguments and received == call.received:

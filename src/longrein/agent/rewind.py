@@ -143,7 +143,7 @@ def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> File
     """Replace content `ours` by `wanted`, which is stored as `blob`."""
     workspace = session.deps.workspace
     found = workspace.hash(path) or ("" if workspace.resolve(path, "/").kind == "" else "unreadable")
-    if found == wanted:  # a crash came between the files and the log, or somebody has put it back already
+    if found == wanted:  # restored before a crash, or by somebody else
         return FilePut(path, True, removed=not wanted)
     if wanted and not blob:
         return FilePut(path, False, "its old content was not kept")

@@ -129,9 +129,9 @@ class Session:
         self.paused = self.state.turn_open
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
-        self.watch = FileWatcher(state.at)
+        self.file_watcher = FileWatcher(state.at)
         """Cache of file stamps; saves reading unchanged files again."""
-        self.rested = 0
+        self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders already searched for instruction files; a cache."""
@@ -145,15 +145,15 @@ class Session:
         """The asyncio task of each running call."""
         self.cancelled: dict[str, None] = {}
         """Running calls that were cancelled one by one."""
-        self._lent = None if deps.parent_policy is None else deps.model
+        self._shared_model = None if deps.parent_policy is None else deps.model
         """Model that is shared with other sessions; a model opened later belongs to this session."""
         self.closed = False
-        self.deaf = False
+        self.ignores_inbox = False
         """True when messages stay in the inbox: the session was told to end, and a message would start a turn."""
-        self._said: dict[str, ToolCall] = {}
+        self._original_calls: dict[str, ToolCall] = {}
         """Open calls whose arguments hold a secret, as the model made them."""
         self._held: list[Entry] = []
-        self._flying: list[Entry] = []
+        self._committing: list[Entry] = []
         """Entries handed to the store and not committed yet."""
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
@@ -172,22 +172,22 @@ class Session:
         for event in events:
             clean = redacted(event, self.deps.redact)
             if isinstance(event, Replied) and isinstance(clean, Replied) and clean is not event:
-                self._said.update(changed_calls(event, clean))
+                self._original_calls.update(changed_calls(event, clean))
             elif isinstance(event, ToolEnded):
-                self._said.pop(event.call, None)
+                self._original_calls.pop(event.call, None)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
         self.elapsed.note(self.state)
         return self.state.seq
 
-    def as_said(self, call: ToolCall) -> ToolCall:
+    def original_call(self, call: ToolCall) -> ToolCall:
         """Return an open call with the arguments that the model gave, secrets included.
 
         After a crash the arguments are those of the log, with markers in place of secrets; tools refuse to act on a
         marker.
         """
-        return unwrapped(self._said[call.id]) if call.id in self._said else call
+        return unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
 
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
@@ -196,7 +196,7 @@ class Session:
 
     def entries_from(self, first: int) -> list[Entry]:
         """Return all entries from `first` on, uncommitted ones included."""
-        young = [*self._flying, *self._held]
+        young = [*self._committing, *self._held]
         last = young[0].seq - 1 if young else self.state.seq
         return [*self.log.history(first, last), *(entry for entry in young if entry.seq >= first)]
 
@@ -238,7 +238,7 @@ class Session:
     def _hand_over(self) -> tuple[list[Entry], list[int]]:
         entries, taken = self._held, self._taken
         self._held, self._taken = [], []
-        self._flying += entries
+        self._committing += entries
         self._in_flight += 1
         return entries, taken
 
@@ -251,8 +251,8 @@ class Session:
         error = written.exception()
         for one, entries, _ in those:
             one._in_flight -= 1
-            del one._flying[: len(entries)]
-            one._broken = one._broken or error  # the first one says what is wrong, later ones only follow from it
+            del one._committing[: len(entries)]
+            one._broken = one._broken or error  # later errors only follow from the first
             if entries and error is None:
                 one.subscribers.commit(entries)
         if done.done():
@@ -261,7 +261,7 @@ class Session:
             done.set_result(None)
         else:
             done.set_exception(self._broken or error)
-            done.exception()  # it is raised by the next commit too, so nobody need have waited for this one
+            done.exception()  # the next commit raises it too
 
     @property
     def quiet(self) -> bool:
@@ -291,9 +291,7 @@ class Session:
         The awaitable is done when the message is on disk.
         """
         if isinstance(word, StopTask) and self.background_tasks is not None:
-            self.background_tasks.stop(
-                word.task
-            )  # at once, whatever runs; the inbox has it for a crash before it obeys
+            self.background_tasks.stop(word.task)  # immediately; the inbox keeps the message in case of a crash
         child = for_child(word)
         if not child or child == self.id:
             return self.inbox.put(word)
@@ -429,7 +427,7 @@ class Session:
             jitter=deps.jitter(),
             paused=self.paused,
             fallback="" if deps.fallback == deps.model.name else deps.fallback,
-            rested=self.rested,
+            paused_failures=self.paused_failures,
             seed=self.state.profile.startswith("seed"),
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
@@ -460,7 +458,7 @@ class Session:
         if self.interrupting:
             walk.uncancel()
         elif walk.cancelling() and not self.closed:
-            raise asyncio.CancelledError  # the walk itself was cancelled, and the act made a result of it
+            raise asyncio.CancelledError  # the loop was cancelled, and the move recorded that
 
     def settle_interrupt(self) -> None:
         """Record an interrupt by the user, if there was one."""
@@ -473,7 +471,7 @@ class Session:
         """Wake the loop."""
         self.inbox.poke()
 
-    async def wait_word(self) -> None:
+    async def wait_for_message(self) -> None:
         """Wait for a message, an interrupt or `close`."""
         if not self.interrupting and not self.closed:
             await self.inbox.wait(self.deps.clock)
@@ -485,7 +483,7 @@ class Session:
         self.closed = True
         try:
             await self._end_all()
-        finally:  # also when the disk is full: nobody is kept out, or waits for more
+        finally:  # also on a full disk: release the lock and end the subscribers
             await self.log.close()
             self.subscribers.close()
 
@@ -506,7 +504,7 @@ class Session:
         if self._held:
             await self.commit(flush=True)
         self.keep_snapshot()
-        if self.deps.parent_policy is None:  # what all agents of a tree share goes with its root
+        if self.deps.parent_policy is None:  # shared by the tree, so closed by its root
             await self.deps.workspace.spawner.drain()
-        if self.deps.model is not self._lent:
+        if self.deps.model is not self._shared_model:
             await self.deps.model.aclose()

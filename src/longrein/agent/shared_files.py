@@ -51,7 +51,7 @@ class PathLocks:
     async def take(self, paths: Iterable[tuple[str, bool]]) -> "HeldPaths":
         """Wait for the locks of all (real path, writes); a cancelled wait holds none."""
         wanted: dict[str, bool] = {}
-        for path, writes in sorted(paths):  # always in this order, so that no two can wait for each other
+        for path, writes in sorted(paths):  # fixed order, so that no deadlock can occur
             wanted[path] = wanted.get(path, False) or writes
         taken = HeldPaths(self)
         try:

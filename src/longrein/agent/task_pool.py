@@ -85,14 +85,14 @@ class TaskPool:
         while self._waiting and self.running < self.running_max:
             label = next(iter(self._waiting))
             turns = self._waiting.pop(label)
-            while turns and turns[0].done():  # it was given up
+            while turns and turns[0].done():  # cancelled waiter
                 turns.popleft()
             if not turns:
                 continue
             self.running += 1
             turns.popleft().set_result(None)
             if turns:
-                self._waiting[label] = turns  # behind the others
+                self._waiting[label] = turns  # at the end of the round
 
 
 def agent_of(task: str) -> str:

@@ -54,7 +54,7 @@ class _Versions(Mapping[str, FileVersion]):
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` in parallel, at most `limits.parallel_max` at once."""
-    calls = [session.as_said(call) for call in calls]
+    calls = [session.original_call(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
@@ -75,7 +75,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
 
     tasks = [asyncio.ensure_future(run(call)) for call in calls]
     together = asyncio.gather(*tasks)
-    together.add_done_callback(retrieve_error)  # cancelled while one has failed, nobody looks at it
+    together.add_done_callback(retrieve_error)  # not awaited when cancelled after a failure
     try:
         await together
     except asyncio.CancelledError:
@@ -166,7 +166,7 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], plac
         session.running.pop(call.id, None)
         if call.id in session.cancelled:
             del session.cancelled[call.id]
-            task.uncancel()  # the call has ended; who ran it goes on
+            task.uncancel()  # the call has ended; its caller continues
 
 
 async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> Outcome:
@@ -205,7 +205,7 @@ async def _record(
     told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended)
-    else:  # the ends of tasks that it was to tell are told by notices
+    else:  # notices tell the ends that it did not report
         session.append(*changes, *facts, ended, *told)
 
 

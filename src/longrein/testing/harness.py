@@ -108,7 +108,7 @@ def open_test_session(
 ) -> OpenSession:
     """The session on `disk`, new when the disk is empty, resumed otherwise. Needs a running loop.
 
-    `crew` takes the place of `model`, `workspace` and `clock`. A new session without a crew of its own allows every
+    `deps` replaces `model`, `workspace` and `clock`. A new session without its own `deps` allows every
     call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()

@@ -151,12 +151,12 @@ class BackgroundControl:
 
     async def close(self) -> None:
         """Stop watching; the supervisor and each task's policy handle what still runs."""
-        self.tasks.watchdog.stop()
+        self.tasks.stall_detector.stop()
         waiting = [*self.tasks.starting.values(), *self._beside]
         for one in waiting:
             one.cancel()
         if waiting:
-            await asyncio.wait(waiting)  # one that has begun to start is kept first
+            await asyncio.wait(waiting)  # a task that is starting is kept first
         if not self._host.state.calls:
             self._host.append(*self.tasks.ends())
         self._pool.part(self.tasks.label)
@@ -170,11 +170,11 @@ async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WA
         if task in tasks.starting:
             tasks.starting[task].cancel()
     elif not tasks.ended(task):
-        if task in tasks.starting:  # it is in the log, and kept in a moment
+        if task in tasks.starting:  # it is in the log and about to be kept
             await asyncio.wait((tasks.starting[task],))
         try:
             await tasks.pool.supervision.stop(task, f"stopped by {who}")
-        except OSError:  # the supervisor is gone, and the task with it: the next look at the spool tells
+        except OSError:  # the supervisor is gone with the task; the next adoption records it
             return tasks.view(task)
         if not tasks.ended(task):
             await tasks.wait_over(task, wait_s)
@@ -229,7 +229,7 @@ class CallTasks:
         if now.ended is None or supervision.spooled(view.id) is not None:
             return lambda start, size: supervision.read(view.id, start, size)
         data = await self._blob(now.ended.output) if now.ended.output else b""
-        gap = now.ended.size_bytes - len(data)  # the middle that was not kept lies behind the first half
+        gap = now.ended.size_bytes - len(data)  # the dropped middle comes after the first half
         half = min(len(data), host.deps.task_options.quota_bytes // 2) if gap else len(data)
         return lambda start, size: _from_blob(data, half, gap, start, size)
 
@@ -272,7 +272,7 @@ class CallTasks:
             await self._tasks.pool.supervision.give(task, text.encode("utf-8", "surrogateescape"), eof=eof)
         except OSError as error:
             raise ToolError(f"[no-input] {task} takes no input any more: {error.strerror or error}.") from None
-        self._tasks.watchdog.heard(task)
+        self._tasks.stall_detector.heard(task)
         return self._tasks.view(task)
 
 

@@ -51,7 +51,7 @@ def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: 
     kept, first, end = b"", start, start
     for at, data in pieces(read, start):
         if at > end and kept:
-            kept = b""  # a gap: what lies before it is not the end
+            kept = b""  # after a gap, drop what came before
         first = at if not kept else first
         kept += data
         end = at + len(data)

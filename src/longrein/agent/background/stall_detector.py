@@ -120,7 +120,7 @@ class StallDetector:
         host, after = self._tasks.host, f"after {found.size_bytes} bytes of output"
         told = (one.line for one in host.state.notices if one.kind == "bg_stalled")
         if any(line.startswith(f"{found.task}:") and after in line for line in told):
-            return  # before longrein was started again
+            return  # told before a restart
         how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
         text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
         line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"

@@ -89,7 +89,7 @@ async def _first(
 
 
 async def _promoted(tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str) -> Kept:
-    tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
+    tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a slot
     options = tasks.host.deps.task_options
     fact = TaskStarted(
         tasks.next_id(),
@@ -155,7 +155,7 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     try:
         await finish_despite_cancel(_seated(tasks, queued))
     except LongreinError:
-        return  # the log cannot be written: the walk meets the same and says so
+        return  # the log cannot be written: the main loop reports the same error
 
 
 async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
@@ -163,7 +163,7 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     if isinstance(started, CommandExit):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
-    if tasks.ended(queued.task):  # it was stopped while it was started
+    if tasks.ended(queued.task):  # stopped while it was starting
         started.end("interrupt")
         tasks.pool.free()
         return
@@ -217,7 +217,7 @@ async def _keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted)
     try:
         await tasks.host.commit(flush=True)
         return await started.keep(keeping)
-    except BaseException as error:  # what the log does not have, or nobody keeps, must not go on
+    except BaseException as error:  # a task that is not logged or not kept must not continue
         started.end("lost")
         gone = isinstance(error, OSError)
         why = f"the supervisor of commands is gone ({error})" if gone else "longrein was cut before it was kept"

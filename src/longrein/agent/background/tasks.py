@@ -30,7 +30,7 @@ UNKNOWN = "longrein ended before it was kept, or the folder of its output is gon
 
 def ended(found: SpooledTask, output: str, tail: str, note: str = "") -> TaskEnded:
     """Build the `TaskEnded` of a task from the spool."""
-    gone = not output and not note  # nothing to put away: what it printed is not there any more
+    gone = not output and not note  # the output no longer exists
     cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
     return TaskEnded(
         found.task,
@@ -121,7 +121,7 @@ class SessionTasks:
     def __init__(self, host: Session, pool: TaskPool) -> None:
         self.host, self.pool = host, pool
         self.label = host.state.label
-        self.watchdog = StallDetector(self)
+        self.stall_detector = StallDetector(self)
         self.adopted = not host.state.tasks
         """True once the log's unfinished tasks were compared with the spool."""
         self.front: dict[str, asyncio.Future[None]] = {}
@@ -159,7 +159,7 @@ class SessionTasks:
         found = None if now.ended else self.pool.supervision.spooled(task)
         one = task_view(now, found, self.host.deps.clock.wall_us())
         silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
-        question = self.watchdog.question(found) if found is not None and silent else ""
+        question = self.stall_detector.question(found) if found is not None and silent else ""
         return msgspec.structs.replace(one, waits_for_input=question) if question else one
 
     def views(self) -> list[TaskView]:
@@ -190,7 +190,7 @@ class SessionTasks:
     def seat(self, task: str) -> None:
         """Mark a task as holding a slot, and watch it."""
         self.seated[task] = None
-        self.watchdog.watch(task)
+        self.stall_detector.watch(task)
 
     def unseat(self, task: str) -> None:
         """Free the slot of a task, if it holds one."""
@@ -244,7 +244,7 @@ class SessionTasks:
     def end(self, event: TaskEnded) -> None:
         """Note how a task ended; it is appended with the next ends."""
         now = self.host.state.tasks.get(event.task)
-        if now is None or now.ended is None:  # else two have found that it is lost
+        if now is None or now.ended is None:  # else the loss was found twice
             self._ends[event.task] = event
             self._show(event)
         self.unseat(event.task)
@@ -254,7 +254,7 @@ class SessionTasks:
     @property
     def has_news(self) -> bool:
         """True if something may have to be recorded."""
-        return not self.adopted or bool(self.found_over or self._ends or self.settling or self.watchdog.news)
+        return not self.adopted or bool(self.found_over or self._ends or self.settling or self.stall_detector.news)
 
     async def collect(self) -> None:
         """Record ended tasks between two moves.
@@ -267,7 +267,7 @@ class SessionTasks:
             await self.prepare(task)
         self._owed.clear()
         ready = [task for task in self._ends if task not in asked]
-        self.host.append(*self._take(ready), *self.watchdog.take())
+        self.host.append(*self._take(ready), *self.stall_detector.take())
         self.settle()
 
     async def prepare(self, task: str) -> None:
@@ -323,6 +323,6 @@ class SessionTasks:
 
     def _settled(self, done: "asyncio.Future[None]", tasks: list[str]) -> None:
         if done.cancelled() or done.exception() is not None:
-            return  # the spool still has them: the next longrein settles
+            return  # the spool still has them: the next run deletes them
         for task in tasks:
             self.pool.supervision.settle(task)

@@ -85,7 +85,7 @@ def _late(one: ActiveSubagent) -> GiveUp | None:
 async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
     """Run the task of a subagent when the semaphore has a slot, while its progress is watched."""
     if not await gate.enter_or(one.halt, parent.id):
-        gate.force()  # it was told to end: it has only to write that down, and to end those below it
+        gate.force()  # told to end: it only records that and ends its own subagents
     one.begun = True
     _ask_again(one.session)
     watching = asyncio.ensure_future(watch_progress(parent, one))
@@ -110,7 +110,7 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
         await session.run(once=True)
     if not session.closed:
         await session.summary_request.stop(session)
-        await session.leave("stop")  # nobody is left to whom its tasks could be of use
+        await session.leave("stop")  # its tasks are of no more use
         if one.worktree is not None:
             one.finished = await finish_task_worktree(parent, one.worktree)
 
@@ -154,7 +154,7 @@ class SubagentRunner:
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
         if synthesis and not background and not self.session.stops(call):
-            self.session.append(*facts)  # what they did not use is there for the synthesis
+            self.session.append(*facts)  # frees the unused budget for the synthesis
             more, facts = await self._synthesis(synthesis, reports, call, found)
             return [*reports, *more], facts
         return reports, facts
@@ -199,12 +199,12 @@ class SubagentRunner:
         unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
         halted = False
         try:
-            await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
+            await self.session.commit(flush=True, beside=new)  # nothing has awaited since they were started
             await drop_worktrees(self.session, unused)
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
-            halted = True  # they are in the log, so each must write down that it ended
+            halted = True  # they are in the log, so each must record its end
         for one in places:
             if isinstance(one, ActiveSubagent):
                 self._walk(one)
@@ -327,7 +327,7 @@ class SubagentRunner:
                 back = True
         finally:
             self._waiting -= 1
-            if back and self._waiting:  # another call has begun to wait meanwhile
+            if back and self._waiting:  # another call has started to wait meanwhile
                 gate.leave()
             elif not back and not self._waiting:
                 gate.force()
@@ -344,7 +344,7 @@ class SubagentRunner:
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
         self.tree.questions.settled(child)
-        for word in one.session.inbox.pending:  # they stay in its inbox
+        for word in one.session.inbox.pending:  # these messages stay in its inbox
             told = f"a{one.seq} ended before it heard you; it does when it is asked again: {word.text}"
             self.session.notice(told)
         leaving = asyncio.ensure_future(one.session.close())

@@ -231,7 +231,7 @@ def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str,
         tools = tools_of(kind, deps.tools, spawns=spawns)
         above = session.state.prefix
         prefix = prefix_of(tools, child_system(kind), above.context if above is not None else (), above)
-    woken = msgspec.structs.replace(deps.task_options, wake=True)  # it has no user who could ask for what came
+    woken = msgspec.structs.replace(deps.task_options, wake=True)  # a subagent has no user who could ask for the news
     given = {"tools": tools, "prefix": prefix, "model": model, "kinds": below if spawns else ()}
     return msgspec.structs.replace(deps, task_options=woken, **given)
 
@@ -401,7 +401,7 @@ def _opened(
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
-    if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
+    if kind is None:  # the type no longer exists: keep only the tools it was told of
         kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)

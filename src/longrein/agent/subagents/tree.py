@@ -84,7 +84,7 @@ class FairSemaphore:
             owner, queue = next(iter(self._waiting.items()))
             del self._waiting[owner]
             place = queue.popleft()
-            if queue:  # its others come after everybody else's
+            if queue:  # the owner's other waiters come after all other owners
                 self._waiting[owner] = queue
             if not place.done():
                 return place
@@ -179,7 +179,7 @@ class ActiveSubagent:
         if self.stopped or self.done:
             return
         self.halt.set()
-        self.session.deaf, self.session.wake_schedule.wanted = True, False
+        self.session.ignores_inbox, self.session.wake_schedule.wanted = True, False
         self.session.interrupt()
         if self.session.subagents is not None:
             self.session.subagents.stop()

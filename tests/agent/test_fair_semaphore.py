@@ -1,4 +1,4 @@
-"""The door for agents: never more than so many inside, nobody starved, nothing held by one that was cancelled."""
+"""The fair semaphore: its limit, no starvation, nothing held after a cancellation."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Reports put together: by one more subagent that reads them all, also after a crash."""
+"""Reports combined by one more subagent, also after a crash."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from longrein.models import Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import says
-from tests.agent.troupe import Stage, agent, tasks
+from tests.agent.subagent_harness import SubagentHarness, agent, tasks
 
 GOAL = "which port does the server use?"
 
@@ -23,70 +23,70 @@ def weigh(request: Request) -> Reply:
     return says("They contradict: 80 and 8080. It is 8080.")
 
 
-def split(**more: object) -> Stage:
-    stage = Stage(
+def split(**more: object) -> SubagentHarness:
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA", synthesis=GOAL, **more)), says("go on")],
         SYNTH=[weigh],
         ALPHA=[says("port 80")],
         BETA=[says("port 8080")],
     )
-    stage.model.names = {"The goal: which port": "SYNTH"}
-    return stage
+    harness.model.names = {"The goal: which port": "SYNTH"}
+    return harness
 
 
 def test_E19_a_synthesis_reads_all_reports_and_the_raw_ones_stay_in_reach() -> None:
-    stage = split()
-    stage.play()
-    told = stage.result()
+    harness = split()
+    harness.play()
+    told = harness.result()
     assert "| They contradict: 80 and 8080. It is 8080." in told
-    for label in stage.labels()[:2]:
+    for label in harness.labels()[:2]:
         assert f'Recall("{label}/r' in told
-    assert [e.kind for e in stage.events(ChildStarted)] == ["general", "general", "synthesis"]
-    assert [e.index for e in stage.events(ChildStarted)] == [0, 1, 2]
-    synth = stage.model.by_part["SYNTH"][0]
+    assert [e.kind for e in harness.events(ChildStarted)] == ["general", "general", "synthesis"]
+    assert [e.index for e in harness.events(ChildStarted)] == [0, 1, 2]
+    synth = harness.model.by_part["SYNTH"][0]
     assert {tool.name for tool in synth.prefix.tools} <= {"Read", "Grep", "Glob", "Recall"}
 
 
 def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA"), agent("BETA")), says("done")],
         ALPHA=[says("whole")],
         BETA=[],
     )
-    stage.model.latency_s = {"BETA": 99, "ALPHA": 5}
+    harness.model.latency_s = {"BETA": 99, "ALPHA": 5}
 
     async def cancel(session: OpenSession) -> None:
-        await stage.clock.sleep(2)
+        await harness.clock.sleep(2)
         session.cancel(next(call for call in session.state.calls if call.endswith(".1")))
 
-    stage.play(meanwhile=cancel)
-    assert [e.status for e in stage.events(ToolEnded)] == ["interrupted", "ok"]
-    assert sorted(e.status for e in stage.events(ChildEnded)) == ["done", "interrupted"]
-    assert "| whole" in " ".join(results(stage.model.by_part["main"][-1]))
+    harness.play(meanwhile=cancel)
+    assert [e.status for e in harness.events(ToolEnded)] == ["interrupted", "ok"]
+    assert sorted(e.status for e in harness.events(ChildEnded)) == ["done", "interrupted"]
+    assert "| whole" in " ".join(results(harness.model.by_part["main"][-1]))
 
 
 def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice() -> None:
-    stage = split()
-    stage.model.latency_s = {"The goal": 30}
+    harness = split()
+    harness.model.latency_s = {"The goal": 30}
 
     async def first() -> None:
-        session = stage.open()
+        session = harness.open()
         session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
-        await stage.clock.sleep(3)
-        stage.disk.kill()
+        await harness.clock.sleep(3)
+        harness.disk.kill()
         walk.cancel()
 
     async def second() -> None:
-        session = stage.open()
+        session = harness.open()
         session.tell(Continue())
         await session.run(once=True)
         await session.close()
 
-    run_virtual(first(), clock=stage.clock)
-    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
-    run_virtual(second(), clock=stage.clock)
-    stage.model.check_done()
-    assert [e.kind for e in stage.events(ChildStarted)] == ["general", "general", "synthesis"]
-    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 3
-    assert "They contradict" in stage.result()
+    run_virtual(first(), clock=harness.clock)
+    assert [e.status for e in harness.events(ChildEnded)] == ["done", "done"]
+    run_virtual(second(), clock=harness.clock)
+    harness.model.check_done()
+    assert [e.kind for e in harness.events(ChildStarted)] == ["general", "general", "synthesis"]
+    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 3
+    assert "They contradict" in harness.result()

@@ -11,15 +11,15 @@ from longrein.events import ChildEnded, ChildStarted, ToolEnded, TurnEnded, Usag
 from longrein.models import Failure, Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from tests.agent.troupe import Stage, agent, tasks
+from tests.agent.subagent_harness import SubagentHarness, agent, tasks
 
 
 class Bomb(ScriptedModel):
     """Every agent, on every level, hands its whole work to three more."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, harness: SubagentHarness) -> None:
         super().__init__()
-        self.stage, self.at_once, self.most = stage, 0, 0
+        self.harness, self.at_once, self.most = harness, 0, 0
 
     def _next(self, request: Request) -> Reply | Failure:
         if not results(request) and "Agent" in [tool.name for tool in request.prefix.tools]:
@@ -29,7 +29,7 @@ class Bomb(ScriptedModel):
     async def stream(self, request: Request) -> Any:
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        await self.stage.clock.sleep(1)
+        await self.harness.clock.sleep(1)
         async for batch in super().stream(request):
             yield batch
         self.at_once -= 1
@@ -42,45 +42,45 @@ class Bomb(ScriptedModel):
     ("depth", "spawns", "most"), [(1, 200, 20), (3, 200, 20), (3, 10, 20), (2, 200, 1), (4, 30, 2)]
 )
 def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(depth: int, spawns: int, most: int) -> None:
-    stage = Stage(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))
-    stage.model = bomb = Bomb(stage)  # type: ignore[assignment]
-    stage.play("go deeper")
-    logs = [stage.disk.entries(child) for child in stage.disk.children()]
+    harness = SubagentHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))
+    harness.model = bomb = Bomb(harness)  # type: ignore[assignment]
+    harness.play("go deeper")
+    logs = [harness.disk.entries(child) for child in harness.disk.children()]
     levels = [log[0].event.label.count(".") + 1 for log in logs]  # type: ignore[union-attr]
     assert max(levels) <= depth
     assert len(logs) <= spawns
     assert bomb.most <= most
-    assert [e.event.reason for e in stage.disk.entries() if isinstance(e.event, TurnEnded)] == ["done"]
+    assert [e.event.reason for e in harness.disk.entries() if isinstance(e.event, TurnEnded)] == ["done"]
     if depth == 3 and spawns == 200:
         assert sorted(levels) == [1] * 3 + [2] * 9 + [3] * 27
-    ends = [e.event for log in [stage.disk.entries(), *logs] for e in log if isinstance(e.event, ChildEnded)]
+    ends = [e.event for log in [harness.disk.entries(), *logs] for e in log if isinstance(e.event, ChildEnded)]
     assert len(ends) == len(logs)
     assert {e.status for e in ends} == {"done"}
 
 
 def test_R070_what_is_beyond_the_number_is_refused_with_a_reason() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(spawns_max=2),
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
         ALPHA=[says("first")],
         BETA=[says("second")],
         GAMMA=[],
     )
-    stage.play()
-    assert "NOT STARTED" in stage.result()
-    assert "no more subagents may be started in this session" in stage.result()
-    assert len(stage.disk.children()) == 2
+    harness.play()
+    assert "NOT STARTED" in harness.result()
+    assert "no more subagents may be started in this session" in harness.result()
+    assert len(harness.disk.children()) == 2
 
 
 def test_a_label_below_names_the_whole_way_and_what_it_does_is_heard_at_the_root() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(depth_max=2),
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(agent("OMEGA")), says("above")],
         OMEGA=[says("below")],
     )
-    stage.play()
-    labels = {one.label for one in stage.heard if type(one).__name__ == "FromSubagent"}
+    harness.play()
+    labels = {one.label for one in harness.heard if type(one).__name__ == "FromSubagent"}
     assert sorted(label.count(".") for label in labels) == [0, 1]
     deep = max(labels, key=len)
     assert deep.startswith(f"{min(labels, key=len)}.a")
@@ -95,33 +95,33 @@ def spending(usd: float, n: int) -> Reply:
 def test_R071_a_money_limit_is_one_for_the_whole_tree_and_the_parent_still_answers() -> None:
     def endless(request: Request) -> Reply:
         for part in ("ALPHA", "BETA"):
-            if not stage.model.parts[part]:
-                stage.model.parts[part].append(endless)
+            if not harness.model.parts[part]:
+                harness.model.parts[part].append(endless)
         return spending(0.02, len(request.items))
 
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(usd_max=0.8),
         main=[says(tasks("ALPHA", "BETA")), says("what there is")],
         ALPHA=[endless],
         BETA=[endless],
     )
     for n in range(40):
-        stage.commands[f"work {n}"] = f"did {n}"
+        harness.commands[f"work {n}"] = f"did {n}"
     with pytest.raises(AssertionError, match="not played"):
-        stage.play()
-    ends = stage.events(ChildEnded)
+        harness.play()
+    ends = harness.events(ChildEnded)
     assert [e.status for e in ends] == ["limit", "limit"]
     assert all("the money limit stands" in e.message for e in ends)
     spent = sum(e.cost_usd for e in ends)
     assert 0.2 < spent <= 0.8
-    assert [e.reason for e in stage.events(TurnEnded)] == ["done"]
+    assert [e.reason for e in harness.events(TurnEnded)] == ["done"]
 
 
 def test_R071_what_cannot_be_paid_is_refused_before_anything_starts() -> None:
-    stage = Stage(limits=Limits(usd_max=0.12), main=[says(agent("ALPHA")), says("alone then")], ALPHA=[])
-    stage.play()
-    assert stage.events(ChildStarted) == []
-    assert "can be granted" in stage.result()
+    harness = SubagentHarness(limits=Limits(usd_max=0.12), main=[says(agent("ALPHA")), says("alone then")], ALPHA=[])
+    harness.play()
+    assert harness.events(ChildStarted) == []
+    assert "can be granted" in harness.result()
 
 
 def test_a_type_that_always_works_in_the_background_reports_by_a_note() -> None:
@@ -129,22 +129,22 @@ def test_a_type_that_always_works_in_the_background_reports_by_a_note() -> None:
         assert any("found it" in text for text in said(request))
         return says("I heard")
 
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA", run_in_background=True)), says("I go on"), told],
         ALPHA=[says("found it")],
     )
-    stage.play(stay=True)
-    [call_ended] = stage.events(ToolEnded)
+    harness.play(stay=True)
+    [call_ended] = harness.events(ToolEnded)
     assert "running in the background" in call_ended.parts[0].text
-    assert [e.reason for e in stage.events(TurnEnded)] == ["done", "done"]
+    assert [e.reason for e in harness.events(TurnEnded)] == ["done", "done"]
 
 
 def test_a_subagent_that_wakes_for_its_own_in_the_background_reports_after_them() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(depth_max=2, agents_max=1),
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(agent("OMEGA", run_in_background=True)), says("not yet"), says("now I know: deep thing")],
         OMEGA=[says("deep thing")],
     )
-    stage.play()
-    assert "now I know" in stage.result()
+    harness.play()
+    assert "now I know" in harness.result()

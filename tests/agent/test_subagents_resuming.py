@@ -14,15 +14,15 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
-from tests.agent.troupe import Stage, tasks
+from tests.agent.subagent_harness import SubagentHarness, tasks
 
 
 class Actors(ScriptedModel):
     """Each conversation goes on from what it holds, so that it does not matter when it was cut."""
 
-    def __init__(self, stage: Stage, *, background: bool = False) -> None:
+    def __init__(self, harness: SubagentHarness, *, background: bool = False) -> None:
         super().__init__()
-        self.stage, self.background = stage, background
+        self.harness, self.background = harness, background
 
     def _next(self, request: Request) -> Reply:
         first = next((text for text in said(request) if not text.startswith(("# ", "[longrein:"))), "")
@@ -39,23 +39,23 @@ class Actors(ScriptedModel):
         return says("all is told")
 
     async def stream(self, request: Request) -> Any:
-        await self.stage.clock.sleep(0.5)
+        await self.harness.clock.sleep(0.5)
         async for batch in super().stream(request):
             yield batch
 
 
-def staged(*, background: bool = False) -> Stage:
-    stage = Stage()
+def staged(*, background: bool = False) -> SubagentHarness:
+    harness = SubagentHarness()
     for n in (1, 2, 3):
-        stage.commands[f"run PART-{n}"] = f"ran {n}"
-    stage.model = Actors(stage, background=background)  # type: ignore[assignment]
-    return stage
+        harness.commands[f"run PART-{n}"] = f"ran {n}"
+    harness.model = Actors(harness, background=background)  # type: ignore[assignment]
+    return harness
 
 
-async def finish(stage: Stage, words: str = "") -> None:
+async def finish(harness: SubagentHarness, words: str = "") -> None:
     """One life, to its end."""
-    session = stage.open(mode="bypassPermissions")
-    session.deps.clock = stage.clock
+    session = harness.open(mode="bypassPermissions")
+    session.deps.clock = harness.clock
     if words:
         session.tell(UserMessage((Text(words),)))
     elif session.state.turn_open:
@@ -71,32 +71,32 @@ async def finish(stage: Stage, words: str = "") -> None:
 
 
 def whole(*, background: bool = False) -> MemoryDisk:
-    stage = staged(background=background)
-    run_virtual(finish(stage, "go"), clock=stage.clock)
-    return stage.disk
+    harness = staged(background=background)
+    run_virtual(finish(harness, "go"), clock=harness.clock)
+    return harness.disk
 
 
-def cut_after(disk: MemoryDisk, writes: int) -> Stage:
-    """A stage on the disk as it was after so many transactions."""
-    stage = staged()
-    stage.disk.writes = disk.writes[:writes]
-    stage.disk.committed = writes
-    stage.disk._entries = {}
-    for write in stage.disk.writes:
-        stage.disk._keep(write)
-    return stage
+def cut_after(disk: MemoryDisk, writes: int) -> SubagentHarness:
+    """A harness on the disk as it was after so many transactions."""
+    harness = staged()
+    harness.disk.writes = disk.writes[:writes]
+    harness.disk.committed = writes
+    harness.disk._entries = {}
+    for write in harness.disk.writes:
+        harness.disk._keep(write)
+    return harness
 
 
-def check(stage: Stage) -> None:
+def check(harness: SubagentHarness) -> None:
     """Everything is there once."""
-    entries = stage.disk.entries()
+    entries = harness.disk.entries()
     starts = [e.event for e in entries if isinstance(e.event, ChildStarted)]
     ends = [e.event for e in entries if isinstance(e.event, ChildEnded)]
-    assert [e.child for e in starts] == stage.disk.children()
+    assert [e.child for e in starts] == harness.disk.children()
     assert sorted(e.child for e in ends) == sorted(e.child for e in starts)
     assert len(starts) in (0, 3)
-    for child in stage.disk.children():
-        log = stage.disk.entries(child)
+    for child in harness.disk.children():
+        log = harness.disk.entries(child)
         assert [e.seq for e in log] == list(range(1, len(log) + 1))
         started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
         assert len(started) == len(set(started)) <= 1
@@ -116,43 +116,43 @@ def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_b
     disk = whole(background=background)
     assert len(disk.writes) > 15
     for writes in range(2, len(disk.writes)):
-        stage = cut_after(disk, writes)
-        stage.model.background = background  # type: ignore[attr-defined]
-        if not any(isinstance(e.event, UserSpoke) for e in stage.disk.entries()):
+        harness = cut_after(disk, writes)
+        harness.model.background = background  # type: ignore[attr-defined]
+        if not any(isinstance(e.event, UserSpoke) for e in harness.disk.entries()):
             continue
-        run_virtual(finish(stage), clock=stage.clock)
+        run_virtual(finish(harness), clock=harness.clock)
         try:
-            check(stage)
+            check(harness)
         except AssertionError as error:
             raise AssertionError(f"cut after {writes}: {story(cut_after(disk, writes).disk.entries())}") from error
 
 
 def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> None:
-    stage = staged()
+    harness = staged()
 
     async def leave() -> None:
-        session = stage.open()
+        session = harness.open()
         session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
-        await stage.clock.sleep(1.2)
+        await harness.clock.sleep(1.2)
         assert [view.state for view in session.agents()] == ["running"] * 3
         await session.close()
         await walk
 
-    run_virtual(leave(), clock=stage.clock)
-    assert stage.events(ChildEnded) == []
-    run_virtual(finish(stage), clock=stage.clock)
-    check(stage)
-    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 3
+    run_virtual(leave(), clock=harness.clock)
+    assert harness.events(ChildEnded) == []
+    run_virtual(finish(harness), clock=harness.clock)
+    check(harness)
+    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 3
 
 
 def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagents_end() -> None:
     disk = whole()
     began = next(n for n in range(len(disk.writes)) if "ChildStarted" in story(cut_after(disk, n).disk.entries()))
-    stage = cut_after(disk, began)
+    harness = cut_after(disk, began)
 
     async def without() -> None:
-        session = stage.open()
+        session = harness.open()
         session.deps.tools = {name: tool for name, tool in session.deps.tools.items() if name != "Agent"}
         session.tell(Continue())
         await session.run(once=True)
@@ -161,6 +161,6 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
             await session.run(once=True)
         await session.close()
 
-    run_virtual(without(), clock=stage.clock)
-    assert [e.status for e in stage.events(ToolEnded)] == ["failed"]
-    assert [e.status for e in stage.events(ChildEnded)] == ["interrupted"] * 3
+    run_virtual(without(), clock=harness.clock)
+    assert [e.status for e in harness.events(ToolEnded)] == ["failed"]
+    assert [e.status for e in harness.events(ChildEnded)] == ["interrupted"] * 3

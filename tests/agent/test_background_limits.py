@@ -1,4 +1,4 @@
-"""Tasks and subagents in the pure core: what the log says of them is all that moves, limits and the view know."""
+"""Limits, moves and view of a session with background tasks and subagents, as pure functions of the log."""
 
 import msgspec
 

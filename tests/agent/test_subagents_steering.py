@@ -25,96 +25,98 @@ from longrein.testing.harness import said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import Kind
-from tests.agent.troupe import Stage, agent, tasks
+from tests.agent.subagent_harness import SubagentHarness, agent, tasks
 
 
 def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(agents_max=2),
         main=[says(tasks("ALPHA", "BETA", "GAMMA"))],
         ALPHA=[says("I have begun.", call("Bash", command="sleep 99"))],
         BETA=[],
         GAMMA=[],
     )
-    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
-    stage.model.latency_s = {"BETA": 50}
+    harness.commands["sleep 99"] = Ran("tick", delay_s=99)
+    harness.model.latency_s = {"BETA": 50}
 
     async def stop(session: OpenSession) -> None:
-        await stage.clock.sleep(5)
+        await harness.clock.sleep(5)
         assert [view.state for view in session.agents()] == ["running", "running", "queued"]
         session.interrupt()
 
-    stage.play(meanwhile=stop)
-    assert stage.clock.elapsed_s < 6
-    assert [(e.status, e.report.split("\n")[0]) for e in stage.events(ChildEnded)] == [
+    harness.play(meanwhile=stop)
+    assert harness.clock.elapsed_s < 6
+    assert [(e.status, e.report.split("\n")[0]) for e in harness.events(ChildEnded)] == [
         ("interrupted", "I have begun."),
         ("interrupted", ""),
         ("interrupted", ""),
     ]
-    assert story(stage.disk.entries()).endswith(
+    assert story(harness.disk.entries()).endswith(
         "ToolStarted ChildStarted ChildStarted ChildStarted ChildEnded "
         "ChildEnded ChildEnded ToolEnded Interrupted TurnEnded"
     )
-    for child in stage.disk.children():
-        assert story(stage.disk.entries(child)).endswith("Interrupted TurnEnded")
-    assert "I have begun." in stage.events(ToolEnded)[0].parts[0].text
+    for child in harness.disk.children():
+        assert story(harness.disk.entries(child)).endswith("Interrupted TurnEnded")
+    assert "I have begun." in harness.events(ToolEnded)[0].parts[0].text
 
 
 def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says("half way", call("Bash", command="sleep 99"))],
         BETA=[says("whole")],
     )
-    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
+    harness.commands["sleep 99"] = Ran("tick", delay_s=99)
 
     async def stop(session: OpenSession) -> None:
-        await stage.clock.sleep(5)
+        await harness.clock.sleep(5)
         await session.tell(StopChild(session.agents()[0].child))
 
-    stage.play(meanwhile=stop)
-    assert [e.status for e in stage.events(ChildEnded)] == ["interrupted", "done"]
-    assert "half way" in stage.result()
-    assert "| whole" in stage.result()
-    assert [e.reason for e in stage.events(TurnEnded)] == ["done"]
+    harness.play(meanwhile=stop)
+    assert [e.status for e in harness.events(ChildEnded)] == ["interrupted", "done"]
+    assert "half way" in harness.result()
+    assert "| whole" in harness.result()
+    assert [e.reason for e in harness.events(TurnEnded)] == ["done"]
 
 
 def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(call("Read", file_path="/w/a.py")), says("found")],
     )
-    stage.model.latency_s = {"ALPHA": 2}
+    harness.model.latency_s = {"ALPHA": 2}
 
     async def steer(session: OpenSession) -> None:
-        await stage.clock.sleep(1)
+        await harness.clock.sleep(1)
         child = session.agents()[0].child
         await session.tell(UserMessage((Text("mind the tests"),), to=child))
         assert [(word.text, word.to, word.how) for word in session.pending] == [("mind the tests", child, "steer")]
 
-    stage.play(meanwhile=steer)
-    assert "mind the tests" in said(stage.model.by_part["ALPHA"][1])
-    assert "mind the tests" not in " ".join(said(stage.model.by_part["main"][1]))
+    harness.play(meanwhile=steer)
+    assert "mind the tests" in said(harness.model.by_part["ALPHA"][1])
+    assert "mind the tests" not in " ".join(said(harness.model.by_part["main"][1]))
 
 
 def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
-    stage = Stage(main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")], ALPHA=[says("found")])
-    stage.commands["wait"] = Ran("", delay_s=9)
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")], ALPHA=[says("found")]
+    )
+    harness.commands["wait"] = Ran("", delay_s=9)
 
     async def steer(session: OpenSession) -> None:
-        await stage.clock.sleep(2)
+        await harness.clock.sleep(2)
         await session.tell(UserMessage((Text("too late"),), to=session.agents()[0].child))
 
-    stage.play(meanwhile=steer)
-    assert [one.text for one in stage.heard if type(one).__name__ == "UserNotice"] == [
+    harness.play(meanwhile=steer)
+    assert [one.text for one in harness.heard if type(one).__name__ == "UserNotice"] == [
         "that subagent does not work any more, so that it cannot be told anything"
     ]
 
 
-def questions(stage: Stage) -> list[FromSubagent]:
+def questions(harness: SubagentHarness) -> list[FromSubagent]:
     return [
         one
-        for one in stage.heard
+        for one in harness.heard
         if isinstance(one, FromSubagent)
         and isinstance(one.heard, Entry)
         and isinstance(one.heard.event, PermissionAsked)
@@ -126,27 +128,27 @@ def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_as
         name: [says(call("Write", file_path=f"/w/{name}.txt", content="x")), says(f"wrote as {name}")]
         for name in ("ALPHA", "BETA", "GAMMA")
     }
-    stage = Stage(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
+    harness = SubagentHarness(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
     most = 0
 
     async def answer(session: OpenSession) -> None:
         nonlocal most
         for n in range(3):
-            while len(questions(stage)) <= n:  # noqa: ASYNC110 - in virtual time
+            while len(questions(harness)) <= n:  # noqa: ASYNC110 - in virtual time
                 await asyncio.sleep(0.01)
-            await stage.clock.sleep(5)
-            most = max(most, len(questions(stage)) - n)
-            asked = questions(stage)[n]
+            await harness.clock.sleep(5)
+            most = max(most, len(questions(harness)) - n)
+            asked = questions(harness)[n]
             event = asked.heard.event if isinstance(asked.heard, Entry) else None
             assert isinstance(event, PermissionAsked)
             assert [v.state for v in session.agents() if v.child == asked.child] == ["asking"]
             await session.tell(Answer(event.call, "deny" if "BETA" in event.shown else "allow", session=asked.child))
 
-    stage.play(mode="default", meanwhile=answer)
+    harness.play(mode="default", meanwhile=answer)
     assert most == 1
-    written = sorted(path for path in stage.space.files if path.endswith(".txt"))
+    written = sorted(path for path in harness.space.files if path.endswith(".txt"))
     assert written == ["/w/ALPHA.txt", "/w/GAMMA.txt"]
-    assert len({one.label for one in questions(stage)}) == 3
+    assert len({one.label for one in questions(harness)}) == 3
 
 
 @pytest.mark.parametrize("prompt", ["ALPHA", "ALPHA again"])
@@ -154,26 +156,26 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth(prompt: str)
     edit = call("Write", file_path="/w/secret/key", content="mine")
 
     def resumed(request: Request) -> Reply:
-        return says(agent("try once more", resume=stage.labels()[0]))
+        return says(agent("try once more", resume=harness.labels()[0]))
 
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(depth_max=2),
         main=[says(agent(prompt)), resumed, says("done")],
         ALPHA=[says(agent("OMEGA")), says(edit), says("no way"), says(edit), says("still not")],
         OMEGA=[says(edit), says("not me")],
     )
-    stage.rules = Rules(deny=("Write(/secret/**)",), base="/w")
-    stage.play()
-    assert "/w/secret/key" not in stage.space.files
-    for child in stage.disk.children():
+    harness.rules = Rules(deny=("Write(/secret/**)",), base="/w")
+    harness.play()
+    assert "/w/secret/key" not in harness.space.files
+    for child in harness.disk.children():
         ended = [
-            e.event for e in stage.disk.entries(child) if isinstance(e.event, ToolEnded) and e.event.name == "Write"
+            e.event for e in harness.disk.entries(child) if isinstance(e.event, ToolEnded) and e.event.name == "Write"
         ]
         assert {e.status for e in ended} == {"denied"}
 
 
 def test_S084_a_mode_that_the_user_narrows_holds_below_at_once() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[
             says(call("Bash", command="wait")),
@@ -181,34 +183,34 @@ def test_S084_a_mode_that_the_user_narrows_holds_below_at_once() -> None:
             says("could not"),
         ],
     )
-    stage.commands["wait"] = Ran("", delay_s=9)
+    harness.commands["wait"] = Ran("", delay_s=9)
 
     async def narrow(session: OpenSession) -> None:
-        await stage.clock.sleep(2)
+        await harness.clock.sleep(2)
         await session.tell(SetMode("plan"))
 
-    stage.play(meanwhile=narrow)
-    assert "/w/new.txt" not in stage.space.files
-    assert "ModeSet" in story(stage.disk.entries(stage.disk.children()[0])[4:])
+    harness.play(meanwhile=narrow)
+    assert "/w/new.txt" not in harness.space.files
+    assert "ModeSet" in story(harness.disk.entries(harness.disk.children()[0])[4:])
 
 
 def test_interrupted_leaves_a_history_that_goes_on() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA")), says("I go on")],
         ALPHA=[says("begun", call("Bash", command="sleep 99"))],
     )
-    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
+    harness.commands["sleep 99"] = Ran("tick", delay_s=99)
 
     async def stop(session: OpenSession) -> None:
-        await stage.clock.sleep(3)
+        await harness.clock.sleep(3)
         session.interrupt()
         while session.busy:
-            await stage.clock.sleep(0.1)
+            await harness.clock.sleep(0.1)
         await session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
 
-    stage.play(meanwhile=stop)
-    assert [type(e.event).__name__ for e in stage.disk.entries() if isinstance(e.event, Interrupted | UserSpoke)] == [
+    harness.play(meanwhile=stop)
+    assert [type(e.event).__name__ for e in harness.disk.entries() if isinstance(e.event, Interrupted | UserSpoke)] == [
         "UserSpoke",
         "Interrupted",
         "UserSpoke",
@@ -216,25 +218,25 @@ def test_interrupted_leaves_a_history_that_goes_on() -> None:
 
 
 def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(depth_max=2, agents_max=2),
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says(agent("OMEGA", description="go deep")), says("above")],
         OMEGA=[says(call("Bash", command="sleep 9")), says("below")],
         BETA=[says("quick")],
     )
-    stage.commands["sleep 9"] = Ran("", delay_s=9)
+    harness.commands["sleep 9"] = Ran("", delay_s=9)
     shown: list[tuple[int, str, str, str]] = []
 
     async def look(session: OpenSession) -> None:
-        await stage.clock.sleep(5)
+        await harness.clock.sleep(5)
         shown.extend((v.depth, v.description, v.state, v.last) for v in session.agents())
         for view in session.agents():
             assert view.steps == 1
             assert view.tokens > 100
             assert view.cost_usd > 0
 
-    stage.play(meanwhile=look)
+    harness.play(meanwhile=look)
     assert shown == [
         (1, "part 1", "running", "Agent go deep"),
         (2, "go deep", "running", "Bash sleep 9"),
@@ -243,22 +245,22 @@ def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
 
 
 def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA")), says("done")], ALPHA=[says(call("Bash", command="sleep 9")), says("slept")]
     )
-    stage.commands["sleep 9"] = Ran("", delay_s=9)
+    harness.commands["sleep 9"] = Ran("", delay_s=9)
     shown: list[tuple[str, str]] = []
 
     async def look(session: OpenSession) -> None:
-        while not questions(stage):  # noqa: ASYNC110 - in virtual time
+        while not questions(harness):  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.01)
         shown.extend((view.state, view.last) for view in session.agents())
-        event = questions(stage)[0].heard.event  # type: ignore[union-attr]
-        await session.tell(Answer(event.call, "allow", session=questions(stage)[0].child))
-        await stage.clock.sleep(5)
+        event = questions(harness)[0].heard.event  # type: ignore[union-attr]
+        await session.tell(Answer(event.call, "allow", session=questions(harness)[0].child))
+        await harness.clock.sleep(5)
         shown.extend((view.state, view.last) for view in session.agents())
 
-    stage.play(mode="default", meanwhile=look)
+    harness.play(mode="default", meanwhile=look)
     assert shown == [("asking", "asks for Bash"), ("running", "Bash sleep 9")]
 
 
@@ -276,34 +278,34 @@ def kind(name: str, **more: Any) -> Kind:
     ],
 )
 def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
-    stage = Stage(main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")])
-    stage.kinds = (kind("odd", mode=wanted),)
-    stage.play(mode=parent)
-    [child] = stage.disk.children()
-    modes = [e.event.mode for e in stage.disk.entries(child) if isinstance(e.event, ModeSet)]
+    harness = SubagentHarness(main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")])
+    harness.kinds = (kind("odd", mode=wanted),)
+    harness.play(mode=parent)
+    [child] = harness.disk.children()
+    modes = [e.event.mode for e in harness.disk.entries(child) if isinstance(e.event, ModeSet)]
     assert (modes or ["default"])[-1] == holds
 
 
 def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
         ALPHA=[says("one", call("Bash", command="w 1")), says("two", call("Bash", command="w 2"))],
     )
-    stage.commands |= {"w 1": "", "w 2": ""}
-    stage.kinds = (kind("odd", turns_max=2, tools=("Ba*", "Read", "Agent"), without=("Read",)),)
-    stage.play()
-    [ended] = stage.events(ChildEnded)
+    harness.commands |= {"w 1": "", "w 2": ""}
+    harness.kinds = (kind("odd", turns_max=2, tools=("Ba*", "Read", "Agent"), without=("Read",)),)
+    harness.play()
+    [ended] = harness.events(ChildEnded)
     assert (ended.status, ended.steps) == ("limit", 2)
     assert ended.report == "two\n\n(it had made 2 calls, the last ones Bash, Bash)"
-    assert [tool.name for tool in stage.model.by_part["ALPHA"][0].prefix.tools] == ["Bash"]
+    assert [tool.name for tool in harness.model.by_part["ALPHA"][0].prefix.tools] == ["Bash"]
 
 
 def test_a_task_is_over_after_two_hours() -> None:
     long = [says(call("Bash", command=f"long {n}")) for n in range(90)]
-    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=long)
-    stage.commands |= {f"long {n}": Ran(f"{n}", delay_s=100) for n in range(90)}
+    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=long)
+    harness.commands |= {f"long {n}": Ran(f"{n}", delay_s=100) for n in range(90)}
     with pytest.raises(AssertionError, match="not played"):
-        stage.play()
-    [ended] = stage.events(ChildEnded)
+        harness.play()
+    [ended] = harness.events(ChildEnded)
     assert (ended.status, ended.message) == ("limit", "the time limit of 7200 s has passed")
     assert 7200 <= ended.elapsed_ms / 1000 <= 7400

@@ -1,4 +1,4 @@
-"""A session with background tasks in virtual time, whose disk, supervisor and clock outlive it."""
+"""Harness for a session with background tasks in virtual time; disk, supervisor and clock outlive the session."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,7 +16,7 @@ from longrein.testing.workspace import MemoryWorkspace
 T = TypeVar("T")
 
 
-class Stage:
+class TaskHarness:
     """A disk, a supervisor and a clock that outlive each session."""
 
     def __init__(self, commands: Any, *, tasks_max: int = 32, **options: Any) -> None:
@@ -44,7 +44,7 @@ class Stage:
         return run_virtual(work(), clock=self.clock)
 
     async def crash(self, session: OpenSession, *tasks: "asyncio.Future[None]") -> None:
-        """longrein is killed; the supervisor lives on."""
+        """Kill longrein; the supervisor lives on."""
         await kill(session, self.disk, *tasks)
         self.supervision.leave()
         self.disk.reopen()
@@ -59,16 +59,16 @@ def words(text: str) -> UserMessage:
     return UserMessage((Text(text),))
 
 
-def one_turn(stage: Stage, model: ScriptedModel, *, during: Callable[[OpenSession], Any] | None = None) -> None:
-    """One prompt to its end; `during` is called beside it."""
+def one_turn(harness: TaskHarness, model: ScriptedModel, *, during: Callable[[OpenSession], Any] | None = None) -> None:
+    """Run one prompt to its end; `during` runs concurrently."""
 
     async def work() -> None:
-        session = stage.open(model)
+        session = harness.open(model)
         session.tell(words("go"))
         walk = [session.run(once=True)] + ([during(session)] if during else [])
         await asyncio.gather(*walk)
         await session.leave("stop")
         await session.close()
 
-    stage.play(work)
+    harness.play(work)
     model.check_done()

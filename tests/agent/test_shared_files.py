@@ -27,9 +27,9 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.store import import_jsonl
 from longrein.tools import Hands, Outcome, tool
-from tests.agent.house import House, Limits, Script, call, results, said, says, story
-from tests.agent.test_watching import notes
-from tests.agent.troupe import Stage, tasks
+from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story
+from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.test_file_watcher import notes
 from tests.load.writers import campaign
 from tests.work import files_opened
 
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 # --- locks -------------------------------------------------------------------------------------------------------
@@ -209,25 +209,27 @@ def then(act: Callable[[], object], reply: Reply) -> Callable[[Request], Reply |
     return step
 
 
-def changes(house: House) -> list[tuple[str, str]]:
-    return [(e.event.by, e.event.who) for e in house.entries() if isinstance(e.event, FileChanged)]
+def changes(harness: DiskHarness) -> list[tuple[str, str]]:
+    return [(e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)]
 
 
-async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(house: House) -> None:
+async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(harness: DiskHarness) -> None:
     for name in ("a.txt", "b.txt"):
-        (house.tree / name).write_text("one\n")
+        (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt")))
-    edit = lambda: (house.tree / "a.txt").write_text("user\n")  # noqa: E731
+    edit = lambda: (harness.tree / "a.txt").write_text("user\n")  # noqa: E731
     model = Script(reads, then(edit, says(call("Bash", command="echo command > b.txt"))), says("done"))
-    await house.play(model, "go")
-    assert changes(house) == [("user", ""), ("command", "echo command > b.txt")]
+    await harness.play(model, "go")
+    assert changes(harness) == [("user", ""), ("command", "echo command > b.txt")]
     (note,) = notes(model.requests[2])
     assert "a.txt: by somebody else\n" in note
     assert "b.txt: while your command ran (echo command > b.txt)\n" in note
 
 
-async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(
+    harness: DiskHarness,
+) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
     model = Script(
         says(call("Read", file_path="a.txt")),
@@ -237,39 +239,39 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
         ),
         says("done"),
     )
-    await house.play(model, "go")
+    await harness.play(model, "go")
     assert path.read_text() == "1\ntwo\n3\n"
     assert notes(model.requests[2]) == []
     assert results(model.requests[2])[2].endswith(
         "Since you read it your command (sed -i s/three/3/ a.txt) changed it too, elsewhere; both changes stand. "
         "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
     )
-    assert changes(house) == [("command", "sed -i s/three/3/ a.txt"), ("agent", "")]
-    merged = house.entries()
+    assert changes(harness) == [("command", "sed -i s/three/3/ a.txt"), ("agent", "")]
+    merged = harness.entries()
     (fact,) = [e.event for e in merged if isinstance(e.event, FileChanged) and e.event.over]
     assert fact.over == fact.before
 
 
-async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
     edit = lambda: path.write_text("one\ntwo\n3\n")  # noqa: E731
     change = says(call("Edit", file_path="a.txt", old_string="one", new_string="1"))
     model = Script(says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         for prompt in ("read", "change"):
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
-        to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
+        to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to, files=True))
         await session.run(once=True)
-    (rewound,) = [e.event for e in house.entries() if isinstance(e.event, Rewound)]
+    (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
     assert rewound.files == (FilePut(str(path), False, "somebody else's change was merged into it"),)
     assert path.read_text() == "1\ntwo\n3\n"
 
 
-async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\ntwo\n")
     model = Script(
         says(call("Read", file_path="a.txt")),
@@ -280,7 +282,7 @@ async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(h
         says(call("Edit", file_path="a.txt", old_string="2", new_string="II")),
         says("done"),
     )
-    await house.play(model, "go")
+    await harness.play(model, "go")
     assert results(model.requests[2])[2] == (
         f"Edit failed: [changed] {path} has changed since you read it; nothing was written. Read it again first, or go "
         "by this, which is all that your command (sed -i s/two/2/ a.txt) changed:\n 1\tone\n-2\ttwo\n+2\t2"
@@ -360,32 +362,34 @@ BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_call(house: House, name: str) -> None:
+async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_call(
+    harness: DiskHarness, name: str
+) -> None:
     before, batch, ends, text = BATCHES[name]
-    path = house.tree / "a.txt"
+    path = harness.tree / "a.txt"
     path.write_text(OLD)
     foreign = "FIVE" in text
     change = lambda: path.write_text(OLD.replace("five", "FIVE") if foreign else OLD)  # noqa: E731
     model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
-    await house.play(model, "go")
-    ended = [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)][len(before) :]
+    await harness.play(model, "go")
+    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][len(before) :]
     assert (" ".join(ended), path.read_text()) == (ends, text)
 
 
-async def test_nor_does_one_that_a_kill_held_up(house: House) -> None:
-    path, theirs = house.tree / "a.txt", OLD.replace("five", "FIVE")
+async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
+    path, theirs = harness.tree / "a.txt", OLD.replace("five", "FIVE")
     path.write_text(OLD)
     batch = says(editing("five", "5"), writing(OLD.replace("five", "5")))
-    await house.play(Script(says(READ), then(lambda: path.write_text(theirs), batch), says("done")), "go")
-    entries = house.entries()
+    await harness.play(Script(says(READ), then(lambda: path.write_text(theirs), batch), says("done")), "go")
+    entries = harness.entries()
     refused = [e.seq for e in entries if isinstance(e.event, ToolEnded)][1]
-    shutil.rmtree(house.state)
+    shutil.rmtree(harness.state)
     cut = [encode_entry(e) for e in entries if e.seq <= refused]
-    await import_jsonl(str(house.state), cut, wall_us=house.clock.wall_us)
-    async with house.session(Script(says("done")), create=False) as session:
+    await import_jsonl(str(harness.state), cut, wall_us=harness.clock.wall_us)
+    async with harness.session(Script(says("done")), create=False) as session:
         session.tell(Continue())
         await session.run(once=True)
-    assert [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
+    assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
     assert path.read_text() == theirs
 
 
@@ -419,15 +423,17 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def stage(house: House, model: Script, meanwhile: Callable[[object], Awaitable[None]], **more: object) -> None:
-    async with house.session(model, **more) as session:
+async def play_turn(
+    harness: DiskHarness, model: Script, meanwhile: Callable[[object], Awaitable[None]], **more: object
+) -> None:
+    async with harness.session(model, **more) as session:
         session.tell(UserMessage((Text("go"),)))
         beside = asyncio.ensure_future(meanwhile(session))
         await session.run(once=True)
         await beside
 
 
-async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(house: House) -> None:
+async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: DiskHarness) -> None:
     wait, seen = sleeper(0.05)
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
@@ -438,17 +444,17 @@ async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(house: House
         session.cancel(ids[1])  # type: ignore[attr-defined]
         session.cancel("c0.9")  # type: ignore[attr-defined]
 
-    await stage(house, model, meanwhile, more_tools=(wait,))
+    await play_turn(harness, model, meanwhile, more_tools=(wait,))
     assert seen == ["+a", "+b", "+c", "xb", "-a", "-c"]
     assert results(model.requests[1]) == [
         "Wait ok: a",
         "Wait interrupted: interrupted by the user; it may have had effects",
         "Wait ok: c",
     ]
-    assert "Interrupted" not in story(house.entries())
+    assert "Interrupted" not in story(harness.entries())
 
 
-async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(house: House) -> None:
+async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHarness) -> None:
     model = Script(
         says(call("Bash", command="echo begun; sleep 30")), says(call("Bash", command="echo more")), says("ok")
     )
@@ -459,14 +465,14 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(house: House) ->
                 session.cancel(heard.call)  # type: ignore[attr-defined]
                 return
 
-    await stage(house, model, meanwhile)
+    await play_turn(harness, model, meanwhile)
     assert results(model.requests[2]) == [
         "Bash interrupted: begun\n[interrupted by the user; the command was ended]",
         "Bash ok: more",
     ]
 
 
-async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(house: House) -> None:
+async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(harness: DiskHarness) -> None:
     wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
@@ -474,14 +480,14 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
         await until(lambda: len(seen) == 2)
         session.interrupt()  # type: ignore[attr-defined]
 
-    await stage(house, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
+    await play_turn(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
-    ended = [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)]
+    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
     assert sorted(ended) == ["interrupted", "interrupted", "not_run"]
-    assert story(house.entries()).endswith("Interrupted TurnEnded")
+    assert story(harness.entries()).endswith("Interrupted TurnEnded")
 
 
-async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(house: House) -> None:
+async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(harness: DiskHarness) -> None:
     """Flaws of E: nothing runs twice, no read passes a write."""
     seen: list[str] = []
 
@@ -510,24 +516,24 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
         ("Look", "7"),
     ]
     model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
-    await house.play(model, "go", more_tools=tools)
+    await harness.play(model, "go", more_tools=tools)
     assert seen == ["+1", "+2", "-1", "-2", "+3", "-3", "+4", "-4", "+5", "-5", "+6", "-6", "+7", "-7"]
     assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
 
 
 @pytest.mark.parametrize("most", [4, 32])
-async def test_at_most_so_many_calls_run_at_once(house: House, most: int) -> None:
+async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness, most: int) -> None:
     wait, seen = sleeper(0.01)
     model = Script(says(*(call("Wait", name=str(n)) for n in range(40))), says("done"))
-    await house.play(model, "go", more_tools=(wait,), limits=Limits(parallel_max=most))
+    await harness.play(model, "go", more_tools=(wait,), limits=Limits(parallel_max=most))
     running = [sum(1 if one[0] == "+" else -1 for one in seen[: n + 1]) for n in range(len(seen))]
     assert max(running) == most
     assert len(seen) == 80
 
 
-async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(house: House) -> None:
+async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(harness: DiskHarness) -> None:
     """Threads open the file and the one that takes its place, so that the loop goes on meanwhile."""
-    path = house.tree / "large.txt"
+    path = harness.tree / "large.txt"
     line = b"x" * 99 + b"\n"
     path.write_bytes(b"first\n" + line * 80_000)
     model = Script(
@@ -536,10 +542,10 @@ async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(house: Ho
         says("done"),
     )
     with files_opened() as opened:
-        await house.play(model, "go")
+        await harness.play(model, "go")
     assert results(model.requests[2])[1].startswith("Edit ok: Edited")
     assert path.read_bytes()[:5] == b"1st\nx"
-    by_the_loop = [main for path, main in opened if path.startswith(str(house.tree))]
+    by_the_loop = [main for path, main in opened if path.startswith(str(harness.tree))]
     assert by_the_loop.count(False) >= 3, "read, hashed, written"
     assert by_the_loop.count(True) <= 1, "the first look at a file that was just read"
 
@@ -567,72 +573,72 @@ LOOK = says(call("Read", file_path="/w/a.py"))
 
 def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None:
     """Both have read the file; whoever comes second has his edit merged, and the first is named."""
-    stage = Stage(
+    harness = SubagentHarness(
         main=[LOOK, says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("c = 3", "c = 4"), says("beta is done")],
     )
-    stage.space.files["/w/a.py"] = b"a = 1\nb = 2\nc = 3\n"
-    stage.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
-    stage.play()
-    assert stage.space.files["/w/a.py"] == b"a = 2\nb = 2\nc = 4\n"
-    first = stage.labels()[0]
-    told = results(stage.model.by_part["BETA"][2])[-1]
+    harness.space.files["/w/a.py"] = b"a = 1\nb = 2\nc = 3\n"
+    harness.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
+    harness.play()
+    assert harness.space.files["/w/a.py"] == b"a = 2\nb = 2\nc = 4\n"
+    first = harness.labels()[0]
+    told = results(harness.model.by_part["BETA"][2])[-1]
     assert f"Since you read it subagent {first} changed it too, elsewhere; both changes stand." in told
     assert told.endswith("-1\ta = 1\n+1\ta = 2\n 2\tb = 2\n 3\tc = 4")
-    (note,) = [text for text in said(stage.model.by_part["main"][-1]) if "file_changed" in text]
-    assert f"a.py: by subagent {stage.labels()[1]}\n" in note
+    (note,) = [text for text in said(harness.model.by_part["main"][-1]) if "file_changed" in text]
+    assert f"a.py: by subagent {harness.labels()[1]}\n" in note
     assert "+1\ta = 2\n 2\tb = 2\n-3\tc = 3\n+3\tc = 4" in note
 
 
 def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("a = 1", "a = 3"), edit("a = 2", "a = 3"), says("beta is done")],
     )
-    stage.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
-    stage.play()
-    refused, edited = results(stage.model.by_part["BETA"][3])[-2:]
+    harness.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
+    harness.play()
+    refused, edited = results(harness.model.by_part["BETA"][3])[-2:]
     assert refused.startswith("Edit failed: [changed] /w/a.py has changed since you read it; nothing was written.")
-    assert refused.endswith(f"all that subagent {stage.labels()[0]} changed:\n-1\ta = 1\n+1\ta = 2")
+    assert refused.endswith(f"all that subagent {harness.labels()[0]} changed:\n-1\ta = 1\n+1\ta = 2")
     assert edited.startswith("Edit ok: Edited")
-    assert stage.space.files["/w/a.py"] == b"a = 3\n"
+    assert harness.space.files["/w/a.py"] == b"a = 3\n"
 
 
 def test_a_cancelled_agent_call_stops_its_subagents_and_nothing_else() -> None:
-    stage = Stage(main=[says(tasks("ALPHA", "BETA")), says("done")], ALPHA=[says("a")], BETA=[says("b")])
-    stage.model.latency_s = {"ALPHA": 30, "BETA": 30}
+    harness = SubagentHarness(main=[says(tasks("ALPHA", "BETA")), says("done")], ALPHA=[says("a")], BETA=[says("b")])
+    harness.model.latency_s = {"ALPHA": 30, "BETA": 30}
 
     async def meanwhile(session: OpenSession) -> None:
-        await stage.clock.sleep(3)
+        await harness.clock.sleep(3)
         (running,) = list(session.running)
         session.cancel(running)
 
-    stage.model.parts["ALPHA"].clear()
-    stage.model.parts["BETA"].clear()
-    stage.play(meanwhile=meanwhile)
-    assert [event.status for event in stage.events(ChildEnded)] == ["interrupted", "interrupted"]
-    assert stage.events(TurnEnded)[-1].reason == "done"
-    assert stage.events(Interrupted) == []
+    harness.model.parts["ALPHA"].clear()
+    harness.model.parts["BETA"].clear()
+    harness.play(meanwhile=meanwhile)
+    assert [event.status for event in harness.events(ChildEnded)] == ["interrupted", "interrupted"]
+    assert harness.events(TurnEnded)[-1].reason == "done"
+    assert harness.events(Interrupted) == []
 
 
 # --- calls of one reply --------------------------------------------------------------------------------------------
 
 
-async def ends_with(house: House, *calls: ToolCall) -> list[str]:
+async def ends_with(harness: DiskHarness, *calls: ToolCall) -> list[str]:
     """Results of the calls of one reply."""
     model = Script(says(*calls), says("done"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     return [text.removeprefix("Bash ok: ") for text in results(model.requests[1])]
 
 
-async def test_compound_commands_of_one_reply_run_side_by_side(house: House) -> None:
+async def test_compound_commands_of_one_reply_run_side_by_side(harness: DiskHarness) -> None:
     """Each waits until all have begun."""
-    (house.tree / "here").mkdir()
+    (harness.tree / "here").mkdir()
     meet = "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; done; echo met {}"
     calls = [call("Bash", command=meet.format(n, n), timeout=60_000) for n in range(4)]
-    assert await ends_with(house, *calls) == [f"met {n}" for n in range(4)]
+    assert await ends_with(harness, *calls) == [f"met {n}" for n in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -648,37 +654,37 @@ async def test_compound_commands_of_one_reply_run_side_by_side(house: House) -> 
     ],
 )
 async def test_a_command_that_depends_on_one_before_it_waits(
-    house: House, commands: list[str], expected: list[str]
+    harness: DiskHarness, commands: list[str], expected: list[str]
 ) -> None:
-    (house.tree / "sub").mkdir()
-    (house.tree / "f").write_text("0\n")
-    here = str(house.tree)
-    got = await ends_with(house, *(call("Bash", command=one.replace("{}", here)) for one in commands))
+    (harness.tree / "sub").mkdir()
+    (harness.tree / "f").write_text("0\n")
+    here = str(harness.tree)
+    got = await ends_with(harness, *(call("Bash", command=one.replace("{}", here)) for one in commands))
     assert got == [one.replace("{}", here) for one in expected]
 
 
-async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(house: House) -> None:
+async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(harness: DiskHarness) -> None:
     """Also when that is over first."""
     for name in ("one", "two"):
-        (house.tree / name).mkdir()
-    waits = f"cd {house.tree}/one; until [ -e {house.tree}/over ]; do sleep 0.02; done"
-    last = f"cd {house.tree}/two; python3 -c \"open('{house.tree}/over', 'w')\""
+        (harness.tree / name).mkdir()
+    waits = f"cd {harness.tree}/one; until [ -e {harness.tree}/over ]; do sleep 0.02; done"
+    last = f"cd {harness.tree}/two; python3 -c \"open('{harness.tree}/over', 'w')\""
     model = Script(
         says(call("Bash", command=waits), call("Bash", command=last)), says(call("Bash", command="pwd")), says("done")
     )
-    session = await house.play(model, "go")
-    assert results(model.requests[2])[-1] == f"Bash ok: {house.tree}/two"
-    assert session.state.cwd == f"{house.tree}/two"
+    session = await harness.play(model, "go")
+    assert results(model.requests[2])[-1] == f"Bash ok: {harness.tree}/two"
+    assert session.state.cwd == f"{harness.tree}/two"
 
 
-async def test_a_change_that_several_commands_see_is_told_once(house: House) -> None:
-    (house.tree / "a.txt").write_text("a\n")
+async def test_a_change_that_several_commands_see_is_told_once(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("a\n")
     change = "python3 -c \"open('a.txt', 'w').write('b')\"; sleep 0.{}"
     model = Script(
         says(call("Read", file_path="a.txt")),
         says(*(call("Bash", command=change.format(n)) for n in (1, 1, 1))),
         says("done"),
     )
-    await house.play(model, "go")
-    changed = [e.event for e in house.entries() if isinstance(e.event, FileChanged)]
+    await harness.play(model, "go")
+    changed = [e.event for e in harness.entries() if isinstance(e.event, FileChanged)]
     assert [(event.by, Path(event.path).name) for event in changed] == [("command", "a.txt")]

@@ -10,22 +10,22 @@ from longrein.events import Asked, ChildEnded
 from longrein.models import Failure, Reply
 from longrein.testing.scripted_model import call, says
 from longrein.tools import tool
-from tests.agent.troupe import Stage, tasks
+from tests.agent.subagent_harness import SubagentHarness, tasks
 
 NAMES = [f"PART{n}" for n in range(8)]
 
 
 def test_R073_a_wait_that_one_agent_is_told_holds_for_all() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[Failure("rate", "slow down", 429, 20.0), says("first")],
         BETA=[says(call("Read", file_path="/w/a.py")), says("second")],
     )
-    stage.model.latency_s = {"ALPHA": 0.1, "BETA": 1.0}
-    stage.play()
-    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
-    beta = stage.disk.entries(stage.disk.children()[1])
-    times = [(e.at - stage.clock.start_us) / 1e6 for e in beta if isinstance(e.event, Asked)]
+    harness.model.latency_s = {"ALPHA": 0.1, "BETA": 1.0}
+    harness.play()
+    assert [e.status for e in harness.events(ChildEnded)] == ["done", "done"]
+    beta = harness.disk.entries(harness.disk.children()[1])
+    times = [(e.at - harness.clock.start_us) / 1e6 for e in beta if isinstance(e.event, Asked)]
     assert times[0] < 1
     assert times[1] > 20
 
@@ -37,33 +37,35 @@ def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rus
 
     def busy(request: Request) -> Reply | Failure:
         nonlocal refused
-        now = stage.clock.elapsed_s
+        now = harness.clock.elapsed_s
         if taken and now - taken[-1] < 1:
             refused += 1
-            stage.model.parts[part_of(request)].insert(0, busy)
+            harness.model.parts[part_of(request)].insert(0, busy)
             return Failure("rate", "slow down", 429, 1.0)
         taken.append(now)
         return says(f"report of {part_of(request)}")
 
     def part_of(request: Request) -> str:
-        return next(name for name, heard in stage.model.by_part.items() if heard and heard[-1] is request)
+        return next(name for name, heard in harness.model.by_part.items() if heard and heard[-1] is request)
 
     parts: dict[str, Any] = {name: [busy] for name in NAMES}
-    stage = Stage(main=[says(tasks(*NAMES)), says("done")], **parts)
-    stage.play()
-    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 8
+    harness = SubagentHarness(main=[says(tasks(*NAMES)), says("done")], **parts)
+    harness.play()
+    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 8
     assert refused < 30, "nobody hammers"
-    assert stage.clock.elapsed_s < 60
+    assert harness.clock.elapsed_s < 60
 
 
 def test_E20_a_provider_that_is_down_ends_in_reports_and_the_parent_answers() -> None:
     down = [Failure("server", "bad gateway", 502)] * 30
-    stage = Stage(main=[says(tasks("ALPHA", "BETA")), says("I answer alone")], ALPHA=list(down), BETA=[says("fine")])
+    harness = SubagentHarness(
+        main=[says(tasks("ALPHA", "BETA")), says("I answer alone")], ALPHA=list(down), BETA=[says("fine")]
+    )
     with pytest.raises(AssertionError, match="not played"):  # it does not ask for ever
-        stage.play()
-    assert [e.status for e in stage.events(ChildEnded)] == ["failed", "done"]
-    assert "bad gateway" in stage.result()
-    asked = [e for e in stage.disk.entries(stage.disk.children()[0]) if isinstance(e.event, Asked)]
+        harness.play()
+    assert [e.status for e in harness.events(ChildEnded)] == ["failed", "done"]
+    assert "bad gateway" in harness.result()
+    asked = [e for e in harness.disk.entries(harness.disk.children()[0]) if isinstance(e.event, Asked)]
     assert len(asked) <= 11
 
 
@@ -74,17 +76,17 @@ def test_R070_a_subagent_that_hangs_is_ended_and_the_parent_answers() -> None:
         await asyncio.Event().wait()
         return ""
 
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says("I begin", call("Hang"))],
         BETA=[says("fine")],
     )
-    stage.more = (Hang,)
-    stage.play()
-    ends = stage.events(ChildEnded)
+    harness.more = (Hang,)
+    harness.play()
+    ends = harness.events(ChildEnded)
     assert [(e.status, e.message) for e in ends] == [
         ("limit", "no progress: nothing has happened for 10 minutes"),
         ("done", ""),
     ]
-    assert "I begin" in stage.result()
-    assert stage.clock.elapsed_s < 2 * 3600
+    assert "I begin" in harness.result()
+    assert harness.clock.elapsed_s < 2 * 3600

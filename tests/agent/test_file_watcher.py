@@ -15,7 +15,7 @@ from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
 from longrein.tools import ToolOptions, change_of
 from longrein.workspace import PlainSpawner, open_workspace
-from tests.agent.house import House, Script, call, results, said, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says
 from tests.work import files_opened
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +27,8 @@ FILES = (
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 def notes(request: Request) -> list[str]:
@@ -51,13 +51,15 @@ def read(name: str = "a.txt") -> Reply:
     return says(call("Read", file_path=name))
 
 
-async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_very_next_request(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_very_next_request(
+    harness: DiskHarness,
+) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
-    (house.tree / "b.txt").write_text("b\n")
+    (harness.tree / "b.txt").write_text("b\n")
     edit = lambda: path.write_text("one\n2\nthree\n")  # noqa: E731
     model = Script(read(), then(edit, read("b.txt")), says("done"), says("bye"))
-    await house.play(model, "go", "and?")
+    await harness.play(model, "go", "and?")
     assert [notes(request) for request in model.requests[:2]] == [[], []]
     told = [f"[file_changed: …]\n* {path}: by somebody else\n 1\tone\n-2\ttwo\n+2\t2\n 3\tthree"]
     assert notes(model.requests[2]) == told
@@ -68,9 +70,9 @@ async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_ver
 
 
 async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the_whole_change_it_does_not(
-    house: House,
+    harness: DiskHarness,
 ) -> None:
-    path, large = house.tree / "a.txt", house.tree / "large.txt"
+    path, large = harness.tree / "a.txt", harness.tree / "large.txt"
     path.write_text("one\ntwo\n")
     large.write_text("".join(f"line {n} of many\n" for n in range(900)))
 
@@ -84,7 +86,7 @@ async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the
         call("Edit", file_path="large.txt", old_string="row 7 of", new_string="x"),
     )
     model = Script(says(*(call("Read", file_path=n) for n in ("a.txt", "large.txt"))), then(edit, both), again, says())
-    await house.play(model, "go")
+    await harness.play(model, "go")
     before, after, unread = results(model.requests[-1])[2:]
     assert before.startswith("Edit failed: [changed]")
     assert after.startswith("Edit ok: Edited")
@@ -94,53 +96,53 @@ async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the
     assert note.endswith("large.txt: by somebody else, changed in lines 1-900 of 900; Read it before you rely on it")
 
 
-async def test_rule_5_what_the_agent_does_itself_is_never_told(house: House) -> None:
-    (house.tree / "a.txt").write_text("one\n")
+async def test_rule_5_what_the_agent_does_itself_is_never_told(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("one\n")
     model = Script(
         read(),
         says(call("Edit", file_path="a.txt", old_string="one", new_string="two")),
         says(call("Write", file_path="b.txt", content="new\n")),
         says("done"),
     )
-    await house.play(model, "go")
+    await harness.play(model, "go")
     assert [notes(request) for request in model.requests] == [[], [], [], []]
 
 
-async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\ntwo\n")
     model = Script(
         read(), says(call("Bash", command="sed -i s/two/2/ a.txt")), says(call("Bash", command="true")), says()
     )
-    await house.play(model, "go")
+    await harness.play(model, "go")
     told = [f"[file_changed: …]\n* {path}: while your command ran (sed -i s/two/2/ a.txt)\n 1\tone\n-2\ttwo\n+2\t2"]
     assert [notes(request) for request in model.requests] == [[], [], told, told]
-    facts = [entry.event for entry in house.entries() if isinstance(entry.event, FileChanged)]
+    facts = [entry.event for entry in harness.entries() if isinstance(entry.event, FileChanged)]
     assert [(fact.by, fact.who) for fact in facts] == [("command", "sed -i s/two/2/ a.txt")]
 
 
-async def test_a_touch_or_the_same_bytes_again_is_nothing(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_a_touch_or_the_same_bytes_again_is_nothing(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\n")
 
     def touch() -> None:
         os.utime(path, (1, 1))
-        (house.tree / "new").write_text("one\n")
-        os.replace(house.tree / "new", path)
+        (harness.tree / "new").write_text("one\n")
+        os.replace(harness.tree / "new", path)
 
     model = Script(read(), then(touch, says(call("Bash", command="touch a.txt"))), says("done"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     assert notes(model.requests[2]) == []
-    assert not [entry for entry in house.entries() if isinstance(entry.event, FileChanged | Reminded)]
+    assert not [entry for entry in harness.entries() if isinstance(entry.event, FileChanged | Reminded)]
 
 
-async def test_gone_there_again_and_put_back(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\n")
     write = lambda text: lambda: path.write_text(text)  # noqa: E731
     steps = (path.unlink, write("one\n"), write("two\n"), write("one\n"))
     model = Script(read(), *(then(act, says(call("Glob", pattern="x"))) for act in steps), says("done"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     busy = "it keeps changing, so that you will not be told again before you Read it"
     assert [note.split("\n* ")[1].replace(str(path), "a.txt") for note in notes(model.requests[-1])] == [
         "a.txt: it is gone, by somebody else",
@@ -150,8 +152,8 @@ async def test_gone_there_again_and_put_back(house: House) -> None:
     ]
 
 
-async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(house: House) -> None:
-    path = house.tree / "a.log"
+async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(harness: DiskHarness) -> None:
+    path = harness.tree / "a.log"
     path.write_text("0\n")
 
     def grow() -> None:
@@ -160,40 +162,42 @@ async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(h
 
     steps = [then(grow, says(call("Glob", pattern=f"x{n}"))) for n in range(CHANGES_MAX + 3)]
     model = Script(read("a.log"), *steps, says("done"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     assert len(notes(model.requests[-1])) == CHANGES_MAX
     assert "it keeps changing" in notes(model.requests[-1])[-1]
 
 
-async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(house: House) -> None:
+async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(harness: DiskHarness) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
-        (house.tree / name).write_text("one\n")
+        (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt", "c.txt")))
     model = Script(reads, says("read"), says("seen"), says("again"))
-    await house.play(model, "go")
-    (house.tree / "a.txt").write_text("two\n")
-    (house.tree / "b.txt").unlink()
-    house.clock.now += 50 * 60 * 1_000_000
-    await house.play(model, "what now?", create=False)
+    await harness.play(model, "go")
+    (harness.tree / "a.txt").write_text("two\n")
+    (harness.tree / "b.txt").unlink()
+    harness.clock.now += 50 * 60 * 1_000_000
+    await harness.play(model, "what now?", create=False)
     head = "[session_resumed: the session goes on after 50 min; meanwhile …]"
-    first = f"* {house.tree}/a.txt: by somebody else\n-1\tone\n+1\ttwo"
-    assert notes(model.requests[2]) == [f"{head}\n{first}\n* {house.tree}/b.txt: it is gone, by somebody else"]
-    await house.play(model, "and now?", create=False)
+    first = f"* {harness.tree}/a.txt: by somebody else\n-1\tone\n+1\ttwo"
+    assert notes(model.requests[2]) == [f"{head}\n{first}\n* {harness.tree}/b.txt: it is gone, by somebody else"]
+    await harness.play(model, "and now?", create=False)
     assert len(notes(model.requests[3])) == 1
 
 
-async def test_law_10_a_resume_without_changes_tells_nothing(house: House) -> None:
-    (house.tree / "a.txt").write_text("one\n")
+async def test_law_10_a_resume_without_changes_tells_nothing(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("one\n")
     model = Script(read(), says("read"), says("again"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     before = model.requests[1].items
-    await house.play(model, "on", create=False)
+    await harness.play(model, "on", create=False)
     assert model.requests[2].items[: len(before)] == before
     assert notes(model.requests[2]) == []
 
 
-async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(
+    harness: DiskHarness,
+) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\n")
 
     def fails(_: Request) -> Failure:
@@ -201,49 +205,49 @@ async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and
         return Failure("server", "no", 500)
 
     model = Script(read(), then(lambda: path.write_text("two\n"), says(call("Glob", pattern="x"))), fails, says("done"))
-    await house.play(model, "go")
+    await harness.play(model, "go")
     first, second = notes(model.requests[3])
     assert notes(model.requests[2]) == [first]
     assert first.endswith("-1\tone\n+1\ttwo")
     assert second.endswith("-1\ttwo\n+1\tthree")
 
 
-async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(house: House) -> None:
-    path = house.tree / "a.txt"
+async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(harness: DiskHarness) -> None:
+    path = harness.tree / "a.txt"
     path.write_text("one\n")
     edit = lambda: path.write_text("one\nkey = hunter2hunter2\n")  # noqa: E731
     model = Script(read(), then(edit, says(call("Glob", pattern="x"))), says("done"))
     redact = lambda text: text.replace("hunter2hunter2", "[secret]")  # noqa: E731
-    await house.play(model, "go", redact=redact, secrets=("hunter2hunter2",))
+    await harness.play(model, "go", redact=redact, secrets=("hunter2hunter2",))
     assert notes(model.requests[2])[0].endswith("+2\tkey = [secret]")
-    assert not [p for p in house.state.rglob("*") if p.is_file() and b"hunter2hunter2" in p.read_bytes()]
+    assert not [p for p in harness.state.rglob("*") if p.is_file() and b"hunter2hunter2" in p.read_bytes()]
 
 
-async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(house: House) -> None:
-    (house.tree / "a.txt").write_text("one\n")
+async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("one\n")
     write = says(call("Edit", file_path="a.txt", old_string="one", new_string="two"))
     edit = says(call("Edit", file_path="a.txt", old_string="two", new_string="three"))
     model = Script(read(), says("read"), write, says("written"), edit, says("done"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         for prompt in ("read it", "change it"):
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
-        to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
+        to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to))
         session.tell(UserMessage((Text("again"),)))
         await session.run(once=True)
     (note,) = notes(model.requests[4])
-    assert note.endswith(f"* {house.tree}/a.txt: as you left it in what was taken back")
+    assert note.endswith(f"* {harness.tree}/a.txt: as you left it in what was taken back")
     assert results(model.requests[5])[-1].startswith("Edit failed: [changed]")
 
 
-async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(house: House) -> None:
-    (house.tree / "a.txt").write_text("one\n")
+async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("one\n")
     model = Script(read(), Failure("auth", "no key", 401))
-    await house.play(model, "go")
-    (house.tree / "a.txt").write_text("two\n")
+    await harness.play(model, "go")
+    (harness.tree / "a.txt").write_text("two\n")
     more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
-    async with house.session(more, create=False) as session:
+    async with harness.session(more, create=False) as session:
         session.tell(Continue())
         session.tell(UserMessage((Text("on"),)))
         await session.run(once=True)

@@ -1,4 +1,4 @@
-"""Commands that go through folders, judged by what lies there."""
+"""Commands that read folders, judged by the files in them."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from longrein.agent import Answer, UserMessage
 from longrein.events import PermissionAsked, Text
 from longrein.permissions import Rules
-from tests.agent.house import House, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 
 GREP = call("Bash", command="grep -r KEY .")
 
@@ -16,50 +16,50 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
-def rules(house: House, deny: str) -> Rules:
-    return Rules(allow=("Bash(*)",), deny=(deny,) if deny else (), base=str(house.tree))
+def rules(harness: DiskHarness, deny: str) -> Rules:
+    return Rules(allow=("Bash(*)",), deny=(deny,) if deny else (), base=str(harness.tree))
 
 
 @pytest.mark.parametrize(("deny", "status"), [("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok")])
-async def test_a_command_is_judged_by_what_lies_on_its_way(house: House, deny: str, status: str) -> None:
-    (house.tree / "deep").mkdir()
-    (house.tree / "deep" / ".env").write_text("KEY=1\n")
-    (house.tree / ".gitignore").write_text(".env\n")
+async def test_a_command_is_judged_by_what_lies_on_its_way(harness: DiskHarness, deny: str, status: str) -> None:
+    (harness.tree / "deep").mkdir()
+    (harness.tree / "deep" / ".env").write_text("KEY=1\n")
+    (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(GREP), says("so"))
-    await house.play(model, "look", rules=rules(house, deny))
+    await harness.play(model, "look", rules=rules(harness, deny))
     [result] = results(model.requests[-1])
     told = "Denied: this command reads what lies below" if status == "denied" else "./deep/.env:KEY=1"
     assert result.startswith(f"Bash {status}: {told}")
 
 
-async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(house: House) -> None:
-    (house.tree / ".env").write_text("KEY=1\n")
-    (house.tree / ".gitignore").write_text(".env\n")
+async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(harness: DiskHarness) -> None:
+    (harness.tree / ".env").write_text("KEY=1\n")
+    (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(call("Bash", command="git grep KEY")), says("so"))
-    await house.play(model, "look", rules=rules(house, "Read(.env)"))
+    await harness.play(model, "look", rules=rules(harness, "Read(.env)"))
     assert "denied" not in results(model.requests[-1])[0]
 
 
 @pytest.mark.parametrize("deny", ["Read(.env)", ""])
 async def test_too_much_to_look_at_asks_where_there_is_a_rule(
-    house: House, deny: str, monkeypatch: pytest.MonkeyPatch
+    harness: DiskHarness, deny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("longrein.agent.permission_check.LOOK_S", -1.0)
-    (house.tree / "file").write_text("KEY=1\n")
+    (harness.tree / "file").write_text("KEY=1\n")
     model = Script(says(GREP), says("so"))
-    async with house.session(model, rules=rules(house, deny)) as session:
+    async with harness.session(model, rules=rules(harness, deny)) as session:
         session.tell(UserMessage((Text("look"),)))
         running = asyncio.create_task(session.run(once=True))
         async for heard in session.follow():
             event = getattr(heard, "event", None)
             if isinstance(event, PermissionAsked):
-                assert event.reason.startswith(f"it reads what lies below {house.tree}, too much to see whether")
+                assert event.reason.startswith(f"it reads what lies below {harness.tree}, too much to see whether")
                 session.tell(Answer(event.call, "allow"))
             if type(event).__name__ == "TurnEnded":
                 break
         await running
-    assert any(isinstance(entry.event, PermissionAsked) for entry in house.entries()) is bool(deny)
+    assert any(isinstance(entry.event, PermissionAsked) for entry in harness.entries()) is bool(deny)

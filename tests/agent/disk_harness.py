@@ -1,4 +1,4 @@
-"""A session of real parts in a temporary folder: real SQLite, files and processes; only the model is scripted."""
+"""Harness for a session of real parts in a temporary folder: SQLite, files, processes; only the model is scripted."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
 
 
 class Clock:
-    """Real order, hardly any waiting: what is slept is written down."""
+    """A clock that keeps the order of events and hardly waits; it records each sleep."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000_000
@@ -55,7 +55,7 @@ Step = Reply | Failure | Callable[[Request], Reply | Failure]
 
 
 class Script:
-    """A model that plays `steps` in order and remembers each request."""
+    """A model that plays `steps` in order and records each request."""
 
     provider, model, wire, name = "test", "script", "scripted", "test/script"
 
@@ -82,8 +82,8 @@ class Script:
         return
 
 
-class House:
-    """One folder with a work tree and a state folder."""
+class DiskHarness:
+    """A folder with a work tree and a state folder."""
 
     def __init__(self, folder: Path) -> None:
         self.tree = folder / "tree"
@@ -128,7 +128,7 @@ class House:
             await session.close()
 
     async def play(self, model: Model, *prompts: str, create: bool = True, **more: object) -> OpenSession:
-        """Say each of `prompts` and let the turns end."""
+        """Send each of `prompts` and run the turns to their end."""
         async with self.session(model, create=create, **more) as session:
             for prompt in prompts:
                 session.tell(UserMessage((Text(prompt),)))
@@ -139,8 +139,8 @@ class House:
         return list(Reader(str(self.state), SESSION).entries())
 
 
-class Flushes:
-    """A log that remembers how far it is on disk."""
+class FlushTrackingLog:
+    """A log that records the last flushed seq."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -160,12 +160,12 @@ class Flushes:
 
 
 def story(entries: Sequence[Entry]) -> str:
-    """The log as one line of names, for comparing."""
+    """Name the entries of a log in one line, for comparison."""
     return " ".join(type(e.event).__name__ for e in entries)
 
 
 def results(request: Request) -> list[str]:
-    """What the model is shown of its calls."""
+    """Return the results that a request shows."""
     return [
         f"{i.part.name} {i.part.status}: {text_of(i.part.parts)}"
         for i in request.items
@@ -174,8 +174,8 @@ def results(request: Request) -> list[str]:
 
 
 def said(request: Request) -> list[str]:
-    """Every text of the request that is no result."""
+    """Return the texts of a request that are no results."""
     return [i.part.text for i in request.items if isinstance(i.part, Text)]
 
 
-__all__ = ["Answer", "House", "Limits", "Script", "call", "results", "said", "says", "story"]
+__all__ = ["Answer", "DiskHarness", "Limits", "Script", "call", "results", "said", "says", "story"]

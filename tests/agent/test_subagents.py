@@ -9,33 +9,33 @@ from longrein.models import Failure, Reply
 from longrein.testing.harness import said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
-from tests.agent.troupe import Stage, agent, tasks
+from tests.agent.subagent_harness import SubagentHarness, agent, tasks
 
 
 def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_its_own() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA: what is in a.py?")), says("It holds a = 1.")],
         ALPHA=[says("I look.", call("Read", file_path="/w/a.py")), says("a.py holds a = 1")],
     )
-    stage.play("what does the file hold?")
-    child = stage.disk.children()[0]
-    assert story(stage.disk.entries(child)) == (
+    harness.play("what does the file hold?")
+    child = harness.disk.children()[0]
+    assert story(harness.disk.entries(child)) == (
         "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied TurnEnded"
     )
-    assert "ChildStarted ChildEnded ToolEnded" in story(stage.disk.entries())
-    first = stage.model.by_part["ALPHA"][0]
+    assert "ChildStarted ChildEnded ToolEnded" in story(harness.disk.entries())
+    first = harness.model.by_part["ALPHA"][0]
     assert "what does the file hold?" not in " ".join(said(first))
     assert "Agent" not in [tool.name for tool in first.prefix.tools]
-    assert [tool.name for tool in first.prefix.tools] != [t.name for t in stage.model.by_part["main"][0].prefix.tools]
-    assert "| a.py holds a = 1" in stage.result()
-    assert stage.result().count("a = 1") == 1  # one result, the report alone
+    assert [tool.name for tool in first.prefix.tools] != [t.name for t in harness.model.by_part["main"][0].prefix.tools]
+    assert "| a.py holds a = 1" in harness.result()
+    assert harness.result().count("a = 1") == 1  # one result, the report alone
 
 
 def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -> None:
-    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
-    stage.play()
-    child = stage.disk.children()[0]
-    born = next(write for write in stage.disk.writes if child in write.below)
+    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness.play()
+    child = harness.disk.children()[0]
+    born = next(write for write in harness.disk.writes if child in write.below)
     assert [type(e.event) for e in born.entries][-1] is ChildStarted
     assert [type(e.event) for e in born.below[child]] == [
         Opened,
@@ -43,73 +43,75 @@ def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -
         type(born.below[child][2].event),
         UserSpoke,
     ]
-    over = next(write for write in stage.disk.writes if any(isinstance(e.event, ChildEnded) for e in write.entries))
+    over = next(write for write in harness.disk.writes if any(isinstance(e.event, ChildEnded) for e in write.entries))
     assert any(isinstance(e.event, ToolEnded) for e in over.entries)
 
 
 def test_E17_E18_several_work_at_once_and_are_told_in_the_order_asked() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
         ALPHA=[says("first")],
         BETA=[says("second")],
         GAMMA=[says("third")],
     )
-    stage.model.latency_s = {"ALPHA": 3, "BETA": 2, "GAMMA": 1}
-    stage.play()
-    told = stage.result()
+    harness.model.latency_s = {"ALPHA": 3, "BETA": 2, "GAMMA": 1}
+    harness.play()
+    told = harness.result()
     assert told.index("first") < told.index("second") < told.index("third")
-    assert stage.model.most == 3
-    assert stage.clock.elapsed_s < 3.5
+    assert harness.model.most == 3
+    assert harness.clock.elapsed_s < 3.5
 
 
 def test_each_of_several_tells_its_own_time() -> None:
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
         ALPHA=[says("first")],
         BETA=[Failure("auth", "the key was refused", 401)],
         GAMMA=[says("third")],
     )
-    stage.model.latency_s = {"ALPHA": 90, "BETA": 20, "GAMMA": 30}
+    harness.model.latency_s = {"ALPHA": 90, "BETA": 20, "GAMMA": 30}
 
     async def look(session: OpenSession) -> None:
-        await stage.clock.sleep(60)
+        await harness.clock.sleep(60)
         assert [round(view.elapsed_s) for view in session.agents()] == [60, 20, 30]
 
-    stage.play(meanwhile=look)
-    assert [round(end.elapsed_ms / 1000) for end in stage.events(ChildEnded)] == [90, 20, 30]
-    titles = [line.rpartition(", ")[2] for line in stage.result().splitlines() if line.startswith("[")]
+    harness.play(meanwhile=look)
+    assert [round(end.elapsed_ms / 1000) for end in harness.events(ChildEnded)] == [90, 20, 30]
+    titles = [line.rpartition(", ")[2] for line in harness.result().splitlines() if line.startswith("[")]
     assert titles == ["90 s", "20 s", "30 s"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_E17_no_more_than_the_cap_work_at_once(most: int) -> None:
     names = [f"PART{n:02d}" for n in range(12)]
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(agents_max=most),
         main=[says(tasks(*names)), says("done")],
         **{name: [says(f"report of {name}")] for name in names},
     )
-    stage.play()
-    assert stage.model.most == most
-    assert [line for line in stage.result().splitlines() if "report of" in line] == [f"| report of {n}" for n in names]
+    harness.play()
+    assert harness.model.most == most
+    assert [line for line in harness.result().splitlines() if "report of" in line] == [
+        f"| report of {n}" for n in names
+    ]
 
 
 def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> None:
     def explode(_request: Request) -> Reply:
         raise RuntimeError("bug in the script")
 
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA", "DELTA")), says("done")],
         ALPHA=[says("fine")],
         BETA=[says("so far", call("Read", file_path="/w/a.py")), Failure("auth", "the key was refused", 401)],
         GAMMA=[says(call("Read", file_path="/w/a.py")), explode],
         DELTA=[says("fine too")],
     )
-    stage.play()
-    told = stage.result()
+    harness.play()
+    told = harness.result()
     for words in ("| fine", "| fine too", "the key was refused", "so far", "RuntimeError: bug in the script"):
         assert words in told, told
-    ends = stage.events(ChildEnded)
+    ends = harness.events(ChildEnded)
     assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
 
 
@@ -117,69 +119,69 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
 def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: int) -> None:
     """Two hours are the limit of a task, an hour that of a quiet call."""
     make = call("Bash", command="make", timeout=600_000)
-    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")])
-    stage.commands["make"] = Ran("ok", delay_s=300)
+    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")])
+    harness.commands["make"] = Ran("ok", delay_s=300)
 
     async def jump(session: OpenSession) -> None:
-        await stage.clock.sleep(100)
-        stage.clock.start_us += hours * 3_600_000_000
-        await stage.clock.sleep(100)
+        await harness.clock.sleep(100)
+        harness.clock.start_us += hours * 3_600_000_000
+        await harness.clock.sleep(100)
         (view,) = session.agents()
         assert 195 < view.elapsed_s < 205
 
-    stage.play(meanwhile=jump)
-    (end,) = stage.events(ChildEnded)
+    harness.play(meanwhile=jump)
+    (end,) = harness.events(ChildEnded)
     assert (end.status, end.message) == ("done", "")
     assert 300_000 <= end.elapsed_ms < 310_000
-    assert not [told for told in stage.events(Reminded) if told.kind == "stuck"]
+    assert not [told for told in harness.events(Reminded) if told.kind == "stuck"]
 
 
 def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:
-    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
-    stage.play()
-    heard = [one for one in stage.heard if type(one).__name__ == "FromSubagent"]
+    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness.play()
+    heard = [one for one in harness.heard if type(one).__name__ == "FromSubagent"]
     kinds = [type(getattr(one.heard, "event", one.heard)).__name__ for one in heard]
     assert kinds[:3] == ["Opened", "PrefixSet", "ModeSet"]
     assert "ReplyDelta" in kinds
     assert kinds[-1] == "TurnEnded"
-    started = next(e for e in stage.disk.entries() if isinstance(e.event, ChildStarted))
+    started = next(e for e in harness.disk.entries() if isinstance(e.event, ChildStarted))
     assert {(one.label, one.kind) for one in heard} == {(f"a{started.seq}", "general")}
 
 
 def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_again_does() -> None:
     def again(request: Request) -> Reply:
-        label = next(e for e in stage.disk.entries() if isinstance(e.event, ChildStarted)).seq
+        label = next(e for e in harness.disk.entries() if isinstance(e.event, ChildStarted)).seq
         return says(agent("and BETA?", resume=f"a{label}"))
 
-    stage = Stage(
+    harness = SubagentHarness(
         main=[says(agent("ALPHA is 1")), says(agent("BETA is 2")), again, says("done")],
         ALPHA=[says("noted alpha"), says("still know alpha")],
         BETA=[says("noted beta")],
     )
-    stage.play()
-    assert "ALPHA" not in " ".join(said(stage.model.by_part["BETA"][0]))
-    assert [t for t in said(stage.model.by_part["ALPHA"][1]) if "BETA" in t or "noted" in t] == [
+    harness.play()
+    assert "ALPHA" not in " ".join(said(harness.model.by_part["BETA"][0]))
+    assert [t for t in said(harness.model.by_part["ALPHA"][1]) if "BETA" in t or "noted" in t] == [
         "noted alpha",
         "and BETA?",
     ]
-    starts = stage.events(ChildStarted)
+    starts = harness.events(ChildStarted)
     assert (starts[2].child, starts[2].again > 0) == (starts[0].child, True)
-    assert len(stage.disk.children()) == 2
-    assert [e.steps for e in stage.events(ChildEnded)] == [1, 1, 1]
+    assert len(harness.disk.children()) == 2
+    assert [e.steps for e in harness.events(ChildEnded)] == [1, 1, 1]
 
 
 def test_one_that_is_asked_again_needs_no_further_spawn() -> None:
     def again(_request: Request) -> Reply:
-        return says(agent("and BETA?", resume=stage.labels()[0]))
+        return says(agent("and BETA?", resume=harness.labels()[0]))
 
-    stage = Stage(
+    harness = SubagentHarness(
         limits=Limits(spawns_max=1),
         main=[says(agent("ALPHA is 1")), says(agent("one more")), again, says("done")],
         ALPHA=[says("noted alpha"), says("still know alpha")],
     )
-    stage.play()
-    assert "still know alpha" in stage.result()
-    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
+    harness.play()
+    assert "still know alpha" in harness.result()
+    assert [e.status for e in harness.events(ChildEnded)] == ["done", "done"]
 
 
 def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,29 +189,29 @@ def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.Mon
     close = OpenSession.close
 
     async def slowly(session: OpenSession) -> None:
-        await stage.clock.sleep(10)
+        await harness.clock.sleep(10)
         await close(session)
         left.append(session.state.label)
 
     def again(_request: Request) -> Reply:
-        return says(agent("and BETA?", resume=stage.labels()[0]))
+        return says(agent("and BETA?", resume=harness.labels()[0]))
 
     def twice(_request: Request) -> Reply:
         return says(" ".join(["left by", *left]))
 
-    stage = Stage(main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice])
+    harness = SubagentHarness(main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice])
     monkeypatch.setattr(OpenSession, "close", slowly)
-    stage.play()
-    assert f"left by {stage.labels()[0]}" in stage.result()
+    harness.play()
+    assert f"left by {harness.labels()[0]}" in harness.result()
 
 
 def test_E15_a_subagent_inherits_pins_and_static_context() -> None:
-    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
-    stage.first = (Pin("never push to main"),)
-    stage.play()
-    [request] = stage.model.by_part["ALPHA"]
+    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness.first = (Pin("never push to main"),)
+    harness.play()
+    [request] = harness.model.by_part["ALPHA"]
     assert said(request)[0] == "# /w"
     assert any("never push to main" in text for text in said(request))
-    opened = stage.disk.entries(stage.disk.children()[0])[0].event
+    opened = harness.disk.entries(harness.disk.children()[0])[0].event
     assert isinstance(opened, Opened)
     assert opened.pins == ("never push to main",)

@@ -1,4 +1,4 @@
-"""One prompt goes through the house, with real parts."""
+"""Turns of a session with real parts."""
 
 import asyncio
 from collections.abc import Collection
@@ -24,47 +24,47 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.tools import Hands, make_tool
-from tests.agent.house import Flushes, House, Script, call, results, said, says, story
+from tests.agent.disk_harness import DiskHarness, FlushTrackingLog, Script, call, results, said, says, story
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
-async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(house: House) -> None:
-    (house.tree / "a.py").write_text("x = 1\n")
+async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarness) -> None:
+    (harness.tree / "a.py").write_text("x = 1\n")
     model = Script(
         says("let me look", call("Read", file_path="a.py")),
         says(call("Edit", file_path="a.py", old_string="x = 1", new_string="x = 2")),
         says(call("Bash", command="cat a.py")),
         says("done"),
     )
-    await house.play(model, "make x two")
-    assert (house.tree / "a.py").read_text() == "x = 2\n"
+    await harness.play(model, "make x two")
+    assert (harness.tree / "a.py").read_text() == "x = 2\n"
     assert "x = 2" in results(model.requests[-1])[2]
-    assert story(house.entries()) == (
+    assert story(harness.entries()) == (
         "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied ToolStarted "
         "FileChanged ToolEnded Asked Replied ToolStarted ToolEnded Asked Replied TurnEnded"
     )
 
 
-async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_order(house: House) -> None:
+async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_order(harness: DiskHarness) -> None:
     sleeps = [call("Bash", command=f"sleep 0.{9 - n}") for n in range(1, 9)]
     model = Script(says(*sleeps), says("done"))
-    await house.play(model, "sleep a little")
-    ended = [e.event.call for e in house.entries() if isinstance(e.event, ToolEnded)]
+    await harness.play(model, "sleep a little")
+    ended = [e.event.call for e in harness.entries() if isinstance(e.event, ToolEnded)]
     assert ended != sorted(ended), "they end in their own order"
     shown = [i.part.call for i in model.requests[1].items if i.kind == "result"]
     assert shown == sorted(shown), "and are shown in call order"
 
 
-async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(house: House) -> None:
+async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(harness: DiskHarness) -> None:
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
-    async with house.session(model, rules=Rules()) as session:
+    async with harness.session(model, rules=Rules()) as session:
         session.tell(UserMessage((Text("write"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
@@ -74,16 +74,16 @@ async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(house: House) -
                 assert heard.event.reason == "blocked"
                 break
         await walk
-    assert not (house.tree / "b.txt").exists()
+    assert not (harness.tree / "b.txt").exists()
     assert results(model.requests[1])[0].endswith(". nobody is here")
 
 
-async def test_D7_malformed_unknown_and_failing_calls_are_results(house: House) -> None:
+async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskHarness) -> None:
     model = Script(
         says(call("Raed", file_path="x"), call("Read"), call("Read", file_path="gone.py")),
         says("sorry"),
     )
-    await house.play(model, "go")
+    await harness.play(model, "go")
     unknown, missing, gone = results(model.requests[1])
     assert unknown.startswith("Raed failed:")
     assert "Read" in unknown
@@ -93,17 +93,17 @@ async def test_D7_malformed_unknown_and_failing_calls_are_results(house: House) 
     assert "gone.py" in gone
 
 
-async def test_D12_a_server_error_is_retried_and_leaves_one_answer(house: House) -> None:
+async def test_D12_a_server_error_is_retried_and_leaves_one_answer(harness: DiskHarness) -> None:
     model = Script(Failure("server", "oops", 500), Failure("rate", "slow down", 429, retry_after_s=2.0), says("hello"))
-    await house.play(model, "hi")
-    assert len(house.clock.slept) >= 2
-    assert 2.0 <= max(house.clock.slept) <= 3.0
-    assert story(house.entries()).endswith("Asked AskFailed Asked AskFailed Asked Replied TurnEnded")
+    await harness.play(model, "hi")
+    assert len(harness.clock.slept) >= 2
+    assert 2.0 <= max(harness.clock.slept) <= 3.0
+    assert story(harness.entries()).endswith("Asked AskFailed Asked AskFailed Asked Replied TurnEnded")
 
 
-async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(house: House) -> None:
+async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(harness: DiskHarness) -> None:
     model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("first"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
@@ -118,9 +118,9 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
     assert said(model.requests[2])[-1] == "later"
 
 
-async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: House) -> None:
+async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(harness: DiskHarness) -> None:
     model = Script(says("half a thought"), gate=asyncio.Event())
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("think"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
@@ -128,7 +128,7 @@ async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: Hou
                 session.interrupt()
                 break
         await asyncio.wait_for(walk, HANG_S)
-    events = [e.event for e in house.entries()]
+    events = [e.event for e in harness.entries()]
     replied = next(e for e in events if isinstance(e, Replied))
     assert (replied.stop, replied.parts) == ("interrupted", (Text("half a thought"),))
     assert any(isinstance(e, Interrupted) for e in events)
@@ -136,11 +136,11 @@ async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: Hou
     assert events[-1].reason == "interrupted"
 
 
-async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_history(house: House) -> None:
+async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_history(harness: DiskHarness) -> None:
     model = Script(
         says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
     )
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("run"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
@@ -158,10 +158,10 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
 
 
 async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Script(says(call("Bash", command="touch new; echo all of it")), says("ok"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         looks = []
 
         async def look(*_found: object, **_more: object) -> list[object]:
@@ -172,7 +172,7 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
             return []
 
         with monkeypatch.context() as patch:
-            patch.setattr(session.watch, "changes", look)
+            patch.setattr(session.file_watcher, "changes", look)
             session.tell(UserMessage((Text("run"),)))
             await asyncio.wait_for(session.run(once=True), HANG_S)
         session.tell(UserMessage((Text("go on"),)))
@@ -181,14 +181,14 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
     assert "[interrupted by the user]" in said(model.requests[1])
 
 
-async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(house: House) -> None:
+async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(harness: DiskHarness) -> None:
     async def full(_host: object) -> None:
         raise StoreFull("no room on the disk")
 
     async def listen(session: OpenSession) -> str:
         return " ".join([type(one.event).__name__ async for one in session.follow() if isinstance(one, Entry)])
 
-    async with house.session(Script(says("hello"))) as session:
+    async with harness.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
         session.tell(UserMessage((Text("hi"),)))
         await session.run(once=True)
@@ -196,23 +196,23 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
         with pytest.raises(StoreFull):
             await session.close()
     assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")
-    async with house.session(Script(), create=False) as session:
+    async with harness.session(Script(), create=False) as session:
         assert session.state.asks == 1
 
 
-async def test_max_turns_and_money_refuse_before_the_request(house: House) -> None:
+async def test_max_turns_and_money_refuse_before_the_request(harness: DiskHarness) -> None:
     model = Script(says(call("Bash", command="true")))
-    session = await house.play(model, "go", limits=Limits(turns_max=1))
+    session = await harness.play(model, "go", limits=Limits(turns_max=1))
     assert len(model.requests) == 1
-    last = house.entries()[-1].event
+    last = harness.entries()[-1].event
     assert isinstance(last, TurnEnded)
     assert last.reason == "limit"
     assert session.state.spent_usd >= 0
 
 
-async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(house: House) -> None:
+async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(harness: DiskHarness) -> None:
     model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         session.tell(UserMessage((Text("hi there"),)))
         await session.run(once=True)
         session.tell(Compact("greetings"))
@@ -227,10 +227,10 @@ async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_wor
     assert model.requests[1].items[: len(model.requests[0].items)] == model.requests[0].items
 
 
-async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(house: House) -> None:
+async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: DiskHarness) -> None:
     recall = lambda request: says(call("Recall", handle=request.items[-1].handle, lines="100000-100001"))  # noqa: E731
     model = Script(says(call("Bash", command="seq 1 400000")), recall, says("done"))
-    await house.play(model, "flood")
+    await harness.play(model, "flood")
     shown = results(model.requests[1])[0]
     assert len(shown) < 12_000
     assert "400000" in shown
@@ -238,8 +238,8 @@ async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(house: Hou
     assert "100000" in results(model.requests[2])[1]
 
 
-async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(house: House) -> None:
-    (house.tree / "a.txt").write_text("old\n")
+async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harness: DiskHarness) -> None:
+    (harness.tree / "a.txt").write_text("old\n")
     model = Script(
         says("hello"),
         says(call("Read", file_path="a.txt")),
@@ -247,73 +247,73 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(house
         says("written"),
         says("fresh start"),
     )
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         for prompt in ("hi", "change it"):
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
-        to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
+        to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
         session.tell(UserMessage((Text("other way"),)))
         await session.run(once=True)
-    assert (house.tree / "a.txt").read_text() == "old\n"
-    assert not (house.tree / "b.txt").exists()
-    [rewound] = [e.event for e in house.entries() if isinstance(e.event, Rewound)]
+    assert (harness.tree / "a.txt").read_text() == "old\n"
+    assert not (harness.tree / "b.txt").exists()
+    [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
     assert [(Path(put.path).name, put.done, put.removed) for put in rewound.files] == [
         ("a.txt", True, False),
         ("b.txt", True, True),
     ]
     assert said(model.requests[-1])[1:] == ["hi", "hello", "other way"]
-    assert fold(house.entries()).spent_usd == session.state.spent_usd
+    assert fold(harness.entries()).spent_usd == session.state.spent_usd
 
 
-async def test_D9_R045_resume_sends_the_very_same_bytes(house: House) -> None:
-    (house.tree / "a.py").write_text("x = 1\n")
-    await house.play(Script(says(call("Read", file_path="a.py")), says("one")), "look")
+async def test_D9_R045_resume_sends_the_very_same_bytes(harness: DiskHarness) -> None:
+    (harness.tree / "a.py").write_text("x = 1\n")
+    await harness.play(Script(says(call("Read", file_path="a.py")), says("one")), "look")
     model = Script(says("two"))
-    before = await house.play(model, "again", create=False)
+    before = await harness.play(model, "again", create=False)
     assert [i.kind for i in model.requests[0].items] == ["context", "user", "call", "result", "text", "user"]
-    assert not [e for e in house.entries()[2:] if type(e.event).__name__ == "PrefixSet"]
+    assert not [e for e in harness.entries()[2:] if type(e.event).__name__ == "PrefixSet"]
     assert before.state.breaks == 0
 
 
-async def test_a_mode_that_is_changed_holds_for_the_next_call(house: House) -> None:
+async def test_a_mode_that_is_changed_holds_for_the_next_call(harness: DiskHarness) -> None:
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
-    async with house.session(model, rules=Rules()) as session:
+    async with harness.session(model, rules=Rules()) as session:
         session.tell(SetMode("plan"))
         session.tell(UserMessage((Text("write"),)))
         await session.run(once=True)
     assert results(model.requests[1])[0].startswith("Write denied:")
 
 
-async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(house: House) -> None:
+async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(harness: DiskHarness) -> None:
     for n in range(12):
-        (house.tree / f"f{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(400)))
+        (harness.tree / f"f{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(400)))
     steps = [says(call("Read", file_path=f"f{n}.txt")) for n in range(12)]
     model = Script(*steps, says("read them all"), budget=Budget(24_000, 2_000))
-    session = await house.play(model, "read all")
-    names = story(house.entries())
+    session = await harness.play(model, "read all")
+    names = story(harness.entries())
     assert "Cleared" in names
     assert session.state.view_tokens < 22_000
     assert 'longrein:n0nce cleared: ok, 400 lines, Recall("r9")' in results(model.requests[-1])[0]
-    assert len([e for e in house.entries() if isinstance(e.event, UserSpoke)]) == 1
+    assert len([e for e in harness.entries() if isinstance(e.event, UserSpoke)]) == 1
 
 
-async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(house: House) -> None:
+async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(harness: DiskHarness) -> None:
     cut = says(
         call("Write", file_path="whole.txt", content="x"),
         call("Write", file_path="cut.txt", content="x"),
         stop="length",
     )
     model = Script(cut, says("smaller then"))
-    await house.play(model, "write both")
-    assert (house.tree / "whole.txt").exists()
-    assert not (house.tree / "cut.txt").exists()
+    await harness.play(model, "write both")
+    assert (harness.tree / "whole.txt").exists()
+    assert not (harness.tree / "cut.txt").exists()
     assert "cut by the output limit" in results(model.requests[1])[1]
 
 
-async def test_the_first_answer_to_a_question_stands(house: House) -> None:
+async def test_the_first_answer_to_a_question_stands(harness: DiskHarness) -> None:
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("well"))
-    async with house.session(model, rules=Rules()) as session:
+    async with harness.session(model, rules=Rules()) as session:
         session.tell(UserMessage((Text("write"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
@@ -322,47 +322,47 @@ async def test_the_first_answer_to_a_question_stands(house: House) -> None:
                 session.tell(Answer(heard.event.call, "allow"))
                 break
         await walk
-    assert not (house.tree / "b.txt").exists()
-    assert story(house.entries()).count("PermissionAnswered") == 1
+    assert not (harness.tree / "b.txt").exists()
+    assert story(harness.entries()).count("PermissionAnswered") == 1
 
 
-async def test_a_rewind_takes_no_money_back(house: House) -> None:
+async def test_a_rewind_takes_no_money_back(harness: DiskHarness) -> None:
     dear = Usage(100_000, 0, 0, 1_000)
     budget = Budget(900_000, 4_000, Price(3, 15))
     model = Script(says("one", usage=dear), says("two", usage=dear), says("three", usage=dear), budget=budget)
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
         for prompt in ("a", "b"):
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
-        session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
+        session.tell(Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
         session.tell(UserMessage((Text("c"),)))
         await session.run(once=True)
-        spent = [e.event.cost_usd for e in house.entries() if isinstance(e.event, Replied)]
+        spent = [e.event.cost_usd for e in harness.entries() if isinstance(e.event, Replied)]
         assert len(spent) == 3
         assert session.state.spent_usd == pytest.approx(sum(spent))
 
 
-async def test_law_7_nothing_acts_before_its_start_is_flushed(house: House) -> None:
+async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarness) -> None:
     seen: list[bool] = []
 
     async def Peek(hands: Hands) -> str:
         """Look whether this call is on disk."""
         seen.append(
-            session.log.flushed >= next(e.seq for e in house.entries() if type(e.event).__name__ == "ToolStarted")
+            session.log.flushed >= next(e.seq for e in harness.entries() if type(e.event).__name__ == "ToolStarted")
         )
         return "looked"
 
     model = Script(says(call("Peek")), says("done"))
-    async with house.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
-        session.log = Flushes(session.log)
+    async with harness.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
+        session.log = FlushTrackingLog(session.log)
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
     assert seen == [True]
 
 
-async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(house: House) -> None:
-    (house.tree / "pkg").mkdir()
-    (house.tree / "pkg" / "a.py").write_text("x = 1\n")
+async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(harness: DiskHarness) -> None:
+    (harness.tree / "pkg").mkdir()
+    (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
     asked: list[str] = []
 
     def nested(folder: str, told: Collection[str]) -> list[tuple[str, str]]:
@@ -372,17 +372,17 @@ async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_onc
 
     read = call("Read", file_path="pkg/a.py")
     model = Script(says(read), says(read), says("done"))
-    await house.play(model, "look", nested=nested)
+    await harness.play(model, "look", nested=nested)
     assert "Tabs here." in said(model.requests[1])[-1]
     assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
     assert asked == ["pkg"]
 
 
-async def test_a_change_of_a_folders_instructions_is_told_as_one(house: House) -> None:
-    rules = house.tree / "pkg" / "AGENTS.md"
+async def test_a_change_of_a_folders_instructions_is_told_as_one(harness: DiskHarness) -> None:
+    rules = harness.tree / "pkg" / "AGENTS.md"
     rules.parent.mkdir()
     rules.write_text("Tabs here.\n")
-    (house.tree / "pkg" / "a.py").write_text("x = 1\n")
+    (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
 
     def nested(_: str, told: Collection[str]) -> list[tuple[str, str]]:
         return [] if str(rules) in told else [(str(rules), "Tabs here.")]
@@ -392,16 +392,16 @@ async def test_a_change_of_a_folders_instructions_is_told_as_one(house: House) -
         return says(call("Bash", command="true"))
 
     model = Script(says(call("Read", file_path="pkg/a.py")), changing, says("done"))
-    await house.play(model, "look", nested=nested)
+    await harness.play(model, "look", nested=nested)
     last = said(model.requests[2])[-1]
     assert "memory_changed" in last
     assert "Spaces here." in last
 
 
-async def test_a_pause_is_heard_after_the_failure_that_led_to_it(house: House) -> None:
+async def test_a_pause_is_heard_after_the_failure_that_led_to_it(harness: DiskHarness) -> None:
     model = Script(Failure("overload", "Overloaded", 529), Failure("overload", "Overloaded", 529), says("done"))
     heard: list[str] = []
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
 
         async def listen() -> None:
             async for one in session.follow(0):
@@ -415,11 +415,11 @@ async def test_a_pause_is_heard_after_the_failure_that_led_to_it(house: House) -
     assert told == ["UserSpoke", *("Asked", "AskFailed", "RetryPause") * 2, "Asked", "Replied"]
 
 
-async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(house: House) -> None:
+async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(harness: DiskHarness) -> None:
     """A prompt that waits for the provider stands in the log, and readers hear why it waits."""
     model = Script(Failure("overload", "Overloaded", 529, 30.0), says("done"))
     heard: list[object] = []
-    async with house.session(model) as session:
+    async with harness.session(model) as session:
 
         async def listen() -> None:
             async for one in session.follow(0):

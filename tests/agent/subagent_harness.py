@@ -1,4 +1,4 @@
-"""A root session and its subagents in memory and in virtual time; one model plays all of them."""
+"""Harness for a root session and its subagents in memory and virtual time; one model plays all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -19,14 +19,14 @@ from longrein.tools import Kind, Tool, agent_tool
 Answer = Callable[[Request], Reply | Failure]
 
 
-class Troupe(ScriptedModel):
-    """One model for all agents: each conversation plays the part whose name its first words hold."""
+class ScriptedAgents(ScriptedModel):
+    """A model for all agents: a conversation plays the part that its first text names."""
 
     def __init__(self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any) -> None:
         super().__init__(**more)
         self.clock, self.parts = clock, {name: list(steps) for name, steps in parts.items()}
         self.names: dict[str, str] = {}
-        """Words -> the part that begins with them, where its name does not stand there."""
+        """Text -> part of conversations that begin with it, where the part is not named."""
         self.latency_s: dict[str, float] = {}
         self.by_part: dict[str, list[Request]] = {name: [] for name in parts}
         self.at_once = self.most = 0
@@ -55,8 +55,8 @@ class Troupe(ScriptedModel):
         assert not left, f"not played: {left}"
 
 
-class Stage:
-    """A root session with a troupe."""
+class SubagentHarness:
+    """A root session with scripted subagents."""
 
     def __init__(self, *, limits: Limits | None = None, **parts: Sequence[Reply | Failure | Answer]) -> None:
         self.clock = VirtualClock()
@@ -66,11 +66,11 @@ class Stage:
         self.space = MemoryWorkspace({"/w/a.py": "a = 1\n"}, spawner=self.spawner)
         self.rules: Rules | None = None
         self.limits = limits or Limits()
-        self.model = Troupe(self.clock, parts)
+        self.model = ScriptedAgents(self.clock, parts)
         self.heard: list[Any] = []
         self.more: Sequence[Tool] = ()
         self.first: Sequence[InboxMessage] = ()
-        """Words before the prompt."""
+        """Messages before the prompt."""
         self.kinds: tuple[Kind, ...] = ()
         self.models: Sequence[ScriptedModel] = ()
 
@@ -97,7 +97,7 @@ class Stage:
         *,
         stay: bool = False,
     ) -> None:
-        """Say `words` and let the turn end; `meanwhile` runs beside it."""
+        """Send `words` and run the turn to its end; `meanwhile` runs concurrently."""
 
         async def main() -> None:
             session = self.open(mode)
@@ -123,11 +123,11 @@ class Stage:
             self.heard.append(heard)
 
     def result(self) -> str:
-        """What the root's model was told of its last call."""
+        """Return the last result that the root's model was shown."""
         return results(self.model.by_part["main"][-1])[-1]
 
     def labels(self) -> list[str]:
-        """Of the root's subagents."""
+        """Return the labels of the root's subagents."""
         return [f"a{e.seq}" for e in self.disk.entries() if isinstance(e.event, ChildStarted) and not e.event.again]
 
     def events(self, kind: type) -> list[Any]:

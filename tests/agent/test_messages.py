@@ -1,0 +1,21 @@
+"""Stored inbox messages: an inbox that an earlier version wrote still loads."""
+
+from typing import get_args
+
+import msgspec
+
+from longrein.agent import InboxMessage, UserMessage
+from longrein.events import Text
+
+TAGS = "Answer Compact GoOn Happened Pin Rewind Said SetMode SetModel StopChild StopTask Uncompact Unpin"
+
+
+def test_tags_of_stored_messages_never_change() -> None:
+    assert " ".join(sorted(str(kind.__struct_config__.tag) for kind in get_args(InboxMessage))) == TAGS
+
+
+def test_a_message_stored_by_an_earlier_version_loads() -> None:
+    stored = b'{"type":"Said","parts":[{"type":"text","text":"go on"}],"how":"queued","to":""}'
+    message = msgspec.json.decode(stored, type=InboxMessage)  # type: ignore[arg-type]
+    assert message == UserMessage((Text("go on"),), "queued")
+    assert msgspec.json.encode(message) == stored
