@@ -131,7 +131,7 @@ def damaged(events: list[AnyEvent], luck: random.Random) -> list[AnyEvent]:
 
 
 async def answered(entries: list[Entry], price: Price | None) -> str:
-    """What is said in answer to a message in the session that `entries` are the log of."""
+    """Return the answer to a message in the session with the log `entries`."""
     disk = MemoryDisk(SESSION)
     disk.writes = [Write(tuple(entries))]
     disk.commit()
@@ -163,7 +163,7 @@ def test_any_damaged_log_leads_to_a_prompt_and_an_answer(seed: int) -> None:
 
 
 def answered_with(*events: AnyEvent, price: Price | None = None) -> str:
-    """What becomes of a message in a log of `events`."""
+    """Return the outcome of a message in a log of `events`."""
     entries = [Entry(n, 1_000_000 * n, event) for n, event in enumerate(events, 1)]
     return run_virtual(answered(entries, price), clock=VirtualClock(), seed=1)
 

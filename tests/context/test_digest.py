@@ -214,7 +214,7 @@ WINDOWS = (4_000, 8_000, 20_000, 200_000, 1_000_000)
 
 
 def covered(word_text: str, seq: int, text: str) -> bool:
-    """Whether a message stands verbatim, is named by its handle, or lies in a listed row of them."""
+    """True if a message is verbatim, is named by its handle, or is in a listed range."""
     if word_text in text or f'Recall(handle="r{seq}")' in text:
         return True
     rows = re.finditer(r"elided: \d+ messages of the user, r(\d+) to r(\d+): ([^\]]*)\]", text)

@@ -28,7 +28,7 @@ from tests.seeds import seeds
 SEEDS = seeds(16)
 WINDOWS = [4_000, 12_000, 40_000]
 LARGE = 200_000
-"""Of one seed in eight: a walk in it takes several times as long."""
+"""Used for one seed in eight, because a session with it takes several times as long."""
 
 
 def walks(profile: str = "default") -> list[RandomSession]:

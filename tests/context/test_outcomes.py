@@ -10,7 +10,7 @@ from tests.context.log_builder import LogBuilder
 
 
 def left(sentence: str, log: LogBuilder) -> str:
-    """What the audit leaves: the sentence, the sentence with `[unverified]`, or ''."""
+    """Return what the audit leaves: the sentence, the sentence with `[unverified]`, or ''."""
     state = log.state
     return audit(sentence, lambda _: True, outcome_prover(state.ledger, state.seq)).prose
 

@@ -87,13 +87,13 @@ class Log:
         return due_reminders(self.state, BUDGET, int(more.pop("now_us", self.state.at)), **more)
 
     def tell(self) -> list[str]:
-        """What is due, told."""
+        """Append the due reminders and return them."""
         told = self.due()
         self.add(*told)
         return [one.text for one in told]
 
     def step(self) -> list[str]:
-        """What is due is told, asked and answered."""
+        """Append the due reminders, a request and its reply."""
         told = self.tell()
         seq = self.state.seq + 1
         self.add(Asked("turn", seq - 1, 2), Replied(seq, (Text("hm"),), "end"), UserSpoke((Text("on"),)))

@@ -133,7 +133,7 @@ async def framed(*steps: Step, words: Sequence[str | InboxMessage] = ("one",), b
 
 
 def shown_turns(request: Request) -> list[str]:
-    """What the system prompt shows of earlier turns."""
+    """Return the earlier turns in the system prompt."""
     _, _, shown = request.prefix.system.partition("\n\n<conversation-context>\n")
     return shown.removesuffix("\n</conversation-context>").split("\n") if shown else []
 
@@ -198,7 +198,7 @@ async def test_C1_a_turn_of_forty_calls_never_overflows() -> None:
 
 
 def _long_turn(steps: int) -> list[Step]:
-    """So many calls, and a summary wherever one is asked for."""
+    """Model with so many calls and a reply to every summary request."""
 
     def step(n: int) -> Step:
         return lambda request: says("1. Request: go") if request.purpose == "summary" else says(_print(n))

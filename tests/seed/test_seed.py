@@ -1,6 +1,6 @@
 """The profile `seed` does what the founding documents say, cell by cell: A1 to A19.
 
-Where two texts of the course differ, the profile `seed` is the first, `seed-later` and `seed-new` are the others. Where
+Where two versions of the documents differ, `seed` is the first, `seed-later` and `seed-new` are the others. Where
 a text cannot work as it stands the docstring says so.
 """
 
@@ -221,7 +221,7 @@ async def test_A11_micro_then_threshold_then_model_then_tools_then_manual() -> N
 
 
 def _acts(played: SessionResult) -> str:
-    """What happened, in order, in the text's words."""
+    """Return what happened, in order, in the documents' words."""
     acts = []
     for entry in played.disk.entries():
         match type(entry.event).__name__, entry.event:

@@ -109,21 +109,21 @@ class _Block(msgspec.Struct, frozen=True):
 def analyse(state: State, budget: Budget) -> Analysis:
     """Analyse the view: its blocks, their tokens, and what could be freed."""
     blocks = _blocks(state)
-    talk = [block for block in blocks if block.item is not None and block.item.kind != "context"]
-    calls = _calls(talk)
-    rungs = _rungs(state, talk, calls)
+    conversation = [block for block in blocks if block.item is not None and block.item.kind != "context"]
+    calls = _calls(conversation)
+    rungs = _rungs(state, conversation, calls)
     going = dict.fromkeys(next_compacted(state, budget))
-    taken = [b for b in talk if b.item is not None and b.item.handle in going]
+    taken = [b for b in conversation if b.item is not None and b.item.handle in going]
     total = sum(block.tokens for block in blocks)
     return Analysis(
         total,
-        sum(block.tokens for block in talk),
+        sum(block.tokens for block in conversation),
         budget.usable_tokens,
         _table(blocks, lambda block: block.kind),
         tuple(sorted(_table(blocks, lambda block: block.module), key=lambda row: _place(row.name))),
-        _tools(talk),
-        _time(state, talk),
-        _files(state, talk, calls),
+        _tools(conversation),
+        _time(state, conversation),
+        _files(state, conversation, calls),
         rungs,
         len(taken),
         sum(block.tokens for block in taken),
@@ -165,8 +165,10 @@ def _table(blocks: Iterable[_Block], name: Callable[[_Block], str]) -> tuple[Row
 # --- Calls and files -------------------------------------------------------------------------------------------------
 
 
-def _calls(talk: Sequence[_Block]) -> dict[str, ToolCall]:
-    return {b.item.part.id: b.item.part for b in talk if b.item is not None and isinstance(b.item.part, ToolCall)}
+def _calls(conversation: Sequence[_Block]) -> dict[str, ToolCall]:
+    return {
+        b.item.part.id: b.item.part for b in conversation if b.item is not None and isinstance(b.item.part, ToolCall)
+    }
 
 
 def _call_of(block: _Block, calls: Mapping[str, ToolCall]) -> ToolCall | None:
@@ -176,9 +178,9 @@ def _call_of(block: _Block, calls: Mapping[str, ToolCall]) -> ToolCall | None:
     return part if isinstance(part, ToolCall) else None
 
 
-def _tools(talk: Sequence[_Block]) -> tuple[ToolRow, ...]:
+def _tools(conversation: Sequence[_Block]) -> tuple[ToolRow, ...]:
     rows: dict[str, ToolRow] = {}
-    for block in talk:
+    for block in conversation:
         part = block.item.part if block.item is not None else None
         if isinstance(part, ToolCall | ToolResult):
             row = rows.get(part.name, ToolRow(part.name, 0, 0, 0))
@@ -189,9 +191,9 @@ def _tools(talk: Sequence[_Block]) -> tuple[ToolRow, ...]:
     return tuple(sorted(rows.values(), key=lambda row: -row.tokens))
 
 
-def _files(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[FileRow, ...]:
+def _files(state: State, conversation: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[FileRow, ...]:
     tokens: dict[str, int] = {}
-    for block in talk:
+    for block in conversation:
         call = _call_of(block, calls)
         argument = key_argument(call.arguments or {}) if call is not None else ""
         if argument:
@@ -203,10 +205,10 @@ def _files(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) 
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.path)))
 
 
-def _time(state: State, talk: Sequence[_Block]) -> tuple[Row, ...]:
+def _time(state: State, conversation: Sequence[_Block]) -> tuple[Row, ...]:
     last = max(1, state.seq)
     counts, tokens = [0] * SLICES, [0] * SLICES
-    for block in talk:
+    for block in conversation:
         seq = block.item.seqs[1] if block.item is not None else 0
         at = min(SLICES - 1, (seq or last) * SLICES // (last + 1))
         counts[at] += 1
@@ -219,11 +221,11 @@ def _time(state: State, talk: Sequence[_Block]) -> tuple[Row, ...]:
 # --- What could be freed ---------------------------------------------------------------------------------------------
 
 
-def _rungs(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[Row, ...]:
+def _rungs(state: State, conversation: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[Row, ...]:
     sums = {name: [0, 0] for name in RUNGS}
     later: dict[tuple[str, str], None] = {}
     texts: dict[str, None] = {}
-    for block in reversed(talk):
+    for block in reversed(conversation):
         item = block.item
         if item is None:
             continue

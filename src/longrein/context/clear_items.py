@@ -99,7 +99,7 @@ def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason
 
 
 def _is_unchanged(state: State, change: Change) -> bool:
-    """Whether a change does nothing: a call without long arguments, or an item without a handle."""
+    """True if a change does nothing: a call without long arguments, or an item without a handle."""
     if change.handle not in state.index:
         return True
     part = state.items[state.index[change.handle]].part
@@ -183,7 +183,7 @@ def update_memory(state: State) -> ClearingMemory:
 
 
 def _overgrown(memo: ClearingMemory) -> bool:
-    """Whether most remembered items have left the view, so that a rebuild is cheaper."""
+    """True if most remembered items have left the view, so that a rebuild is cheaper."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
 
@@ -194,7 +194,7 @@ def _items_before_open_call(state: State) -> list[Item]:
 
 
 def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
-    """Whether the view begins as it was known, apart from birth forms of items that had not been sent."""
+    """True if the view begins as it was known, apart from birth forms of items that had not been sent."""
     known = memo.known
     if len(known) > len(items):
         return False
@@ -213,7 +213,7 @@ def _handle(item: Item) -> str:
 
 
 def _apply_matching_plan(memo: ClearingMemory, items: list[Item]) -> bool:
-    """Whether the view differs by one of the plans; that plan is then marked as done."""
+    """True if the view differs by one of the plans; that plan is then marked as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
         expected = [item for item in memo.known if item.handle not in changed or changed[item.handle].form != "folded"]
@@ -257,7 +257,7 @@ def piece_of(item: Item, state: State) -> Piece:
 
 
 def _went_on(state: State, call: str) -> bool:
-    """Whether the work of a call continued in the background after its result."""
+    """True if the work of a call continued in the background after its result."""
     return any(task.started.call == call for task in state.tasks.values())
 
 

@@ -32,7 +32,7 @@ TAIL_SHARE_MAX = 0.25
 CLEAR_FROM_TOKENS = 16_000
 """Smaller views are not cleared to save money: there is next to nothing to save."""
 CLEAR_FROM_SHARE = 0.20
-"""The same as a share of the usable window, for small windows."""
+"""Share of the usable window with the same meaning, for small windows."""
 ANSWER_SHARE_MIN = 0.10
 """Smallest share of the window left for an answer."""
 LAST_RESORT_SHARE_MAX = 0.90
@@ -76,7 +76,7 @@ class Summarise(msgspec.Struct, frozen=True):
     reason: str
     focus: str = ""
     beside: bool = False
-    """Whether the conversation continues meanwhile. The request is then the last one plus the instruction."""
+    """True if the conversation continues meanwhile. The request is then the last one plus the instruction."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decis
 
 
 def is_cold(state: State, budget: Budget, now_us: int) -> bool:
-    """Whether the provider's cache has surely expired: last request too old, or a new prefix.
+    """True if the provider's cache has surely expired: last request too old, or a new prefix.
 
     A resume by itself is not cold.
     """
@@ -282,7 +282,7 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
 
 
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
-    """Whether entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
+    """True if entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
     items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
     new = [item for item in items if item.kind not in ("summary", "ack")]
     return (
@@ -299,7 +299,7 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
 
 
 def has_overflowed(state: State) -> bool:
-    """Whether the last request did not fit and nothing was removed since."""
+    """True if the last request did not fit and nothing was removed since."""
     return state.failure is not None and state.failure.kind == "overflow" and state.settled_seq < state.asked_seq
 
 

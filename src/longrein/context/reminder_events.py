@@ -228,7 +228,7 @@ def _what(state: State, name: str) -> str:
 
 
 def _asked_about(state: State, task: str) -> bool:
-    """Whether a running call will report this end as its result."""
+    """True if a running call will report this end as its result."""
     calls = [open_call.call for open_call in state.calls.values() if open_call.started]
     return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
 

@@ -143,7 +143,7 @@ def _last_seen(state: State, first: Notice) -> tuple[str, str]:
 
 
 def _is_still_news(state: State, one: Notice) -> bool:
-    """Whether the file was not read, edited or changed again since."""
+    """True if the file was not read, edited or changed again since."""
     if one.kind not in ("file_changed", "memory_changed"):
         return True
     seen = state.files.get(one.key)

@@ -56,7 +56,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     usd: float
     """Cost of carrying the block so far, with ideal cache use; 0 without prices."""
     goes: bool
-    """Whether the next compaction would remove it."""
+    """True if the next compaction would remove it."""
     begins: str
     """First words."""
 

@@ -121,7 +121,7 @@ def past_turns(state: State) -> list[TextTurn]:
 
 
 def is_due(turns: Sequence[TextTurn], wanted: bool = False) -> bool:
-    """Whether to compact now. `wanted`: the model requested it since the last user message."""
+    """True if a compaction is due. `wanted`: the model requested it since the last user message."""
     return wanted or sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
 
 
@@ -255,7 +255,7 @@ class SeedVariant(msgspec.Struct, frozen=True):
     tail_turns: int = 47
     """Turns kept after it."""
     reference_only: bool = False
-    """Whether a summary is marked as data, follows the user's request verbatim, and has a focus."""
+    """True if a summary is marked as data, follows the user's request verbatim, and has a focus."""
 
 
 SEED_VARIANTS = {

@@ -25,7 +25,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether something ran and nothing failed."""
+        """True if something ran and nothing failed."""
         return self.passed > 0 and self.failed == 0
 
 
@@ -108,7 +108,7 @@ _TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ct
 
 
 def may_test(line: str) -> bool:
-    """Whether a command line may run a test runner."""
+    """True if a command line may run a test runner."""
     for piece in re.split(r"&&|\|\|?|;|\n", line):
         words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
         if words and words[0] not in _READERS and re.search(_TESTERS, piece):

@@ -70,7 +70,7 @@ class FileUse(Record, frozen=True):
     changes: int = 0
     reads: int = 0
     whole: bool = False
-    """Whether the newest content was shown whole."""
+    """True if the newest content was shown whole."""
     lines: tuple[int, int] = (0, 0)
     """First line and number of lines of the last partial read; zeros if it was whole."""
 

@@ -26,11 +26,11 @@ class ReminderKind(msgspec.Struct, frozen=True):
     head: str = ""
     """The harness's own words. Content from outside follows, quoted."""
     told_by: str = ""
-    """Where the model learns of the event if not by a reminder."""
+    """Source of the information for the model, if not a reminder."""
     external: bool = False
-    """Whether the event comes from outside, as a `Reminded` without text (`reminder_events.external_event`)."""
+    """True if the event comes from outside, as a `Reminded` without text (`reminder_events.external_event`)."""
     single: bool = False
-    """Whether an external state has one value in all, not one per source."""
+    """True if an external state has one value in all, not one per source."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Notice(msgspec.Struct, frozen=True):
     brief: str = ""
     """Outcome in two words. Notices with the same outcome may be told together by `key` alone."""
     whole: bool = False
-    """Whether `line` and `body` tell all there is."""
+    """True if `line` and `body` tell all there is."""
 
 
 class LastReminder(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ _ROWS = (
     _state("mode", MODE, 1),
     _elsewhere("tool_denied", MODE, "the result of the call, with the reason"),
     _occurs("went_back", MODE, 0.5, "the user took the conversation back; on disk these files stand as you left them"),
-    # --- work beside the conversation
+    # --- background work, subagents, hooks
     _elsewhere("bg_started", ENDED, "the result of the call that started it"),
     _occurs(
         "bg_stalled",
@@ -115,7 +115,7 @@ _ROWS = (
     ),
     _occurs("cron_fired", ENDED, 0.5, "it is time for what was scheduled", external=True),
     _occurs("hook_feedback", ENDED, 0.5, "hooks that the user has set up say"),
-    # --- the world that the conversation speaks of
+    # --- files, folders, tools and model
     _occurs("session_resumed", FILES, 0.8, _FILES),
     _occurs("file_changed", FILES, 0.8, _FILES),
     _occurs("memory_changed", FILES, 0.8, "instruction files were changed on disk; from now on they say this instead"),

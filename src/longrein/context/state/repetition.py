@@ -24,13 +24,13 @@ class StepHistory(msgspec.Struct, frozen=True):
     step: tuple[tuple[str, str], ...] = ()
     """(call id, digest) of the ended calls of the present step."""
     waits: bool = True
-    """Whether all calls of the present step are polls."""
+    """True if all calls of the present step are polls."""
     last: tuple[str, ...] = ()
     """Digests of the last steps, newest last."""
     runs: tuple[int, ...] = (0,) * len(PERIODS)
     """For each period: number of consecutive steps equal to the one a period before."""
     patient: bool = False
-    """Whether all steps of the repetition are polls."""
+    """True if all steps of the repetition are polls."""
     told: int = 0
     """Number of reminders since the repetition began."""
     told_seq: int = 0

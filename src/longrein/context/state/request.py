@@ -38,7 +38,7 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def mine(self) -> bool:
-        """Whether the item is on the assistant's side of the conversation."""
+        """True if the item is on the assistant's side of the conversation."""
         return self.kind in ("text", "thinking", "call", "ack")
 
 
@@ -77,7 +77,7 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: float = -1.0
     """Negative: equal to the input price."""
     assumed: bool = False
-    """Whether a cache price is the usual one of the provider's family and not its own figure."""
+    """True if a cache price is the usual one of the provider's family and not its own figure."""
 
     @property
     def read_usd(self) -> float:
@@ -115,7 +115,7 @@ class Budget(msgspec.Struct, frozen=True):
     cache_min_tokens: int = 1024
     """A shorter prefix is not cached."""
     accepts_prefill: bool = False
-    """Whether a request may end with the assistant's side; most current models refuse that."""
+    """True if a request may end with the assistant's side; most current models refuse that."""
     clears: tuple[str, ...] = ("result", "call", "text", "thinking")
     """Kinds of items that may be cleared with this provider and model. `old thinking` spares the running turn."""
 

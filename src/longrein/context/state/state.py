@@ -39,9 +39,9 @@ class OpenCall(msgspec.Struct):
     slot: int
     """Position of the result in the view."""
     cut: bool = False
-    """Whether the reply was cut inside the call. Such a call must not run."""
+    """True if the reply was cut inside the call. Such a call must not run."""
     started: bool = False
-    """Whether `ToolStarted` was written."""
+    """True if `ToolStarted` was written."""
     asked: PermissionAsked | None = None
     answer: PermissionAnswered | None = None
 
@@ -53,7 +53,7 @@ class KnownFile(msgspec.Struct, frozen=True):
     whole: bool
     blob: str
     changed: bool
-    """Whether this session changed it."""
+    """True if this session changed it."""
     seq: int
     disk: str | None = None
     """Hash of newer content on disk that the model does not know ('' if the file is gone); None if it knows it."""
@@ -122,7 +122,7 @@ class Reading(msgspec.Struct, frozen=True):
     first: int
     last: int
     told: bool = False
-    """Whether a later reading was answered with a pointer to this one. The next one is answered in full."""
+    """True if a later reading was answered with a pointer to this one. The next one is answered in full."""
 
 
 class CompactionMark(msgspec.Struct, frozen=True):
@@ -161,13 +161,13 @@ class ConversationState(msgspec.Struct):
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     """Records of messages, calls and decisions, with their proofs."""
     turn_open: bool = False
-    """Whether a turn is going on, or was cut by a crash."""
+    """True if a turn is going on, or was cut by a crash."""
     owes_reply: bool = False
-    """Whether there is something new since the last reply."""
+    """True if there is something new since the last reply."""
     interrupted: bool = False
-    """Whether the user stopped this turn."""
+    """True if the user stopped this turn."""
     unanswered: bool = False
-    """Whether the last turn ended without an answer: stopped, out of a limit, or after failures."""
+    """True if the last turn ended without an answer: stopped, out of a limit, or after failures."""
     steps: int = 0
     """Requests of purpose turn since the user's last message."""
     barren_steps: int = 0
@@ -179,7 +179,7 @@ class ConversationState(msgspec.Struct):
     stop: str = ""
     """Stop reason of the last reply."""
     denied_last: bool = False
-    """Whether the last step had a denied call and no later call succeeded."""
+    """True if the last step had a denied call and no later call succeeded."""
     sent_items: int = 0
     """Number of items in the last request."""
     sent_reach: int = 0
@@ -313,7 +313,7 @@ class State(ConversationState):
 
     @property
     def asking(self) -> bool:
-        """Whether a call waits for the user's permission."""
+        """True if a call waits for the user's permission."""
         return any(call.asked is not None and call.answer is None for call in self.calls.values())
 
     @property

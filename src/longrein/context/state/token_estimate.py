@@ -364,7 +364,7 @@ class TokenGauge(msgspec.Struct):
         return grown * least - slack <= counted - self.counted <= grown * most + slack
 
     def _insists(self) -> bool:
-        """Whether the last implausible counts agree with each other on the price of text."""
+        """True if the last implausible counts agree with each other on the price of text."""
         if len(self.told) < DOUBTS_MAX or not all(FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told):
             return False
         (first, first_raw), (last, last_raw) = self.told[0], self.told[-1]

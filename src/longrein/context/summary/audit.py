@@ -64,7 +64,7 @@ class ClaimLookup:
         self._numbers: frozenset[str] = frozenset()
 
     def __call__(self, claim: Claim) -> bool:
-        """Whether the texts contain the claim."""
+        """True if the texts contain the claim."""
         known = self._known.get(claim)
         if known is None:
             known = self._known[claim] = self._look(claim)
@@ -92,7 +92,7 @@ class ClaimLookup:
         return any(text.startswith(root) and self._bounded(text[len(root) :]) for root in self._roots)
 
     def _bounded(self, text: str, *, number: bool = False) -> bool:
-        """Whether `text` occurs and is not part of a longer word."""
+        """True if `text` occurs and is not part of a longer word."""
         if self._words is not None and not self._may(text, number=number):
             return False
         at, tries = self._text.find(text), 0
@@ -120,7 +120,7 @@ class ClaimLookup:
             self._numbers = frozenset(re.match(r"[0-9]+", w)[0] for w in self._words if "0" <= w[0] <= "9")  # type: ignore[index]
 
     def _may(self, text: str, *, number: bool) -> bool:
-        """Whether each word of `text` is a word of the texts; otherwise it cannot occur."""
+        """True if each word of `text` is a word of the texts; otherwise it cannot occur."""
         words = self._words or frozenset()
         pieces = re.findall(_WORD, text)
         if number:
@@ -128,7 +128,7 @@ class ClaimLookup:
         return all(piece in words for piece in pieces)
 
     def _composed(self, text: str) -> bool:
-        """Whether each piece of a name with a line, a call or `Class.method` occurs. Commands must occur whole."""
+        """True if each piece of a composed name (line, call, `Class.method`) occurs. Commands must be whole."""
         lined = re.fullmatch(r"(\S+?):(?:L?(\d+))(?:[-–:]L?(\d+))?", text)
         if lined is not None:
             numbers = [n for n in lined.groups()[1:] if n]

@@ -32,7 +32,7 @@ Make one summary of them. Where they differ the later one holds; add nothing tha
 
 
 def fits_in_window(state: State, budget: Budget) -> bool:
-    """Whether the live view fits a summariser with `budget`."""
+    """True if the live view fits a summariser with `budget`."""
     return state.view_tokens + estimate_text(summary_instruction("")) <= budget.usable_tokens * FILL
 
 

@@ -356,7 +356,7 @@ class FileBlock(msgspec.Struct, frozen=True):
     text: str = ""
     """Content as shown, with numbered lines; empty if there is only `note`."""
     note: str = ""
-    """Such as `changed since you saw it` or `it is gone`."""
+    """Note on the file, such as `changed since you saw it` or `it is gone`."""
 
 
 def build_digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:
@@ -463,7 +463,7 @@ def _ledger_texts(state: State) -> Iterable[str]:
 
 
 class _SummaryComposer:
-    """One attempt at the text. Budgets are shares of what is left; `scale` makes all smaller."""
+    """Composition of the text. Budgets are shares of what is left; `scale` makes all smaller."""
 
     def __init__(self, state: State, budget: Budget, span: tuple[int, int], cost: Cost, scale: float) -> None:
         self.state, self.span, self.cost = state, span, cost

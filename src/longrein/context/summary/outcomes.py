@@ -38,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):
     commands: str = ""
     """Pattern of calls that can prove it; empty for any."""
     now: bool = True
-    """Whether the claim is about the present, so that a later change matters."""
+    """True if the claim is about the present, so that a later change matters."""
     stems: frozenset[str] = frozenset()
     """Subject of a consent."""
     cited: tuple[int, ...] = ()
@@ -497,7 +497,7 @@ def _sentences(text: str) -> Iterable[str]:
 
 
 def _agreed(claim: Outcome, said: str) -> bool:
-    """Whether a sentence of the user proves the claimed consent or refusal."""
+    """True if a sentence of the user proves the claimed consent or refusal."""
     if _has(_NOT, said):
         return not claim.good and _about(claim, said)
     if not claim.good:
