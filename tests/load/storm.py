@@ -145,7 +145,7 @@ class Logs:
                 for entry in entries:
                     event = entry.event
                     if isinstance(event, ChildStarted) and event.child not in self.all:
-                        log = list(reader.other(reader.number_of(event.child)).entries())
+                        log = list(reader.session_reader(reader.number_of(event.child)).entries())
                         opened = next(e for e in log if isinstance(e.event, Opened) and e.event.session == event.child)
                         self.all[event.child] = [e for e in log if e.seq >= opened.seq]
                         waiting.append((event.child, self.all[event.child]))

@@ -24,10 +24,10 @@ from longrein.events import (
     decode_entry,
 )
 from longrein.store import (
-    Archive,
+    HistoryReader,
     Message,
-    Past,
     Reader,
+    SessionHistory,
     contents_of,
     export_jsonl,
     fork_log,
@@ -189,7 +189,7 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
         await log.close()
         log = await reopen(tmp_path)
     assert seqs(log) == list(range(1, 11))
-    past = Past(str(tmp_path), ID).child(CHILD)
+    past = SessionHistory(str(tmp_path), ID).child(CHILD)
     assert past is not None
     assert past.entry(3) == whole[2]
     assert [one.seq for one in past.entries(4, 6)] == [5, 6]
@@ -229,7 +229,7 @@ async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path
     log = await reopen(tmp_path, copy)
     assert seqs(log) == list(range(1, 11))  # the root's own entries only
     assert log.child(GRANDCHILD).number == 2
-    past = Past(str(tmp_path), copy)
+    past = SessionHistory(str(tmp_path), copy)
     child = past.child(OTHER)
     assert child is not None
     assert child.tail()[0] == 10
@@ -249,7 +249,7 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
 
     assert [seq for seq, _ in exported(Reader(str(tmp_path), ID))] == list(range(1, 11))
     root = Reader(str(tmp_path), ID)
-    fork = exported(root.other(root.number_of(OTHER)))
+    fork = exported(root.session_reader(root.number_of(OTHER)))
     assert [seq for seq, _ in fork] == list(range(1, 11))
     assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "ChildStarted")]
 
@@ -266,7 +266,7 @@ async def test_a_search_finds_what_is_shared_once(
     await log.close()
     if not indexed:
         monkeypatch.setattr("longrein.store.search.GRAM", 99)
-    past = Past(str(tmp_path), ID)
+    past = SessionHistory(str(tmp_path), ID)
     for _ in range(2):
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]
         below = past.child(OTHER)
@@ -280,11 +280,15 @@ async def test_a_search_finds_what_is_shared_once(
 
 async def test_a_subagents_past_is_read_beside_the_loop(tmp_path: Path) -> None:
     await family(tmp_path)
-    archive = Archive(str(tmp_path), ID).child(OTHER)
+    archive = HistoryReader(str(tmp_path), ID).child(OTHER)
     assert await archive.reading(lambda past: past.tail()[0]) == 10
     assert await archive.child(GRANDCHILD).reading(lambda past: past.tail()[0]) == 3
     with pytest.raises(SessionUnknown, match="there is no subagent"):
-        await Archive(str(tmp_path), ID).child("6f9d0000-0000-4000-8000-00000000000a").reading(lambda past: past.tail())
+        await (
+            HistoryReader(str(tmp_path), ID)
+            .child("6f9d0000-0000-4000-8000-00000000000a")
+            .reading(lambda past: past.tail())
+        )
 
 
 def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it() -> None:

@@ -102,7 +102,7 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
     stored = [row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")]
     known = Counter(one.event.child for one in found if isinstance(one.event, ChildStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
-    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opened()} == set(known)
+    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()} == set(known)
 
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
@@ -265,7 +265,9 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
             except StoreDamaged:
                 damaged += 1
                 continue
-            own = [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opened() else []
+            own = (
+                [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opening_entry() else []
+            )
             assert len(own) != 1
             assert not own or session == GRANDCHILD or known[session]
             assert len(child.entries) < 7 or session != CHILD or known[CHILD] == 2

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from longrein.events import Goal, ToolError
 from longrein.store import Goals, owner_of, project_key
-from longrein.store.goals import BEAT_US
+from longrein.store.goals import RENEW_US
 from longrein.store.port import LEASE_US, USER
 from tests.store.kit import ended, fork_off
 
@@ -127,9 +127,9 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
         if (await theirs.goals())[0].lease_until == time.us + LEASE_US:
             break
         await asyncio.sleep(0.01)
-    time.us += BEAT_US - 1
+    time.us += RENEW_US - 1
     mine.beat()  # too early: nothing is written
-    assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - BEAT_US + 1
+    assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - RENEW_US + 1
     time.us += LEASE_US
     assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [("", "in_progress"), ("", "pending")]
     now, _ = await theirs.update(1, claim=True)

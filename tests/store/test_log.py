@@ -63,7 +63,7 @@ async def test_what_nobody_flushed_is_flushed_by_a_timer(tmp_path: Path) -> None
 
 
 async def test_a_grown_wal_is_folded_in_when_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.store.database.WAL_TIDY_BYTES", 100_000)
+    monkeypatch.setattr("longrein.store.database.WAL_IDLE_BYTES", 100_000)
     log = await make(tmp_path)
     await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
     for _ in range(3_000):

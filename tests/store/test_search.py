@@ -38,10 +38,10 @@ from longrein.events import (
     UserSpoke,
     encode_event,
 )
-from longrein.store import Archive, Found, Past, SessionLog, fork_log
+from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
 from longrein.store import search as index
 from longrein.store.database import entry_key
-from longrein.store.search import place_of, query_of, scan, small, snippet
+from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.kit import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
 
 pytestmark = pytest.mark.anyio
@@ -60,8 +60,8 @@ async def append(log: SessionLog, *events: AnyEvent, first: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def past_of(state: Path, session: str = ID) -> Iterator[Past]:
-    past = Past(str(state), session)
+def past_of(state: Path, session: str = ID) -> Iterator[SessionHistory]:
+    past = SessionHistory(str(state), session)
     try:
         yield past
     finally:
@@ -179,13 +179,13 @@ class Fed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seqs: list[int] = []
-        take = index._take
+        take = index._index_entry
 
         def counted(connection: sqlite3.Connection, row: index.Row, texts: Iterator[str]) -> int:
             self.seqs.append(index.entry_seq(row[0]))
             return take(connection, row, texts)
 
-        monkeypatch.setattr(index, "_take", counted)
+        monkeypatch.setattr(index, "_index_entry", counted)
 
 
 async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_long_log_goes_in_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "TURN_CHARS", 50)
+    monkeypatch.setattr(index, "BATCH_CHARS", 50)
     fed = Fed(monkeypatch)
     log = await written(tmp_path, *(result(f"needle {n} " + "." * 30) for n in range(20)))
     await log.close()
@@ -314,7 +314,7 @@ async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) ->
     await log.close()
 
     async def die() -> None:
-        take, count = index._take, [0]
+        take, count = index._index_entry, [0]
 
         def mortal(*asked: object) -> int:
             count[0] += 1
@@ -322,7 +322,7 @@ async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) ->
                 os._exit(0)
             return take(*asked)  # type: ignore[arg-type]
 
-        index._take = mortal  # type: ignore[assignment]
+        index._index_entry = mortal  # type: ignore[assignment]
         with past_of(tmp_path) as past:
             past.search("needle", 50)
 
@@ -404,10 +404,10 @@ async def test_of_kind_and_seq_at(tmp_path: Path) -> None:
 
 async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     log = await written(tmp_path, result("a needle"))
-    archive = Archive(str(tmp_path), ID)
+    archive = HistoryReader(str(tmp_path), ID)
     names: list[str] = []
 
-    def work(past: Past) -> Found:
+    def work(past: SessionHistory) -> SearchResult:
         names.append(threading.current_thread().name)
         return past.search("needle", 5)
 
@@ -439,7 +439,7 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     ],
 )
 def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
-    assert query_of(text).words == words
+    assert parse_query(text).words == words
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
     ],
 )
 def test_snippets(text: str, query: str, expected: str) -> None:
-    place = place_of(small(text), query_of(query))
+    place = find_match(lower_case(text), parse_query(query))
     assert place is not None
     assert snippet(text, place) == expected
 

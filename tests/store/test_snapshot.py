@@ -111,7 +111,7 @@ def other_code(state: Path) -> None:
     """As a longrein of other code would have written it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "code_version", lambda: b"other code")
-        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._stored(str(folder(state)))[0].log)
+        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._read_file(str(folder(state)))[0].log)
 
 
 LAST = "(SELECT max(key) FROM entries)"

@@ -17,7 +17,7 @@ from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
 from longrein.run_context import CLOCK, Place, discard_unused, fork, survey
-from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
+from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_spooled
 
 FILES_MAX = 500_000
@@ -104,7 +104,7 @@ def _facts(place: Place, built: Built, *, choosing: bool) -> TerminalFacts:
 
 
 async def _tail(place: Place, built: Built, task: str, lines: int) -> str:
-    archive = Archive(place.state_dir, built.session.id)
+    archive = HistoryReader(place.state_dir, built.session.id)
     return await archive.reading(lambda past: tail_of(past, built.log.folder, task, lines))
 
 

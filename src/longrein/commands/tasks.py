@@ -10,7 +10,7 @@ from longrein.frontends.reports import tasks as tasks_page
 from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
 from longrein.run_context import CLOCK, Place, sweep_orphans
-from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
+from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled, unreadable_tasks
 
 ID_CHARS, ID_DASHES = 36, 4
@@ -77,7 +77,7 @@ def _rows(place: Place, session: str) -> Iterator[TaskRow]:
 
 def _queued(place: Place, session: str) -> list[Spooled]:
     """Tasks that wait for their turn: only the log knows of them."""
-    past = Past(place.state_dir, session)
+    past = SessionHistory(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
     except SessionError:
@@ -102,7 +102,7 @@ def _info(place: Place, session: str) -> SessionInfo | None:
 def _of_session(place: Place, session: str) -> list[TaskRow]:
     """All that a session ever started: those that run as the spool tells of them, then those that are over."""
     spooled = {row.task.task: row for row in _rows(place, session)}
-    past = Past(place.state_dir, session)
+    past = SessionHistory(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
     finally:
@@ -123,7 +123,7 @@ def _show(place: Place, wanted: str, tail: int, *, json: bool) -> None:
     if json:
         show(tasks_page.as_json([row]))
         return
-    past = Past(place.state_dir, row.session)
+    past = SessionHistory(place.state_dir, row.session)
     try:
         shown = tasks_page.tail_of(past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail)
     finally:
@@ -167,7 +167,7 @@ def agents(place: Place, session: str, *, json: bool) -> int:
 
 
 def _agents(place: Place, info: SessionInfo) -> agents_page.OfSession:
-    past = Past(place.state_dir, info.session)
+    past = SessionHistory(place.state_dir, info.session)
     try:
         return agents_page.OfSession(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
     finally:

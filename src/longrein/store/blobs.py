@@ -6,10 +6,8 @@ import hashlib
 import itertools
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from longrein.events import StoreDamaged
 from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
@@ -41,14 +39,14 @@ class BlobDamaged(StoreDamaged, KeyError):
     __str__ = Exception.__str__  # a KeyError shows the repr
 
 
-def checked(data: object, blob: str, place: str) -> bytes:
+def verify_blob(data: object, blob: str, place: str) -> bytes:
     """`data`, which lies at `place`, as the bytes of `blob`. Raises `BlobDamaged` when they are not."""
     if isinstance(data, bytes) and blob_hash(data) == blob:
         return data
     raise BlobDamaged(f"blob {blob[:12]} in {place} is not what was written")
 
 
-def read_file(folder: str, blob: str) -> bytes:
+def read_blob_file(folder: str, blob: str) -> bytes:
     """Bytes of a blob file, checked. Raises `KeyError` when there is none, `BlobDamaged`."""
     path = blob_file(folder, blob)
     try:
@@ -58,10 +56,10 @@ def read_file(folder: str, blob: str) -> bytes:
         if error.errno == errno.EIO:
             raise BlobDamaged(f"{path} cannot be read: {error.strerror}") from None
         raise KeyError(blob) from None
-    return checked(data, blob, path)
+    return verify_blob(data, blob, path)
 
 
-class Kept:
+class BlobBatch:
     """What one commit keeps."""
 
     def __init__(self) -> None:
@@ -87,7 +85,7 @@ class Blobs:
             self._pending.setdefault(blob, bytes(data))
         return blob
 
-    def copy_of(self, path: str) -> tuple[str, bytes | str]:
+    def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
         """(hash, content or path): a small file's bytes, of a large one a link or copy on disk in the folder of blobs,
         ready to be adopted.
 
@@ -99,13 +97,13 @@ class Blobs:
             start = file.read(INLINE_BYTES_MAX + 1)
             if len(start) <= INLINE_BYTES_MAX:
                 return blob_hash(start), start
-            temporary = self.temporary()
-            if _linked(path, temporary):
+            temporary = self.temporary_path()
+            if _try_link(path, temporary):
                 flush(file.fileno())
                 file.seek(0)
                 return hashlib.file_digest(file, "sha256").hexdigest(), temporary
             file.seek(0)
-            return _copied(file, temporary), temporary
+            return _copy_file(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
         """Take the finished file `path` as `blob`: it has its name now and is flushed before the next commit."""
@@ -117,51 +115,51 @@ class Blobs:
         os.rename(path, target)
         self._pending[blob] = None
 
-    def waiting(self, blob: str) -> bytes | None:
+    def pending_bytes(self, blob: str) -> bytes | None:
         """Bytes of a blob that no commit holds yet; None when it is not here."""
         return self._pending.get(blob)
 
-    def any_waiting(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a blob waits for a commit."""
         return bool(self._pending)
 
-    def temporary(self) -> str:
-        """Path for a new file in the folder of blobs; swept at the next open when nobody adopts it."""
+    def temporary_path(self) -> str:
+        """Path for a new file in the folder of blobs; removed at the next open when nobody adopts it."""
         make_folder(os.path.join(self.folder, BLOBS))
         return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
 
-    def settle(self) -> Kept:
+    def prepare_commit(self) -> BlobBatch:
         """Everything that waits: large content is on disk under its name when this returns. Raises OSError."""
-        kept = Kept()
+        batch = BlobBatch()
         for blob in list(self._pending):
             data = self._pending[blob]
             if data is not None and len(data) <= INLINE_BYTES_MAX:
-                kept.bodies[blob] = data
+                batch.bodies[blob] = data
             else:
                 if blob not in self._flushed:
-                    self._store(blob, data)
+                    self._flush_to_file(blob, data)
                     self._flushed.add(blob)
-                kept.files.append(blob)
-        return kept
+                batch.files.append(blob)
+        return batch
 
     def flush_files(self) -> None:
         """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
         for blob in [blob for blob in list(self._pending) if self._pending[blob] is None and blob not in self._flushed]:
-            self._store(blob, None)
+            self._flush_to_file(blob, None)
             self._flushed.add(blob)
 
-    def forget(self, kept: Kept) -> None:
+    def mark_committed(self, batch: BlobBatch) -> None:
         """`kept` is committed."""
-        for blob in (*kept.bodies, *kept.files):
+        for blob in (*batch.bodies, *batch.files):
             del self._pending[blob]
             self._flushed.discard(blob)
 
-    def _store(self, blob: str, data: bytes | None) -> None:
+    def _flush_to_file(self, blob: str, data: bytes | None) -> None:
         path = blob_file(self.folder, blob)
         if data is None:
             flush_path(path)
         else:
-            temporary = self.temporary()
+            temporary = self.temporary_path()
             write_file(temporary, (data,))
             make_folder(os.path.dirname(path))
             os.rename(temporary, path)
@@ -169,17 +167,17 @@ class Blobs:
         flush_path(os.path.join(self.folder, BLOBS))
         flush_path(self.folder)
 
-    def sweep(self, named: Callable[[], set[str]]) -> int:
+    def remove_unnamed(self, named: Callable[[], set[str]]) -> int:
         """Remove files that no commit named, as a crash leaves them; how many."""
-        swept = 0
+        removed = 0
         names: set[str] | None = None
         for path, blob in blob_files(self.folder):
             names = named() if names is None else names
             if blob not in names:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                    swept += 1
-        return swept
+                    removed += 1
+        return removed
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
@@ -195,7 +193,7 @@ def blob_files(folder: str) -> Iterator[tuple[str, str]]:
             yield item.path, item.name
 
 
-def _linked(path: str, target: str) -> bool:
+def _try_link(path: str, target: str) -> bool:
     """Whether `target` is now a second name of `path`; False on another file system or one without links."""
     try:
         os.link(path, target)
@@ -207,7 +205,7 @@ def _linked(path: str, target: str) -> bool:
     return True
 
 
-def _copied(file: BinaryIO, target: str) -> str:
+def _copy_file(file: BinaryIO, target: str) -> str:
     """Copy `file` to the new file `target`, on disk; the hash. Leaves nothing when it fails."""
     digest = hashlib.sha256()
 
@@ -279,7 +277,7 @@ class GrowingBlob:
                 os.unlink(self._path)
 
     def _spill(self) -> None:
-        path = self._blobs.temporary()
+        path = self._blobs.temporary_path()
         self._descriptor = new_file(path)
         self._path = path
         self._write(self._start)
@@ -293,30 +291,3 @@ class GrowingBlob:
     def _close(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
-
-
-# --- Work that takes its time, beside the event loop and the writer: each in a thread of its own ---------------------
-
-
-T = TypeVar("T")
-
-
-def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
-    """Begin `work` in a thread called `longrein-<name>`; resolves as it does.
-
-    Whoever stops waiting lets the thread finish.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = work()
-        except BaseException as error:  # the thread's end is the caller's news, whatever it is
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=f"longrein-{name}", daemon=True).start()
-    return future

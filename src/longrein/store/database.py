@@ -1,7 +1,7 @@
 """One SQLite database per root session: its tables, how it is opened, and one transaction for many writes.
 
 Commits are made with `synchronous=NORMAL`, which never flushes the WAL, and `sync` flushes it afterwards: the same
-order as `FULL`, but one flush can carry many commits. A new database is made without any flush; `found` checkpoints
+order as `FULL`, but one flush can carry many commits. A new database is made without any flush; `make_durable` checkpoints
 it once, so that the main file is whole on disk before anything counts (SQLite drops the WAL of an empty one).
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 from longrein.events import SessionReadOnly
-from longrein.store.blobs import INLINE_BYTES_MAX, Blobs, Kept
+from longrein.store.blobs import INLINE_BYTES_MAX, BlobBatch, Blobs
 from longrein.store.high_water_mark import HighWaterMark, MarkFile, read_mark
 from longrein.store.session_folder import DATABASE, flush, flush_path, new_file
 
@@ -42,15 +42,15 @@ COMMIT;
 # inbox.number is the session that the message is for; ids rise over all of them.
 # collected remembers the files of the inbox folder that were taken in; files the blob files that a commit named.
 
-LIFTS: dict[int, tuple[str, ...]] = {
+MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",),
     2: (),  # the checksum of an entry is of its whole row from here on; older rows keep theirs
 }
 """Layout -> what makes it the next one."""
 
-WAL_TIDY_BYTES = 4 * 1024 * 1024
+WAL_IDLE_BYTES = 4 * 1024 * 1024
 """The WAL is folded into the main file when longrein is idle and it is larger than this."""
-WAL_FORCE_BYTES = 64 * 1024 * 1024
+WAL_MAX_BYTES = 64 * 1024 * 1024
 """And even when it is not idle."""
 BUSY_S = 10.0
 """How long a write waits for a reader of a rollback-journal database, or for another process that recovers the WAL."""
@@ -64,7 +64,7 @@ ROOT = 1
 """Number of the root session in its own database."""
 _SEQ_BITS = 40
 GAP = -2
-_HEADS = (
+_HASH_QUERY = (
     "SELECT count(*), max(key), sum(version), group_concat(at), "
     "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
 )
@@ -106,7 +106,7 @@ class LogHash:
 
     def take(self, connection: sqlite3.Connection, seq: int) -> None:
         """Take in the first `seq` rows at once; SQLite puts them together. Raises sqlite3.Error."""
-        (found,) = connection.execute(_HEADS, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
+        (found,) = connection.execute(_HASH_QUERY, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
         size, last, self._versions, times, checks = found
         self.seq = size if last == entry_key(ROOT, size) else GAP
         self._times.update(f"{times},".encode())
@@ -145,7 +145,7 @@ def last_key(connection: sqlite3.Connection, number: int) -> int:
     return int(row[0]) if row else 0
 
 
-class Displaced(Exception):
+class DatabaseMoved(Exception):
     """A file of an open database was removed, moved or replaced by another one; `str(error)` is its path."""
 
 
@@ -169,7 +169,7 @@ class Write:
         """Of those sessions where it changed."""
 
 
-def lost_main(path: str) -> bool:
+def is_main_file_lost(path: str) -> bool:
     """Whether the main file is empty or gone beside a WAL with content: SQLite would delete that WAL at the first
     look."""
     return _size(path) == 0 and _size(path + "-wal") > 0
@@ -184,7 +184,7 @@ def _size(path: str) -> int:
 
 def read_only(path: str) -> sqlite3.Connection:
     """A connection that cannot write, for readers without the lock. Raises sqlite3.Error."""
-    if lost_main(path):
+    if is_main_file_lost(path):
         raise sqlite3.DatabaseError("database disk image is malformed: the main file is empty")
     address = "file:" + quote(os.fsencode(path))
     connection = sqlite3.connect(
@@ -214,14 +214,14 @@ class Database:
         """Of all that is committed of the root's log; whoever opens a log that was there sets it."""
         self.mark = read_mark(folder) or HighWaterMark()
         """What was on disk at the last flush; brought up to date with each commit, and written after each flush."""
-        self.displaced = False
+        self.is_moved = False
         """Whether its files were found gone or replaced."""
         self._mark_file = MarkFile(folder)
         self._identities: list[tuple[str, tuple[int, int]]] = []
         self._blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
-        self._founded = _size(self.path) > 4096  # one page: no checkpoint has ever flushed it
+        self._is_durable = _size(self.path) > 4096  # one page: no checkpoint has ever flushed it
         if not os.path.exists(self.path):
             os.close(new_file(self.path))
         self._connection = sqlite3.connect(
@@ -240,7 +240,7 @@ class Database:
 
     def _prepare(self, notes: list[str], network: bool) -> None:
         execute = self._connection.execute
-        execute(f"PRAGMA synchronous={'NORMAL' if self._founded else 'OFF'}")
+        execute(f"PRAGMA synchronous={'NORMAL' if self._is_durable else 'OFF'}")
         mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
         layout = execute("PRAGMA user_version").fetchone()[0]
         if not 0 <= layout < LAYOUTS_MAX:
@@ -252,21 +252,21 @@ class Database:
         if layout == 0:
             self._connection.executescript(TABLES)
         elif layout < LAYOUT:
-            self._lift(layout)
+            self._migrate(layout)
         if mode == "wal":
             execute("PRAGMA wal_autocheckpoint=0")
-            execute(f"PRAGMA journal_size_limit={WAL_FORCE_BYTES}")
+            execute(f"PRAGMA journal_size_limit={WAL_MAX_BYTES}")
             execute("PRAGMA synchronous=NORMAL")
             self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._grown_bytes = os.fstat(self._wal).st_size
-            self._identities = [(path, _identity(path)) for path in (self.path, self.path + "-wal")]
+            self._identities = [(path, _file_identity(path)) for path in (self.path, self.path + "-wal")]
         else:
             execute("PRAGMA synchronous=FULL")
             notes.append(f"{self.folder} is on a network file system: the log is written in a slower, safe mode")
 
-    def _lift(self, layout: int) -> None:
+    def _migrate(self, layout: int) -> None:
         """Bring the tables of an older longrein to the present layout, in one transaction."""
-        steps = [statement for step in range(layout, LAYOUT) for statement in LIFTS[step]]
+        steps = [statement for step in range(layout, LAYOUT) for statement in MIGRATIONS[step]]
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             for statement in (*steps, f"PRAGMA user_version={LAYOUT}", "COMMIT"):
@@ -281,38 +281,38 @@ class Database:
 
         It is not on disk before `sync`.
         """
-        rows = [self._placed(row) for write in writes for row in write.rows]
-        kept = self._blobs.settle()
+        rows = [self._stored_row(row) for write in writes for row in write.rows]
+        batch = self._blobs.prepare_commit()
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            self._keep(kept)
+            self._insert_blobs(batch)
             for row in rows:
                 execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
             for write in writes:
-                self._rest(write)
+                self._insert_rest(write)
             execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
-        self._blobs.forget(kept)
+        self._blobs.mark_committed(batch)
         for row in rows:
             if key_number(row[0]) == ROOT:
                 self.root_hash.add(row)
         self.unflushed = True
-        self._advance(writes)
-        self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, kept.bodies.values())) + 8192
+        self._update_mark(writes)
+        self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, batch.bodies.values())) + 8192
 
-    def _keep(self, kept: Kept) -> None:
+    def _insert_blobs(self, batch: BlobBatch) -> None:
         many = self._connection.executemany
-        if kept.bodies:
-            rows = [(bytes.fromhex(name), body) for name, body in kept.bodies.items()]
+        if batch.bodies:
+            rows = [(bytes.fromhex(name), body) for name, body in batch.bodies.items()]
             many("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", rows)
-        if kept.files:
-            many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in kept.files])
+        if batch.files:
+            many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in batch.files])
 
-    def _rest(self, write: Write) -> None:
+    def _insert_rest(self, write: Write) -> None:
         many = self._connection.executemany
         if write.about:
             query = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
@@ -324,14 +324,14 @@ class Database:
         if write.take:
             many("DELETE FROM inbox WHERE id = ?", [(message,) for message in write.take])
 
-    def _placed(self, row: Row) -> Row:
+    def _stored_row(self, row: Row) -> Row:
         """`row`, its body moved to a file when it is too large for the database."""
         key, at, version, _, body = row
         if len(body) > INLINE_BYTES_MAX and not isinstance(body, str):
             body = self._blobs.put(body)
         return key, at, version, row_checksum(key, at, version, body), body
 
-    def _advance(self, writes: Sequence[Write]) -> None:
+    def _update_mark(self, writes: Sequence[Write]) -> None:
         """Have the mark say what was committed. A session that goes on is no longer one that was cut."""
         mark = self.mark
         for write in writes:
@@ -347,7 +347,7 @@ class Database:
             for message, _, _ in write.put:
                 mark.message = max(mark.message, message)
 
-    def settle(self, ends: Mapping[int, int]) -> None:
+    def record_losses(self, ends: Mapping[int, int]) -> None:
         """Have the mark say that these sessions (number -> last seq) have lost what came after."""
         for number, seq in ends.items():
             self.mark.entries[number] = seq
@@ -355,45 +355,45 @@ class Database:
                 self.mark.cut.add(number)
         self._mark_file.write(self.mark, durable=True)
 
-    def check_place(self) -> None:
-        """Raises `Displaced` when the database is not at its path any more: what is written now would be lost."""
+    def check_files(self) -> None:
+        """Raises `DatabaseMoved` when the database is not at its path any more: what is written now would be lost."""
         for path, identity in self._identities:
             try:
-                self.displaced = _identity(path) != identity
+                self.is_moved = _file_identity(path) != identity
             except (FileNotFoundError, NotADirectoryError):
-                self.displaced = True
-            if self.displaced:
-                raise Displaced(path)
+                self.is_moved = True
+            if self.is_moved:
+                raise DatabaseMoved(path)
 
     def sync(self) -> None:
-        """Bring every commit to disk; after `found`. Raises OSError; then nothing later may count as on disk."""
+        """Bring every commit to disk; after `make_durable`. Raises OSError; then nothing later may count as on disk."""
         if self._wal >= 0 and self.unflushed:
             flush(self._wal)
         if self.unflushed:
             self._mark_file.write(self.mark)
         self.unflushed = False
 
-    def found(self) -> None:
+    def make_durable(self) -> None:
         """Before the first flush of a new session: bring its main file and every folder above to disk.
 
         Raises sqlite3.Error, OSError; it may be tried again.
         """
-        if self._founded:
+        if self._is_durable:
             return
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         sessions = os.path.dirname(self.folder)
         for path in (self.folder, sessions, os.path.dirname(sessions)):
             flush_path(path)
-        self._founded = True
+        self._is_durable = True
 
     @property
-    def restless(self) -> bool:
+    def has_idle_work(self) -> bool:
         """Whether there is something to do when nobody writes: a flush, or a WAL to fold in."""
-        return self.unflushed or self._grown_bytes >= WAL_TIDY_BYTES
+        return self.unflushed or self._grown_bytes >= WAL_IDLE_BYTES
 
-    def tidy(self, *, idle: bool) -> None:
+    def checkpoint(self, *, idle: bool) -> None:
         """Fold the WAL into the main file when it has grown. A failure is no loss: the WAL stays."""
-        if self._wal < 0 or self._grown_bytes < (WAL_TIDY_BYTES if idle else WAL_FORCE_BYTES):
+        if self._wal < 0 or self._grown_bytes < (WAL_IDLE_BYTES if idle else WAL_MAX_BYTES):
             return
         self._grown_bytes = 0
         try:
@@ -407,21 +407,21 @@ class Database:
 
     def has_pending(self) -> bool:
         """Whether a blob waits for a commit."""
-        return self._blobs.any_waiting()
+        return self._blobs.has_pending()
 
     def close(self) -> None:
         """Close; SQLite folds the WAL into the main file if nobody else reads it."""
         if self._wal >= 0:
             os.close(self._wal)
             self._wal = -1
-        if self.mark.updated and not self.unflushed and not self.displaced:
+        if self.mark.updated and not self.unflushed and not self.is_moved:
             self.mark.size_bytes = _size(self.path)
             self._mark_file.write(self.mark)  # once more, so that it is not much older than the database will be
         self._mark_file.close()
         self._connection.close()
 
 
-def _identity(path: str) -> tuple[int, int]:
+def _file_identity(path: str) -> tuple[int, int]:
     """(device, inode) of a file. Raises OSError."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

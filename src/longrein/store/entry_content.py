@@ -49,7 +49,7 @@ from longrein.events import (
 
 COPIES = ("reexpanded",)
 """Reminders that repeat what stands elsewhere in the log."""
-UNSOUGHT = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
+NOT_SEARCHED = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
 """What a search leaves out where it holds nothing to read: it names what others say, or the search itself."""
 
 
@@ -66,7 +66,7 @@ class Content(msgspec.Struct, frozen=True):
     """What is no text: an image or a binary document, to be shown again."""
     aside: bool = False
     """Whether it is given only when it is asked for by its own handle."""
-    sought: bool = True
+    searchable: bool = True
     """Whether a search looks into it; repetitions of what stands elsewhere are left out."""
     tool: str = ""
     """Tool whose call or result it is."""
@@ -77,8 +77,11 @@ class Content(msgspec.Struct, frozen=True):
 def contents_of(entry: Entry) -> list[Content]:
     """Every part of `entry` in order, the one that is the whole entry last. Never empty."""
     event, found = entry.event, _contents(entry.event)
-    told = not found and not isinstance(event, UNSOUGHT)
-    return [*found, Content(f"{kind_of(event)} as stored", _stored(event), aside=bool(found), sought=told)]
+    is_searchable = not found and not isinstance(event, NOT_SEARCHED)
+    return [
+        *found,
+        Content(f"{kind_of(event)} as stored", _stored_text(event), aside=bool(found), searchable=is_searchable),
+    ]
 
 
 def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
@@ -122,36 +125,36 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case UserSpoke():
             return [_content(part) for part in event.parts]
         case ToolEnded():
-            parts = [_of_tool(_content(part), event.name) for part in event.parts]
-            raw = Content("output byte for byte", blob=event.raw, aside=True, sought=False, raw=True)
+            parts = [_with_tool(_content(part), event.name) for part in event.parts]
+            raw = Content("output byte for byte", blob=event.raw, aside=True, searchable=False, raw=True)
             return [*parts, raw] if event.raw else parts
         case Replied():
             blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
-            return [*map(_content, event.parts), *map(_unsought, blocks)]
+            return [*map(_content, event.parts), *map(_not_searched, blocks)]
         case Reminded() if event.text:
-            return [Content(f"reminder {event.kind}", event.text, sought=event.kind not in COPIES)]
+            return [Content(f"reminder {event.kind}", event.text, searchable=event.kind not in COPIES)]
         case Summarized():
             more = [("prose", event.prose), ("ledger", event.ledger), ("acknowledgement", event.reply)]
-            rest = [Content(name, text, aside=True, sought=name == "prose") for name, text in more if text]
-            return [Content("summary", event.text, sought=False), *rest]
+            rest = [Content(name, text, aside=True, searchable=name == "prose") for name, text in more if text]
+            return [Content("summary", event.text, searchable=False), *rest]
         case Cleared() if event.forms:
-            return [Content(f"short form of {form.handle}", form.text, sought=False) for form in event.forms]
+            return [Content(f"short form of {form.handle}", form.text, searchable=False) for form in event.forms]
         case PrefixSet():
             tools = msgspec.json.format(msgspec.json.encode((event.tools, event.deferred)), indent=1).decode()
             context = [Content("static context", text) for text in event.context]
-            system = Content("system text", event.system, sought=False)
-            return [*context, system, Content("tools", tools, aside=True, sought=False)]
+            system = Content("system text", event.system, searchable=False)
+            return [*context, system, Content("tools", tools, aside=True, searchable=False)]
         case ToolStarted() if event.arguments is not None:
             return [Content(f"call {event.name}", arguments_text(event.arguments), tool=event.name)]
         case AskFailed() if event.partial:
             return [Content("partial reply", blob=event.partial), Content("why it failed", event.message)]
         case FileSeen() if event.blob:
-            return [Content("content", blob=event.blob, sought=False)]
+            return [Content("content", blob=event.blob, searchable=False)]
         case FileChanged() if event.blob or event.diff or event.over:
-            content = [Content("content", blob=event.blob, sought=False)] if event.blob else []
+            content = [Content("content", blob=event.blob, searchable=False)] if event.blob else []
             if event.over:
                 content.append(
-                    Content("what somebody else had written there", blob=event.over, aside=True, sought=False)
+                    Content("what somebody else had written there", blob=event.over, aside=True, searchable=False)
                 )
             return content + ([Content("what changed", event.diff, aside=bool(content))] if event.diff else [])
         case TaskStarted():
@@ -161,18 +164,18 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case TaskEnded() if event.tail:
             return [Content("output", event.tail)]
         case ChildStarted() if event.task:
-            return [Content("task", event.task, sought=not event.call)]
+            return [Content("task", event.task, searchable=not event.call)]
         case ChildEnded() if event.report:
             return [Content("report", event.report)]
         case GoalChanged():
             goal = event.goal
             return [Content("goal", f"{goal.title}\n\n{goal.body}" if goal.body else goal.title)]
         case Interrupted():
-            return [Content("interrupted", event.text, sought=False)]
+            return [Content("interrupted", event.text, searchable=False)]
         case HookAnswered() if event.text:
             return [Content(f"hook {event.event}", event.text)]
         case PermissionAsked():
-            return [Content("what was asked", event.shown, sought=False)]
+            return [Content("what was asked", event.shown, searchable=False)]
         case _:
             return []
 
@@ -194,12 +197,12 @@ def _content(part: AnyPart) -> Content:
             return Content(f"result of {part.name}", "\n".join(_content(one).text for one in part.parts))
 
 
-def _of_tool(content: Content, tool: str) -> Content:
+def _with_tool(content: Content, tool: str) -> Content:
     return msgspec.structs.replace(content, tool=tool)
 
 
-def _unsought(content: Content) -> Content:
-    return msgspec.structs.replace(content, sought=False)
+def _not_searched(content: Content) -> Content:
+    return msgspec.structs.replace(content, searchable=False)
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
@@ -219,7 +222,7 @@ def _short(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _stored(event: AnyEvent) -> str:
+def _stored_text(event: AnyEvent) -> str:
     """Any event, a field a line, texts as they are."""
     fields = msgspec.json.decode(encode_event(event), type=dict[str, Any])
     del fields["type"]

@@ -22,7 +22,7 @@ SUSPECT = "suspect"
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite says that the file is not what it wrote."""
     return isinstance(error, sqlite3.DatabaseError) and (
-        _primary(error) in (_CORRUPT, _NOTADB)
+        _primary_code(error) in (_CORRUPT, _NOTADB)
         or any(words in str(error) for words in ("malformed", "Could not decode"))
         or _short_read(error)
     )
@@ -30,7 +30,7 @@ def is_damage(error: BaseException) -> bool:
 
 def is_damage_at_open(error: sqlite3.DatabaseError) -> bool:
     """The same of an error met while a log was opened, when every statement and table is known to be right."""
-    return is_damage(error) or _primary(error) in (0, _ERROR)
+    return is_damage(error) or _primary_code(error) in (0, _ERROR)
 
 
 def store_failure(error: BaseException, folder: str) -> SessionError:
@@ -38,36 +38,36 @@ def store_failure(error: BaseException, folder: str) -> SessionError:
     if isinstance(error, SessionError):
         return error
     if isinstance(error, OSError):
-        return _of_system(error, folder)
+        return _from_os_error(error, folder)
     if isinstance(error, sqlite3.Error):
-        return _of_sqlite(error, folder)
+        return _from_sqlite_error(error, folder)
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
-def _of_system(error: OSError, folder: str) -> SessionError:
+def _from_os_error(error: OSError, folder: str) -> SessionError:
     if error.errno in _NO_ROOM:
-        return _full(folder, error.strerror or "no room")
+        return _store_full(folder, error.strerror or "no room")
     if error.errno == errno.EIO:
         return _broken_disk(folder, error.strerror or "input/output error")
     return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
 
 
-def _of_sqlite(error: sqlite3.Error, folder: str) -> SessionError:
+def _from_sqlite_error(error: sqlite3.Error, folder: str) -> SessionError:
     if is_damage(error):
         return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
-    if _primary(error) == _FULL:
-        return _full(folder, str(error))
-    if _primary(error) == _IOERR:  # SQLite says this of every failed write but one for which there is no room
-        return _full(folder, str(error)) if _no_room(folder) else _broken_disk(folder, str(error))
+    if _primary_code(error) == _FULL:
+        return _store_full(folder, str(error))
+    if _primary_code(error) == _IOERR:  # SQLite says this of every failed write but one for which there is no room
+        return _store_full(folder, str(error)) if _is_full(folder) else _broken_disk(folder, str(error))
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
-def _full(folder: str, why: str) -> StoreFull:
+def _store_full(folder: str, why: str) -> StoreFull:
     name = os.path.basename(folder)
     return StoreFull(f"cannot write to {folder} ({why}); free some room, then go on with `longrein -r {name}`")
 
 
-def _no_room(folder: str) -> bool:
+def _is_full(folder: str) -> bool:
     """Whether a file in `folder` cannot grow: by a limit on the size of files, a quota, or a full disk."""
     if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
         return True
@@ -94,7 +94,7 @@ def _broken_disk(folder: str, why: str) -> SessionError:
     )
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 

@@ -43,7 +43,7 @@ Turn = dict[str, Any]
 """`role` is `user` or `assistant`; `content` a text or a list of content blocks."""
 
 
-def chat_lines(entries: Iterable[Entry]) -> Iterator[Turn]:
+def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
     """Chat turns in the order they happened. Results stand in one turn after their calls, in the order of the calls.
 
     Everything that was said is there, also what was later cleared, summarised or rewound; reminders of the harness are
@@ -145,7 +145,7 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
     for row in reader.rows():
         key, at, version, _, _ = row
         if version < SCHEMA_VERSION:
-            line = encode_entry(_present(entry_of(reader.folder, row)))
+            line = encode_entry(_at_current_schema(entry_of(reader.folder, row)))
         else:
             line = b'{"seq":%d,"at":%d,"event":%s}' % (entry_seq(key), at, stored_body(reader.folder, row))
         out.write(line + b"\n")
@@ -153,7 +153,7 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
     return written
 
 
-def _present(entry: Entry) -> Entry:
+def _at_current_schema(entry: Entry) -> Entry:
     """An export is of one schema, and its first line says which."""
     if isinstance(entry.event, Opened):
         return Entry(entry.seq, entry.at, msgspec.structs.replace(entry.event, version=SCHEMA_VERSION))
@@ -216,16 +216,16 @@ def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
     stem = os.path.join(folder, f"transcript_{kept[-1].at // 1_000_000 if kept else 0}")
     try:
         make_folder(folder)
-        path, descriptor = _unused(stem)
+        path, descriptor = _new_unused_file(stem)
         with os.fdopen(descriptor, "wb") as file:
-            for line in chat_lines(kept):
+            for line in chat_turns(kept):
                 file.write(msgspec.json.encode(line) + b"\n")
     except OSError as error:
         raise store_failure(error, folder) from None
     return path
 
 
-def _unused(stem: str) -> tuple[str, int]:
+def _new_unused_file(stem: str) -> tuple[str, int]:
     for number in range(1, 10_000):
         path = f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl"
         try:

@@ -7,11 +7,12 @@ import shutil
 import sqlite3
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
-from longrein.store.blobs import blob_file, in_thread
+from longrein.store.blobs import blob_file
 from longrein.store.database import ROOT, entry_key, entry_seq, read_only
 from longrein.store.errors import store_failure
-from longrein.store.repair import Unsound, copy_tables, insert_entry, new_database, new_row, sound_rows
+from longrein.store.repair import LogDamage, copy_tables, insert_entry, new_database, new_row, read_checked_rows
 from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
+from longrein.store.threads import run_in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
@@ -28,7 +29,7 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     folder, fresh = make_session_folder(state_dir, opened.session)
     if not fresh:
         raise SessionError(f"there is already a session {opened.session}")
-    await asyncio.wrap_future(in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
+    await asyncio.wrap_future(run_in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
 
 
 def _fork(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
@@ -64,13 +65,13 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
 def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int) -> None:
     last = 0
     try:
-        for row in sound_rows(source, origin):
+        for row in read_checked_rows(source, origin):
             last = entry_seq(row[0])
             if 1 < last <= to:
                 insert_entry(target, row)
             if last >= to:
                 return
-    except Unsound as damage:
+    except LogDamage as damage:
         raise StoreDamaged(f"{origin} is damaged ({damage}); open that session once to repair it") from None
     raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
 

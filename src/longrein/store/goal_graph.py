@@ -43,7 +43,7 @@ class Change(NamedTuple):
     """True takes it for the caller, False lets go."""
 
 
-class Graph:
+class GoalGraph:
     """All goals of a project, read at the beginning of a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
@@ -70,21 +70,21 @@ class Graph:
     def goal(self, number: int) -> Goal:
         """One of them. Raises `ToolError`, naming the open ones."""
         if number not in self.goals:
-            raise ToolError(f"[unknown-goal] There is no goal {number}; {self._named()}.")
+            raise ToolError(f"[unknown-goal] There is no goal {number}; {self._open_goals_text()}.")
         return self.goals[number]
 
-    def _named(self) -> str:
+    def _open_goals_text(self) -> str:
         found = [f"{goal.id} ({_cut(goal.title, 60)})" for goal in self.goals.values() if goal.status in OPEN]
         more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
         return f"open are {', '.join(found[:NAMED_MAX])}{more}" if found else "none is open"
 
-    def blocking(self, goal: Goal) -> list[int]:
+    def open_blockers(self, goal: Goal) -> list[int]:
         """Goals that `goal` still waits for."""
         return [one for one in goal.blocked_by if one in self.goals and self.goals[one].status in OPEN]
 
-    def waiting(self) -> set[int]:
+    def blocked(self) -> set[int]:
         """Open goals that wait for others."""
-        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.blocking(goal)}
+        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.open_blockers(goal)}
 
     def store(self, goal: Goal) -> None:
         """Write a goal as it is now."""
@@ -101,29 +101,29 @@ class Graph:
     def path(self, start: int, target: int) -> list[int]:
         """Goals from `start` to `target`, each waiting for the next; empty when there is no such path. Every edge
         counts, also of goals that are over: they may be opened again."""
-        came: dict[int, int] = {start: 0}
-        ways = [start]
-        while ways:
-            here = ways.pop()
+        reached_from: dict[int, int] = {start: 0}
+        pending = [start]
+        while pending:
+            here = pending.pop()
             if here == target:
                 found = [here]
-                while came[found[-1]]:
-                    found.append(came[found[-1]])
+                while reached_from[found[-1]]:
+                    found.append(reached_from[found[-1]])
                 return found[::-1]
             for one in self.goals[here].blocked_by if here in self.goals else ():
-                if one not in came:
-                    came[one] = here
-                    ways.append(one)
+                if one not in reached_from:
+                    reached_from[one] = here
+                    pending.append(one)
         return []
 
 
-def listed(graph: Graph, every: bool) -> Sequence[Goal]:
+def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
     """Open goals in the order of their ids; with `every` also those that are over. The caller's claims go on."""
-    beaten(graph)
+    renew_claims(graph)
     return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
 
 
-def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
+def add_goal(graph: GoalGraph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
     """A new goal."""
     if sum(goal.status in OPEN for goal in graph.goals.values()) >= OPEN_MAX:
         raise ToolError(f"[too-many] {OPEN_MAX} goals are open; complete or delete some first. Nothing was added.")
@@ -135,28 +135,30 @@ def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> G
     return goal
 
 
-def updated(graph: Graph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
+def update_goal(
+    graph: GoalGraph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]
+) -> tuple[Goal, Sequence[Goal]]:
     """The goal as it is now, and those that wait for nothing any more.
 
     `wanted`: a `Change`. `seen`: revisions that the caller knows.
     """
     change = Change(*wanted)
-    goal, waited = graph.goal(number), graph.waiting()
+    goal, blocked_before = graph.goal(number), graph.blocked()
     _check_seen(graph, goal, change, seen)
     title = goal.title if change.title is None else change.title
     body = goal.body if change.body is None else change.body
     _check_texts(title, body)
     blockers = goal.blocked_by if change.blocked_by is None else _blockers(graph, number, change.blocked_by)
-    now = _claimed(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
+    now = _apply_claim(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
     if now == goal:
         return goal, ()
     graph.store(replace(now, revision=goal.revision + 1))
-    beaten(graph)
-    free = sorted(waited - graph.waiting())
+    renew_claims(graph)
+    free = sorted(blocked_before - graph.blocked())
     return graph.goals[number], [graph.goals[one] for one in free if graph.goals[one].status in OPEN]
 
 
-def beaten(graph: Graph) -> None:
+def renew_claims(graph: GoalGraph) -> None:
     """Renew the claims of whoever asks."""
     until = graph.now_us + LEASE_US
     for goal in list(graph.goals.values()):
@@ -165,7 +167,7 @@ def beaten(graph: Graph) -> None:
             graph.goals[goal.id] = replace(goal, lease_until=until)
 
 
-def left(graph: Graph) -> None:
+def release_claims(graph: GoalGraph) -> None:
     """End the claims of whoever asks; nothing else of the goals changes."""
     graph.connection.execute("UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,))
 
@@ -184,7 +186,7 @@ def _check_texts(title: str, body: str) -> None:
         raise ToolError(f"[too-long] A body has at most {BODY_CHARS_MAX} characters, this one {len(body)}; shorten it.")
 
 
-def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
+def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
     """`wanted` in order, each once. Raises `ToolError` for what is unknown, deleted, too many or a cycle."""
     blockers = tuple(sorted(set(wanted)))
     if len(blockers) > BLOCKERS_MAX:
@@ -192,7 +194,7 @@ def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ..
     for one in blockers:
         if one == number:
             raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
-        if graph.goal(one).status == "deleted" and one not in _waits_for(graph, number):
+        if graph.goal(one).status == "deleted" and one not in _blockers_of(graph, number):
             raise ToolError(f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed.")
         if path := graph.path(one, number):
             chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
@@ -200,11 +202,11 @@ def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ..
     return blockers
 
 
-def _waits_for(graph: Graph, number: int) -> tuple[int, ...]:
+def _blockers_of(graph: GoalGraph, number: int) -> tuple[int, ...]:
     return graph.goals[number].blocked_by if number in graph.goals else ()
 
 
-def _check_seen(graph: Graph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
+def _check_seen(graph: GoalGraph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
     """Nobody overwrites words that they have not seen."""
     written = [
         name
@@ -215,13 +217,13 @@ def _check_seen(graph: Graph, goal: Goal, change: Change, seen: Mapping[int, int
     if written and not known and seen.get(goal.id) != goal.revision:
         waits = f", blocked_by {list(goal.blocked_by)}" if goal.blocked_by else ""
         raise ToolError(
-            f"[changed] {_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is now: "
+            f"[changed] {_owner_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is now: "
             f"{goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing was changed; list the goals, "
             "then send what it should be now."
         )
 
 
-def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
+def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
     """`goal` with the status and the claim that `change` wants."""
     status = change.status or goal.status
     if status not in STATUSES:
@@ -233,25 +235,25 @@ def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
         return goal
     _check_claim(graph, goal)
     if claim:
-        return _taken(graph, goal, status)
+        return _take_claim(graph, goal, status)
     if status == "completed" != goal.status:
-        _check_free(graph, goal)
+        _check_unblocked(graph, goal)
     status = "pending" if status == "in_progress" else status
     return replace(goal, status=status, owner="", lease_until=0)
 
 
-def _taken(graph: Graph, goal: Goal, status: str) -> Goal:
+def _take_claim(graph: GoalGraph, goal: Goal, status: str) -> Goal:
     if status not in OPEN:
         raise ToolError(
             f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
         )
-    _check_free(graph, goal)
+    _check_unblocked(graph, goal)
     return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
 
 
-def _check_free(graph: Graph, goal: Goal) -> None:
+def _check_unblocked(graph: GoalGraph, goal: Goal) -> None:
     """What waits for others is neither begun nor reached."""
-    if open_ones := graph.blocking(goal):
+    if open_ones := graph.open_blockers(goal):
         named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
         raise ToolError(
             f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its blocked_by. "
@@ -259,17 +261,17 @@ def _check_free(graph: Graph, goal: Goal) -> None:
         )
 
 
-def _check_claim(graph: Graph, goal: Goal) -> None:
+def _check_claim(graph: GoalGraph, goal: Goal) -> None:
     if goal.owner in ("", graph.owner) or graph.owner == USER:
         return
     minutes = max(1, round((goal.lease_until - graph.now_us) / 60_000_000))
     raise ToolError(
-        f"[claimed] {_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if it goes "
+        f"[claimed] {_owner_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if it goes "
         "on. Nothing was changed; take another goal."
     )
 
 
-def _name(owner: str) -> str:
+def _owner_name(owner: str) -> str:
     """An owner in words."""
     session, _, label = owner.partition("/")
     if owner == USER:

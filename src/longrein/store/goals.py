@@ -15,14 +15,14 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from longrein.events import Goal, StoreFull, ToolError
-from longrein.store import goal_graph as graph
-from longrein.store.blobs import in_thread
+from longrein.store import goal_graph
 from longrein.store.database import read_only
 from longrein.store.errors import is_damage, store_failure
 from longrein.store.port import LEASE_US
-from longrein.store.session_folder import flush_path, make_folder, new_file, on_network
+from longrein.store.session_folder import flush_path, is_on_network, make_folder, new_file
+from longrein.store.threads import run_in_thread
 
-BEAT_US = LEASE_US // 3
+RENEW_US = LEASE_US // 3
 """How often one is given at least, while its owner works."""
 
 
@@ -63,8 +63,8 @@ class Goals:
         self._network = network
         self._seen: dict[int, int] = {}
         self._agents: dict[str, Goals] = {owner: self}
-        self._beaten_us = 0
-        self._beat: Future[Any] | None = None
+        self._renewed_us = 0
+        self._renewal: Future[Any] | None = None
         """The last sign of life, which may still be on its way."""
 
     @property
@@ -86,12 +86,12 @@ class Goals:
         """See `tools.GoalPort.goals`."""
         if not self.begun:
             return ()
-        found: Sequence[Goal] = await self._do("listed", every)
+        found: Sequence[Goal] = await self._run(goal_graph.list_goals, every)
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
         """See `tools.GoalPort.add`."""
-        goal: Goal = await self._do("added", self._clean(title), self._clean(body), tuple(blocked_by))
+        goal: Goal = await self._run(goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by))
         self._seen[goal.id] = goal.revision
         return goal
 
@@ -108,7 +108,7 @@ class Goals:
         """See `tools.GoalPort.update`."""
         texts = (self._clean(title) if title else None, None if body is None else self._clean(body))
         waits = None if blocked_by is None else tuple(blocked_by)
-        now, freed = await self._do("updated", goal, (status or None, *texts, waits, claim), self._seen)
+        now, freed = await self._run(goal_graph.update_goal, goal, (status or None, *texts, waits, claim), self._seen)
         if (status, title, body, blocked_by, claim) != ("", "", None, None, None):
             self._seen[goal] = now.revision
         return now, freed
@@ -122,39 +122,43 @@ class Goals:
     def beat(self) -> None:
         """A sign of life: the caller's claims hold on. Costs something once in five minutes, and never waits."""
         now_us = self._wall_us()
-        if abs(now_us - self._beaten_us) >= BEAT_US and self.begun:
-            self._beaten_us = now_us
-            self._beat = in_thread(lambda: self._work("beaten"), "goals")  # what goes wrong the next real call tells
+        if abs(now_us - self._renewed_us) >= RENEW_US and self.begun:
+            self._renewed_us = now_us
+            self._renewal = run_in_thread(
+                lambda: self._run_in_transaction(goal_graph.renew_claims), "goals"
+            )  # what goes wrong the next real call tells
 
     async def leave(self) -> None:
         """The caller's work is over: what it had claimed and not completed is free, and stays in progress. Never
         fails: a claim that could not be given back runs out."""
-        if not self._beaten_us or not self.begun:
+        if not self._renewed_us or not self.begun:
             return
         try:
-            if self._beat is not None:
-                await asyncio.wrap_future(self._beat)
-            await self._do("left")
+            if self._renewal is not None:
+                await asyncio.wrap_future(self._renewal)
+            await self._run(goal_graph.release_claims)
         except ToolError:
             pass
 
     def _clean(self, text: str) -> str:
         return self._redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
 
-    async def _do(self, name: str, *values: object) -> Any:
-        self._beaten_us = self._wall_us()
-        return await asyncio.wrap_future(in_thread(lambda: self._work(name, *values), "goals"))
+    async def _run(self, operation: Callable[..., Any], *arguments: object) -> Any:
+        self._renewed_us = self._wall_us()
+        return await asyncio.wrap_future(
+            run_in_thread(lambda: self._run_in_transaction(operation, *arguments), "goals")
+        )
 
-    def _work(self, name: str, *values: object) -> Any:
+    def _run_in_transaction(self, operation: Callable[..., Any], *arguments: object) -> Any:
         """In a thread: the whole of one call."""
         if self._network is None:
-            self._network = on_network(os.path.dirname(os.path.dirname(self.path)))
+            self._network = is_on_network(os.path.dirname(os.path.dirname(self.path)))
         now_us = self._wall_us()
 
         def act(connection: Any) -> Any:
-            return getattr(graph, name)(graph.Graph(connection, self.owner, now_us), *values)
+            return operation(goal_graph.GoalGraph(connection, self.owner, now_us), *arguments)
 
-        return transaction(self.path, act, network=self._network)
+        return run_transaction(self.path, act, network=self._network)
 
 
 # --- The goals' database file: one transaction at a time, and what becomes of a file that is damaged -----------------
@@ -178,7 +182,7 @@ BUSY_S = 10.0
 """How long a transaction waits for those of other processes."""
 
 
-def transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
+def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
     """`act` with the database at `path`, made if missing, in one transaction: all of it or nothing.
 
     Raises `ToolError`, in words for whoever asked, when the file cannot be used.
@@ -187,18 +191,18 @@ def transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: b
         make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(new_file(path))
-        return _transacted(path, act, network=network)
+        return _run(path, act, network=network)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
-            raise _mended(path, str(error)) from None
+            raise _repair(path, str(error)) from None
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise ToolError("[busy] Other processes keep the goals busy; nothing was changed. Try again.") from None
-        raise _failed(error, path) from None
+        raise _tool_error(error, path) from None
     except OSError as error:
-        raise _failed(error, path) from None
+        raise _tool_error(error, path) from None
 
 
-def _failed(error: Exception, path: str) -> ToolError:
+def _tool_error(error: Exception, path: str) -> ToolError:
     full = isinstance(store_failure(error, os.path.dirname(path)), StoreFull)
     if full:
         return ToolError(f"[disk-full] There is no room for the goals in {path}; nothing was changed.")
@@ -206,11 +210,11 @@ def _failed(error: Exception, path: str) -> ToolError:
     return ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.")
 
 
-def _transacted(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
+def _run(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
     with contextlib.closing(_open(path, network=network)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _lay_out(connection, path)
+            _create_tables(connection, path)
             result = act(connection)
             connection.execute("COMMIT")
         except BaseException:
@@ -225,7 +229,7 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
     try:
         wanted = "delete" if network else "wal"
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-            with _alone(path):  # two that change it at once would find it locked and not wait
+            with _file_lock(path):  # two that change it at once would find it locked and not wait
                 connection.execute(f"PRAGMA journal_mode={wanted}")
         connection.execute("PRAGMA synchronous=FULL")
     except BaseException:
@@ -234,7 +238,7 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
     return connection
 
 
-def _lay_out(connection: sqlite3.Connection, path: str) -> None:
+def _create_tables(connection: sqlite3.Connection, path: str) -> None:
     layout = connection.execute("PRAGMA user_version").fetchone()[0]
     if layout > LAYOUT:
         raise ToolError(f"[newer] {path} was written by a newer longrein; upgrade this one to use the goals.")
@@ -243,22 +247,22 @@ def _lay_out(connection: sqlite3.Connection, path: str) -> None:
             connection.execute(statement)
 
 
-def _mended(path: str, why: str) -> ToolError:
+def _repair(path: str, why: str) -> ToolError:
     """Set the damaged file aside and make a new one of what can be read; what to tell of it."""
-    with _alone(path):
+    with _file_lock(path):
         if _is_sound(path):  # another process has mended it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
-        aside, building = _free_name(path), path + ".new"
+        aside, building = _unused_name(path), path + ".new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(building)
         os.close(new_file(building))
-        kept = _copy(path, building)
+        kept = _copy_readable(path, building)
         for end in ("-wal", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + end, aside + end)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + "-shm")
-        _second_name(path, aside)
+        _move_aside(path, aside)
         flush_path(building)
         os.rename(building, path)
         flush_path(os.path.dirname(path))
@@ -269,7 +273,7 @@ def _mended(path: str, why: str) -> ToolError:
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[None]:
+def _file_lock(path: str) -> Iterator[None]:
     """While no other process makes or mends the file."""
     descriptor = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -288,25 +292,25 @@ def _is_sound(path: str) -> bool:
         return False
 
 
-def _second_name(path: str, aside: str) -> None:
+def _move_aside(path: str, aside: str) -> None:
     try:
         os.link(path, aside)
     except OSError:  # a file system without links
         os.rename(path, aside)
 
 
-def _free_name(path: str) -> str:
+def _unused_name(path: str) -> str:
     number = 1
     while os.path.exists(f"{path}.damaged-{number}"):
         number += 1
     return f"{path}.damaged-{number}"
 
 
-def _copy(damaged: str, building: str) -> int:
+def _copy_readable(damaged: str, building: str) -> int:
     """Copy what can be read; the number of goals. Their counter goes on where it was, as far as that can be told."""
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
-        _lay_out(target, building)
+        _create_tables(target, building)
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
             for table in ("goals", "blocks"):
                 with contextlib.suppress(sqlite3.DatabaseError):

@@ -14,7 +14,7 @@ import msgspec
 
 from longrein.store.session_folder import flush
 
-NAME = "high-water-mark"
+MARK_FILE = "high-water-mark"
 """The file in a session's folder: eight hexadecimal digits of the CRC-32 of the JSON behind them, to the line's end."""
 LAG_NS = 1_000_000_000
 """A commit that is not flushed yet, and a copy of the folder, leave the mark older than the database by less."""
@@ -48,7 +48,7 @@ def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
     """The mark of the session in `folder`; None where there is none that can be trusted, or only one that was written
     long before `since_ns`."""
     try:
-        descriptor = os.open(f"{folder}/{NAME}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -73,7 +73,7 @@ class MarkFile:
     """The file of one session, open for writing. What cannot be written is left out: a mark may be behind."""
 
     def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, NAME)
+        self._path = os.path.join(folder, MARK_FILE)
         self._descriptor = -1
 
     def write(self, mark: HighWaterMark, *, durable: bool = False) -> None:

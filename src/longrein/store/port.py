@@ -55,7 +55,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Whether it could not be read; opening it sets the damaged database aside and keeps what is good."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """One part of one entry that answers a query."""
 
     handle: str
@@ -76,10 +76,10 @@ class Hit(msgspec.Struct, frozen=True):
     """Whether the query stands there as it was written; else its words do."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """What came of a search."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     """Newest first, but those where the query stands as it was written before all others."""
     more: bool = False
     """Whether there may be more than were asked for."""

@@ -9,10 +9,10 @@ from typing import Any, overload
 import msgspec
 
 from longrein.events import Entry, Opened, StoreDamaged, decode_event
-from longrein.store.blobs import BlobDamaged, blob_file, checked, is_hash, read_file
-from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_sound_row, lost_main, read_only
+from longrein.store.blobs import BlobDamaged, blob_file, is_hash, read_blob_file, verify_blob
+from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_main_file_lost, is_sound_row, read_only
 from longrein.store.errors import store_failure
-from longrein.store.session_folder import DATABASE, existing_folder, set_aside
+from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
 BATCH_ROWS = 256
 """Rows read at once: no read stays open long enough to hold up the writer's checkpoints."""
@@ -23,7 +23,7 @@ Span = tuple[int, int]
 """(number of a session, last seq): entries of it that belong to a log, after those of the spans before."""
 
 
-def cut(spans: Sequence[Span], to: int) -> list[Span]:
+def truncate_spans(spans: Sequence[Span], to: int) -> list[Span]:
     """`spans` as far as entry `to`."""
     found: list[Span] = []
     for number, last in spans:
@@ -33,7 +33,7 @@ def cut(spans: Sequence[Span], to: int) -> list[Span]:
     return found if to else []
 
 
-class Source:
+class ReadConnection:
     """The connection that reads a session's database, opened when it is first asked."""
 
     def __init__(self, folder: str) -> None:
@@ -45,16 +45,16 @@ class Source:
         again = True
         while True:
             try:
-                return self._asked(query, values)
+                return self._query(query, values)
             except sqlite3.Error as error:
-                if self._in_the_making(error):
+                if self._is_being_made(error):
                     return []
                 if not again:
                     raise store_failure(error, self.folder) from None
                 again = False  # the file may have been made between the two looks
                 self.close()
 
-    def _asked(self, query: str, values: tuple[object, ...]) -> list[Any]:
+    def _query(self, query: str, values: tuple[object, ...]) -> list[Any]:
         if self._connection is None:
             self._connection = read_only(os.path.join(self.folder, DATABASE))
         return self._connection.execute(query, values).fetchall()
@@ -64,12 +64,12 @@ class Source:
         found = self.all(query, *values)
         return found[0] if found else None
 
-    def _in_the_making(self, error: sqlite3.Error) -> bool:
+    def _is_being_made(self, error: sqlite3.Error) -> bool:
         """Whether another process has not made the tables yet, or not even the file. Raises `StoreDamaged`."""
         path = os.path.join(self.folder, DATABASE)
-        if os.path.exists(path) or lost_main(path):
+        if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)
-        if aside := set_aside(self.folder):
+        if aside := damaged_databases(self.folder):
             raise StoreDamaged(f"the database of this session is damaged and was set aside as {aside[-1]}")
         return True
 
@@ -93,7 +93,7 @@ class Reader:
         session: str,
         number: int = ROOT,
         *,
-        source: Source | None = None,
+        source: ReadConnection | None = None,
         spans: Sequence[Span] = (),
     ) -> None:
         """`number`: which of the sessions in the database of `session`, as `number_of` gives it. `source`: another
@@ -105,10 +105,10 @@ class Reader:
         self.folder = existing_folder(state_dir, session)
         """Its folder."""
         self._state_dir = state_dir
-        self._source = source or Source(self.folder)
+        self._source = source or ReadConnection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
 
-    def other(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
+    def session_reader(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
         """The session of that number in the same database, through the same connection."""
         return Reader(self._state_dir, self.session, number, source=self._source, spans=spans)
 
@@ -116,12 +116,12 @@ class Reader:
         """Where its entries lie, the oldest first; the last span is its own."""
         if self._spans:
             return self._spans
-        opened = self.opened()
+        opened = self.opening_entry()
         if opened is None:
             return [(self.number, SEQ_MAX)]
         parent, seq = opened.event.parent, opened.seq  # type: ignore[union-attr]
         number = self.number_of(parent.session) if seq > 1 and parent is not None else 0
-        shared = cut(self.other(number).spans(), seq - 1) if 0 < number < self.number else []
+        shared = truncate_spans(self.session_reader(number).spans(), seq - 1) if 0 < number < self.number else []
         self._spans = [*shared, (self.number, SEQ_MAX)]
         return self._spans
 
@@ -131,7 +131,7 @@ class Reader:
         spans = self.spans()
         return spans[-2][1] + 1 if len(spans) > 1 else 1
 
-    def opened(self) -> Entry | None:
+    def opening_entry(self) -> Entry | None:
         """The first entry that is its own, which says where it comes from; None when nothing is stored yet."""
         row = next(self.rows_of(self.number, 0, SEQ_MAX, batch=1), None)
         entry = entry_of(self.folder, row) if row else None
@@ -231,7 +231,7 @@ class Reader:
         if not is_hash(blob):
             raise KeyError(blob)
         row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
-        return checked(row[0], blob, self.folder) if row else read_file(self.folder, blob)
+        return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
 
     def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
         """At most `size_bytes` of a blob from offset `start`, not checked against its hash. `KeyError` when none."""
@@ -318,7 +318,7 @@ def stored_body(folder: str, row: Row) -> bytes:
     if isinstance(body, bytes):
         return body
     try:
-        return read_file(folder, body)
+        return read_blob_file(folder, body)
     except BlobDamaged:
         raise
     except KeyError:

@@ -89,7 +89,7 @@ def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
         ) from None
 
 
-def set_aside(folder: str) -> list[str]:
+def damaged_databases(folder: str) -> list[str]:
     """Damaged databases that were set aside in a session's folder, oldest first."""
     start = DATABASE + ".damaged-"
     ends = [name[len(start) :] for name in os.listdir(folder) if name.startswith(start)]
@@ -138,7 +138,7 @@ def write_file(path: str, pieces: Iterable[bytes]) -> None:
         os.close(descriptor)
 
 
-def on_network(folder: str) -> bool:
+def is_on_network(folder: str) -> bool:
     """Whether `folder` lies on a network file system. False where that cannot be told."""
     try:
         device = os.stat(folder).st_dev
@@ -168,7 +168,7 @@ _GET = getattr(fcntl, "F_OFD_GETLK", 0)
 # when some other descriptor of the file is closed, as plain fcntl locks do.
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """Who holds a session."""
 
     pid: int
@@ -197,11 +197,11 @@ async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for pause_s in (*RETRY_S, 0.0):
-            if _try(descriptor):
-                _sign(descriptor, wall_us())
+            if _try_lock(descriptor):
+                _write_holder(descriptor, wall_us())
                 return SessionLock(descriptor)
             await asyncio.sleep(pause_s)
-        holder = _holder(descriptor)
+        holder = _read_holder(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
@@ -221,12 +221,12 @@ def is_held(folder: str) -> bool:
     try:
         if _GET:
             return bool(struct.unpack_from("h", fcntl.fcntl(descriptor, _GET, _whole_file()))[0] != fcntl.F_UNLCK)
-        return not _try(descriptor)
+        return not _try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _try(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         if _SET:
             fcntl.fcntl(descriptor, _SET, _whole_file())
@@ -243,15 +243,15 @@ def _whole_file() -> bytes:
     return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _sign(descriptor: int, since: int) -> None:
-    line = msgspec.json.encode(Holder(os.getpid(), os.uname().nodename, since)) + b"\n"
+def _write_holder(descriptor: int, since: int) -> None:
+    line = msgspec.json.encode(LockHolder(os.getpid(), os.uname().nodename, since)) + b"\n"
     with contextlib.suppress(OSError):  # a full disk: the lock holds without its message
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, line, 0)
 
 
-def _holder(descriptor: int) -> Holder | None:
+def _read_holder(descriptor: int) -> LockHolder | None:
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=LockHolder)
     except (OSError, msgspec.DecodeError):
         return None

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 from longrein.store.database import ROOT
-from longrein.store.high_water_mark import NAME as MARK
+from longrein.store.high_water_mark import MARK_FILE as MARK
 from longrein.store.high_water_mark import HighWaterMark, read_mark
 from longrein.store.port import SessionInfo
 from longrein.store.reader import Reader
-from longrein.store.repair import start_of
+from longrein.store.repair import salvage_cwd
 from longrein.store.session_folder import (
     BLOBS,
     DATABASE,
@@ -76,8 +76,8 @@ def find_session(state_dir: str, prefix: str) -> str:
     if fitting:
         shown = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise SessionUnknown(f"{len(fitting)} sessions begin with {prefix} ({shown}); write more of the id")
-    nearest = max(ids, key=lambda name: _shared(name, start), default="")
-    hint = f"; the nearest is {nearest}" if nearest and _shared(nearest, start) else ""
+    nearest = max(ids, key=lambda name: _common_length(name, start), default="")
+    hint = f"; the nearest is {nearest}" if nearest and _common_length(nearest, start) else ""
     raise SessionUnknown(f"no session begins with {prefix}{hint}; `longrein sessions` lists them")
 
 
@@ -89,44 +89,44 @@ def is_open(state_dir: str, session: str) -> bool:
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
     """One line of the list; None for a session without an entry. A damaged one says so in its title."""
     folder = existing_folder(state_dir, session)
-    return _info(state_dir, session, folder, *_written(folder))
+    return _info(state_dir, session, folder, *_last_write(folder))
 
 
 def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes: int) -> SessionInfo | None:
     """The same from the high-water mark; the database is opened only where that is not up to date."""
     mark = read_mark(folder, since_ns=written_ns) if size_bytes else None
     if mark is not None and mark.updated and size_bytes >= mark.size_bytes:
-        return _of_mark(session, folder, mark)
+        return _info_from_mark(session, folder, mark)
     reader = Reader(state_dir, session)
     try:
         created, cwd, title = reader.about()
         entries, updated = reader.tail()
     except SessionError:
-        return _of_damaged(session, folder)
+        return _info_of_damaged(session, folder)
     finally:
         reader.close()
     if entries:
         return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder))
     mark = read_mark(folder)  # it may have lost all it had
-    return None if mark is None else _of_mark(session, folder, mark)
+    return None if mark is None else _info_from_mark(session, folder, mark)
 
 
-def _of_mark(session: str, folder: str, mark: HighWaterMark) -> SessionInfo | None:
+def _info_from_mark(session: str, folder: str, mark: HighWaterMark) -> SessionInfo | None:
     entries = mark.entries.get(ROOT, 0)
     if not entries:
         return None
     return SessionInfo(session, folder, mark.created, mark.updated, mark.cwd, mark.title, entries, is_held(folder))
 
 
-def _of_damaged(session: str, folder: str) -> SessionInfo:
+def _info_of_damaged(session: str, folder: str) -> SessionInfo:
     """What is known of a session whose database cannot be read: where it started, so that `-c` finds it."""
     mark = read_mark(folder) or HighWaterMark()
     return SessionInfo(
         session,
         folder,
         mark.created,
-        _written(folder)[0] // 1000,
-        mark.cwd or start_of(folder),
+        _last_write(folder)[0] // 1000,
+        mark.cwd or salvage_cwd(folder),
         "(damaged; opening it repairs what can be)",
         0,
         is_held(folder),
@@ -137,7 +137,7 @@ def _of_damaged(session: str, folder: str) -> SessionInfo:
 def _by_time(state_dir: str) -> list[tuple[int, int, str]]:
     """(when it was written in nanoseconds, size of its main file, id) of every session, the latest first."""
     folder = sessions_folder(state_dir)
-    return sorted(((*_written(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
+    return sorted(((*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
 
 
 def _ids(state_dir: str) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _ids(state_dir: str) -> Iterator[str]:
             yield name
 
 
-def _written(folder: str) -> tuple[int, int]:
+def _last_write(folder: str) -> tuple[int, int]:
     """When the log was last written, in nanoseconds, and the size of its main file; zeros when it has none."""
     latest, size_bytes = 0, 0
     for end in ("-wal", ""):
@@ -164,7 +164,7 @@ def _written(folder: str) -> tuple[int, int]:
     return latest, size_bytes
 
 
-def _shared(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
     """Characters both begin with."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
@@ -174,11 +174,11 @@ def _shared(one: str, other: str) -> int:
 # Sessions in which nothing was ever said: they are not worth a place on the disk once their longrein has left.
 
 
-BEGINNING = (Opened, PrefixSet, ModeSet)
+START_EVENTS = (Opened, PrefixSet, ModeSet)
 """What longrein writes before anybody has said or done anything."""
 ENTRIES_MAX = 64
 """A log with more is not looked through."""
-NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
+KNOWN_NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
 """All that lies in the folder of such a session; what is not known here keeps it."""
 
 
@@ -206,18 +206,18 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
 
 def _is_empty(state_dir: str, session: str, folder: str) -> bool:
     names = set(os.listdir(folder))
-    if names - NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):
+    if names - KNOWN_NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):
         return False
     reader = Reader(state_dir, session)
     try:
         last, _ = reader.tail()
-        return last <= ENTRIES_MAX and not reader.inbox() and all(map(_is_beginning, reader.entries()))
+        return last <= ENTRIES_MAX and not reader.inbox() and all(map(_is_start, reader.entries()))
     finally:
         reader.close()
 
 
-def _is_beginning(entry: Entry) -> bool:
+def _is_start(entry: Entry) -> bool:
     event = entry.event
     if isinstance(event, Opened):
         return event.parent is None and not event.pins
-    return isinstance(event, BEGINNING)
+    return isinstance(event, START_EVENTS)

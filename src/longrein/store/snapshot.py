@@ -22,7 +22,7 @@ SNAPSHOT = "state.snapshot"
 """The file in a session's folder."""
 HASH_BYTES = 16
 HEAD_LENGTH_BYTES = 2
-FOLDING = ("context", "events")
+FOLDING_PACKAGES = ("context", "events")
 """Packages whose code makes the state."""
 
 
@@ -42,7 +42,7 @@ def code_version() -> bytes:
     found = blake2b(f"{sys.version} {msgspec.__version__}".encode(), digest_size=HASH_BYTES)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        for path in _sources(package):
+        for path in _source_files(package):
             with open(path, "rb") as file:
                 found.update(b"%b %b" % (os.path.basename(path).encode(), file.read()))
     except OSError:
@@ -50,9 +50,9 @@ def code_version() -> bytes:
     return found.digest()
 
 
-def _sources(package: str) -> list[str]:
+def _source_files(package: str) -> list[str]:
     """Every file of code that folds. Raises OSError where there is none."""
-    walks = [os.walk(os.path.join(package, room)) for room in FOLDING]
+    walks = [os.walk(os.path.join(package, room)) for room in FOLDING_PACKAGES]
     found = [f"{folder}/{name}" for walk in walks for folder, _, names in walk for name in names if name[-3:] == ".py"]
     if not found:
         raise FileNotFoundError(package)
@@ -83,7 +83,7 @@ def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> 
 
     Only the heads of the rows are read.
     """
-    head, state = _stored(folder)
+    head, state = _read_file(folder)
     if head is None or head.session != session or head.code != code_version():
         return None
     log = LogHash()
@@ -94,7 +94,7 @@ def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> 
     return Snapshot(head.seq, state), log
 
 
-def _stored(folder: str) -> tuple[_Head | None, bytes]:
+def _read_file(folder: str) -> tuple[_Head | None, bytes]:
     try:
         with open(os.path.join(folder, SNAPSHOT), "rb") as file:
             checksum, length = file.read(HASH_BYTES), file.read(HEAD_LENGTH_BYTES)

@@ -9,9 +9,9 @@ from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
-from longrein.store.database import Database, Displaced, Write, entry_key, key_number
+from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number
 from longrein.store.errors import is_damage, mark_suspect, store_failure
-from longrein.store.repair import put_back
+from longrein.store.repair import restore_moved_database
 
 FLUSH_AFTER_S = 0.02
 """A commit that nobody flushed is on disk after this."""
@@ -37,14 +37,14 @@ class Writer:
         self._wall_us = wall_us
         self._unflushed_since_us = 0
         self._last_keys: dict[int, int] = {}  # by number of the session; only of those that were written to
-        self._begun: dict[int, int] = {}
-        self._refusal: SessionError | None = None
-        self._broken: SessionError | None = None
+        self._first_seqs: dict[int, int] = {}
+        self._last_failure: SessionError | None = None
+        self._fatal: SessionError | None = None
         threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
 
-    def begin(self, number: int, seq: int) -> None:
+    def start_session(self, number: int, seq: int) -> None:
         """Session `number`, of which nothing may be stored yet, goes on after entry `seq`. Before its first write."""
-        self._begun[number] = seq
+        self._first_seqs[number] = seq
 
     def write(self, write: Write) -> "Future[None]":
         """Queue a write; resolves when it is committed, and with `flush` when it is on disk."""
@@ -68,14 +68,14 @@ class Writer:
         try:
             database = open_database()
         except Exception as error:  # whoever opens it waits for this thread
-            self._refuse(store_failure(error, self._folder))
+            self._fail_all(store_failure(error, self._folder))
         else:
             self.opened.set_result(database)
             self._serve(database)
             database.close()
         self.closed.set_result(None)
 
-    def _refuse(self, error: SessionError) -> None:
+    def _fail_all(self, error: SessionError) -> None:
         """The database could not be opened: every job fails in the same way until the end."""
         self.opened.set_exception(error)
         while True:
@@ -104,11 +104,11 @@ class Writer:
         """Everything that is queued, at least one job; meanwhile flush what waits too long."""
         while not ready:
             try:
-                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.restless else None))
+                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.has_idle_work else None))
             except Empty:
-                if database.unflushed and not self._broken:
+                if database.unflushed and not self._fatal:
                     self._sync(database)
-                database.tidy(idle=True)
+                database.checkpoint(idle=True)
         while not self._jobs.empty():
             ready.append(self._jobs.get())
 
@@ -117,21 +117,21 @@ class Writer:
         before, batch = dict(self._last_keys), []
         while ready and isinstance(write := ready[0][0], Write):
             future = ready.popleft()[1]
-            error = self._broken or self._misplaced(database, write)
+            error = self._fatal or self._order_error(database, write)
             if error:
                 future.set_exception(error)
             else:
                 batch.append((write, future))
         failure = self._attempt(database, [write for write, _ in batch]) if batch else None
         if failure:
-            self._last_keys, self._refusal = before, failure
+            self._last_keys, self._last_failure = before, failure
         for _, future in batch:
             if failure:
                 future.set_exception(failure)
             else:
                 future.set_result(None)
 
-    def _misplaced(self, database: Database, write: Write) -> SessionError | None:
+    def _order_error(self, database: Database, write: Write) -> SessionError | None:
         """None when its entries go on where their logs end. After a failed write the ones queued behind it do not."""
         reached: dict[int, int] = {}
         try:
@@ -139,7 +139,7 @@ class Writer:
                 number = key_number(key)
                 if key != (reached.get(number) or self._last_key(database, number)) + 1:
                     why = f"an entry out of order was refused by the log in {self._folder}"
-                    return self._refusal or SessionError(why)
+                    return self._last_failure or SessionError(why)
                 reached[number] = key
         except SqliteError as error:
             return store_failure(error, self._folder)
@@ -149,18 +149,18 @@ class Writer:
     def _last_key(self, database: Database, number: int) -> int:
         """Where the log of session `number` ends; one that is not stored yet, where it begins."""
         found = self._last_keys.get(number) or database.last_key(number)
-        return found or entry_key(number, self._begun.get(number, 0))
+        return found or entry_key(number, self._first_seqs.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
         try:
             if flush:
-                database.check_place()
-                database.found()
+                database.check_files()
+                database.make_durable()
             database.commit(writes)
-        except Displaced:
-            self._broken = StoreDamaged(put_back(database))
-            return self._broken
+        except DatabaseMoved:
+            self._fatal = StoreDamaged(restore_moved_database(database))
+            return self._fatal
         except (OSError, SqliteError) as error:
             if is_damage(error):
                 mark_suspect(self._folder)
@@ -178,15 +178,15 @@ class Writer:
     def _sync(self, database: Database) -> SessionError | None:
         """Flush. After a failed one nobody knows what is on disk: the log takes nothing more until it is reopened."""
         try:
-            database.found()
+            database.make_durable()
         except (OSError, SqliteError) as error:
             return store_failure(error, self._folder)
         try:
             database.sync()
         except OSError as error:
-            self._broken = store_failure(error, self._folder)
-            return self._broken
-        database.tidy(idle=False)
+            self._fatal = store_failure(error, self._folder)
+            return self._fatal
+        database.checkpoint(idle=False)
         return None
 
     def _do(self, database: Database, work: Callable[[Database], Any], future: "Future[Any]") -> None:
@@ -196,21 +196,21 @@ class Writer:
             future.set_exception(store_failure(error, self._folder))
 
     def _end(self, database: Database, future: "Future[Any]") -> None:
-        failure = self._broken
+        failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.has_pending() else self._look_back(database)
+            failure = self._attempt(database, ()) if database.has_pending() else self._check_files_at_end(database)
         failure = failure or self._sync(database)
         if failure:
             future.set_exception(failure)
         else:
             future.set_result(None)
 
-    def _look_back(self, database: Database) -> SessionError | None:
+    def _check_files_at_end(self, database: Database) -> SessionError | None:
         """See that the files are where they were: what was written since is there only then."""
         try:
-            database.check_place()
-        except Displaced:
-            return StoreDamaged(put_back(database))
+            database.check_files()
+        except DatabaseMoved:
+            return StoreDamaged(restore_moved_database(database))
         return None
 
 

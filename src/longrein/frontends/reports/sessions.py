@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.events import SessionError
 from longrein.frontends.text_format import escape_line
-from longrein.store import Found, Past, SessionInfo
+from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
 """Of a session's title in the table."""
@@ -55,7 +55,7 @@ class InSession(msgspec.Struct, frozen=True):
     """What one session holds."""
 
     info: SessionInfo
-    found: Found
+    found: SearchResult
 
 
 def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]) -> list[InSession]:
@@ -63,7 +63,7 @@ def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Call
     every = []
     for info in infos:
         try:
-            past = Past(state_dir, info.session)
+            past = SessionHistory(state_dir, info.session)
             try:
                 found = past.search_tree(query, HITS_MAX)
             finally:

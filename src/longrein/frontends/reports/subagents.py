@@ -20,7 +20,7 @@ from longrein.events import (
 from longrein.frontends import text_format as amounts
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
 from longrein.frontends.text_format import act_of, escape_line
-from longrein.store import Past, SessionInfo
+from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
 LEFT = "left"
@@ -36,7 +36,7 @@ class OfSession(msgspec.Struct, frozen=True):
     agents: list[AgentView]
 
 
-def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[AgentView]:  # noqa: A002
+def tree(past: SessionHistory, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[AgentView]:  # noqa: A002
     """Subagents in the order in which they were started, each followed by its own. `open`: whether they may work."""
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
@@ -85,7 +85,7 @@ def _over(entry: Entry, end: ChildEnded) -> AgentView:
     )
 
 
-def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> AgentView:  # noqa: A002
+def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bool) -> AgentView:  # noqa: A002
     """One that is not over, from its own log; of one that was asked again what came since."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0

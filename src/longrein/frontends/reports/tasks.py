@@ -9,7 +9,7 @@ import msgspec
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
 from longrein.frontends import text_format as amounts
 from longrein.frontends.text_format import escape, escape_line
-from longrein.store import Past
+from longrein.store import SessionHistory
 from longrein.workspace import SPOOL, Spooled, read_output, spooled_tasks
 
 TAIL_LINES = 20
@@ -40,7 +40,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 # --- what there is -----------------------------------------------------------------------------------------------
 
 
-def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
+def tasks_in_log(past: SessionHistory) -> dict[str, tuple[Entry, TaskEnded | None]]:
     """Tasks of a session and of its subagents by id: the entry that holds the `TaskStarted`, and the end."""
     found: dict[str, tuple[Entry, TaskEnded | None]] = {}
     for entry in own_entries(past, "TaskStarted", "TaskEnded"):
@@ -55,7 +55,7 @@ def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
     return found
 
 
-def own_entries(past: Past, *kinds: str) -> list[Entry]:
+def own_entries(past: SessionHistory, *kinds: str) -> list[Entry]:
     """Entries of these kinds that are the session's own, in order: not what a fork shares with its original."""
     first = next((entry.seq for entry in past.of_kind("Opened")), 1)
     found: list[Entry] = []
@@ -66,7 +66,7 @@ def own_entries(past: Past, *kinds: str) -> list[Entry]:
     return found[::-1]
 
 
-def children(past: Past) -> list[str]:
+def children(past: SessionHistory) -> list[str]:
     """Sessions of the subagents that a session started itself."""
     names = [entry.event.child for entry in own_entries(past, "ChildStarted") if hasattr(entry.event, "child")]
     return list(dict.fromkeys(names))
@@ -120,7 +120,7 @@ def last_lines(read: Read, size_bytes: int, lines: int) -> str:
     return _last((whole,), lines)
 
 
-def tail_of(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
+def tail_of(past: SessionHistory, folder: str, task: str, lines: int = TAIL_LINES) -> str:
     """The last `lines` of the output of a task of the session that is stored in `folder`; '' when there is none."""
     spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
     if spooled is not None:
