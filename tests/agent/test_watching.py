@@ -16,7 +16,7 @@ from longrein.models import Failure, Reply
 from longrein.tools import ToolOptions, change_of
 from longrein.workspace import PlainSpawner, open_workspace
 from tests.agent.house import House, Script, call, results, said, says
-from tests.work import files_opened
+from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,7 @@ from tests.agent.house import House, Limits, Script, call, results, said, says, 
 from tests.agent.test_watching import notes
 from tests.agent.troupe import Stage, tasks
 from tests.load.writers import campaign
-from tests.work import files_opened
+from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ from longrein.events import (
 )
 from longrein.store import SessionLog, open_log
 from longrein.workspace import SPOOL, Keeping, SupervisedSpawner, SupervisionOptions
-from tests.store.kit import ID, child_opened, done, opened, said, wall_us
+from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
 
 from .fake_app import FakeApp
 

@@ -45,7 +45,7 @@ from longrein.events import (
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
 from tests.e2e.house import Ran, Stage
-from tests.work import functions_called
+from tests.work_counters import functions_called
 
 PRICES = """
 [models."served/small"]

@@ -9,7 +9,7 @@ import pytest
 
 from longrein.events import StoreDamaged
 from longrein.store import Reader
-from tests.store.kit import ID, add, crash, entries, entry, filled, folder, make, reopen
+from tests.store.fixtures import ID, add, crash, entries, entry, filled, folder, make, reopen
 
 pytestmark = pytest.mark.anyio
 

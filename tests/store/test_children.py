@@ -35,7 +35,7 @@ from longrein.store import (
     read_entries,
     title_of,
 )
-from tests.store.kit import (
+from tests.store.fixtures import (
     CHILD,
     GRANDCHILD,
     ID,

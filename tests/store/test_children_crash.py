@@ -13,7 +13,7 @@ import pytest
 from longrein.events import ChildStarted, Entry, StoreDamaged, StoreFull, ToolEnded, TurnEnded, UserSpoke
 from longrein.store import SessionLog
 from longrein.store.database import TABLES, entry_key
-from tests.store.kit import (
+from tests.store.fixtures import (
     CHILD,
     GRANDCHILD,
     OTHER,

@@ -14,7 +14,7 @@ import pytest
 
 from longrein.events import SessionBusy, StoreFull
 from longrein.store import SessionLog, is_open, list_sessions, open_log, read_entries
-from tests.store.kit import (
+from tests.store.fixtures import (
     ID,
     add,
     crash,
@@ -93,7 +93,7 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
         pytest.skip("needs strace")
     program = (
         "import asyncio, os, sys\n"
-        "from tests.store.kit import *\n"
+        "from tests.store.fixtures import *\n"
         "async def main():\n"
         "    log = await make(Path(sys.argv[1]))\n"
         "    for seq in range(1, 6):\n"
@@ -254,7 +254,7 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
         pytest.skip("needs strace")
     program = (
         "import sys\n"
-        "from tests.store.kit import *\n"
+        "from tests.store.fixtures import *\n"
         "from longrein.events import SessionError\n"
         "async def main():\n"
         "    log = await make(Path(sys.argv[1]))\n"

@@ -17,7 +17,7 @@ from longrein.events import Goal, ToolError
 from longrein.store import Goals, owner_of, project_key
 from longrein.store.goals import RENEW_US
 from longrein.store.port import LEASE_US, USER
-from tests.store.kit import ended, fork_off
+from tests.store.fixtures import ended, fork_off
 
 pytestmark = pytest.mark.anyio
 

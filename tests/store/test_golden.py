@@ -11,7 +11,7 @@ import pytest
 
 from longrein.events import SCHEMA_VERSION, AnyEvent, AnyPart, Entry, decode_entry, encode_entry
 from longrein.store import Reader, export_jsonl, import_jsonl
-from tests.store.kit import reopen, wall_us
+from tests.store.fixtures import reopen, wall_us
 
 pytestmark = pytest.mark.anyio
 

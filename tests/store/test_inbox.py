@@ -9,7 +9,7 @@ import pytest
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store import leave_message
-from tests.store.kit import ID, add, crash, done, entries, entry, folder, make, reopen
+from tests.store.fixtures import ID, add, crash, done, entries, entry, folder, make, reopen
 
 pytestmark = pytest.mark.anyio
 

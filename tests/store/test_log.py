@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from longrein.events import Entry, SessionError, SessionReadOnly
 from longrein.store import Message, open_log, read_entries
 from longrein.store.database import Write
-from tests.store.kit import ID, OTHER, add, done, entries, entry, filled, folder, make, reopen, result, seqs, wall_us
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    done,
+    entries,
+    entry,
+    filled,
+    folder,
+    make,
+    reopen,
+    result,
+    seqs,
+    wall_us,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ import pytest
 from longrein.events import StoreDamaged, StoreFull, decode_entry
 from longrein.store import Reader, list_sessions, read_entries
 from longrein.store.errors import store_failure
-from tests.store.kit import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.fixtures import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
 
@@ -398,6 +398,7 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
     log = await reopen(state)
     assert (len(log.entries), list(log.notes)) == (LAST, [])
     await log.close()
+    await asyncio.wrap_future(log._writer.closed)
     overwrite(state, (folder(state) / "log.sqlite").read_bytes().index(b"0030 0030"), b"0031")
     await check(state, 29, "entry 30 is not what was written")
 

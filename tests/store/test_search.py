@@ -42,7 +42,7 @@ from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionL
 from longrein.store import search as index
 from longrein.store.database import entry_key
 from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
-from tests.store.kit import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
+from tests.store.fixtures import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
 
 pytestmark = pytest.mark.anyio
 

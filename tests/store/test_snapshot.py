@@ -12,7 +12,7 @@ import pytest
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
-from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.kit import ID, OTHER, opened
+from tests.store.fixtures import ID, OTHER, opened
 
 from longrein.events import (
     AnyEvent,

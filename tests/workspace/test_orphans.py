@@ -14,7 +14,7 @@ from longrein.workspace import sweep
 from longrein.workspace.orphans import find_orphans
 from longrein.workspace.supervisor.process_tree import Process, marked, owner_mark, process, send, variable
 from tests.timeouts import HANG_S
-from tests.work import files_opened
+from tests.work_counters import files_opened
 
 
 class Crash:
