@@ -1,4 +1,4 @@
-"""The session log on disk: one database per root session, one writer thread, blobs beside it."""
+"""The session log on disk: one database per root session, one writer thread, blob files."""
 
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript

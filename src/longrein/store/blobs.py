@@ -1,4 +1,7 @@
-"""Blobs by the SHA-256 of their bytes: small ones wait in memory for the next commit, large ones are files."""
+"""Blobs, named by the SHA-256 of their bytes.
+
+Blobs up to 64 kB go into the database with the next commit; larger ones are files `blobs/ab/<hash>`.
+"""
 
 import contextlib
 import errno
@@ -13,41 +16,41 @@ from longrein.events import StoreDamaged
 from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
 
 INLINE_BYTES_MAX = 64 * 1024
-"""Content up to this size lies in the database and so costs no flush of its own."""
+"""Blobs up to this size go into the database, which saves a flush."""
 PIECE_BYTES = 256 * 1024
-"""Read and written at once."""
+"""Bytes that are read or written at once."""
 
 
 def blob_file(folder: str, blob: str) -> str:
-    """Path of a blob's file in a session's folder, there or not."""
+    """Return the path of a blob's file in a session's folder, whether or not it exists."""
     return os.path.join(folder, BLOBS, blob[:2], blob)
 
 
 def blob_hash(data: bytes) -> str:
-    """The name of `data`."""
+    """Return the hash that names `data`."""
     return hashlib.sha256(data).hexdigest()
 
 
 def is_hash(text: str) -> bool:
-    """Whether `text` can name a blob."""
+    """Whether `text` has the form of a blob's hash."""
     return len(text) == 64 and all(sign in "0123456789abcdef" for sign in text)
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob are not what was kept; for those who only want the bytes they are gone."""
+    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask for the bytes."""
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
 
 def verify_blob(data: object, blob: str, place: str) -> bytes:
-    """`data`, which lies at `place`, as the bytes of `blob`. Raises `BlobDamaged` when they are not."""
+    """Return `data`, found at `place`, if it matches the hash. Raises `BlobDamaged`."""
     if isinstance(data, bytes) and blob_hash(data) == blob:
         return data
     raise BlobDamaged(f"blob {blob[:12]} in {place} is not what was written")
 
 
 def read_blob_file(folder: str, blob: str) -> bytes:
-    """Bytes of a blob file, checked. Raises `KeyError` when there is none, `BlobDamaged`."""
+    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist, `BlobDamaged`."""
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -60,17 +63,17 @@ def read_blob_file(folder: str, blob: str) -> bytes:
 
 
 class BlobBatch:
-    """What one commit keeps."""
+    """Blobs of one commit."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
-        """Blobs that go into the database, by hash."""
+        """Hash -> bytes, for blobs that go into the database."""
         self.files: list[str] = []
         """Hashes of blob files, all of them on disk."""
 
 
 class Blobs:
-    """Blobs on their way into the log of one session. The loop's thread puts, the writer thread settles."""
+    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer thread commits."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -79,17 +82,18 @@ class Blobs:
         self._numbers = itertools.count(1)
 
     def put(self, data: bytes) -> str:
-        """Keep `data` with the next commit; gives its hash."""
+        """Keep `data` with the next commit; return its hash."""
         blob = blob_hash(data)
         if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
             self._pending.setdefault(blob, bytes(data))
         return blob
 
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
-        """(hash, content or path): a small file's bytes, of a large one a link or copy on disk in the folder of blobs,
-        ready to be adopted.
+        """Prepare the file at `path` for `adopt`; return (hash, bytes) for a small file, (hash, path of a link or
+        copy) else.
 
-        For any thread. Nobody may write the file any more; it stays. Raises OSError, also when it is no plain file.
+        For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
+        regular file.
         """
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -106,7 +110,7 @@ class Blobs:
             return _copy_file(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Take the finished file `path` as `blob`: it has its name now and is flushed before the next commit."""
+        """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
@@ -116,7 +120,7 @@ class Blobs:
         self._pending[blob] = None
 
     def pending_bytes(self, blob: str) -> bytes | None:
-        """Bytes of a blob that no commit holds yet; None when it is not here."""
+        """Return the bytes of a blob that is not committed yet; None when it is not held in memory."""
         return self._pending.get(blob)
 
     def has_pending(self) -> bool:
@@ -124,12 +128,12 @@ class Blobs:
         return bool(self._pending)
 
     def temporary_path(self) -> str:
-        """Path for a new file in the folder of blobs; removed at the next open when nobody adopts it."""
+        """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
         make_folder(os.path.join(self.folder, BLOBS))
         return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
 
     def prepare_commit(self) -> BlobBatch:
-        """Everything that waits: large content is on disk under its name when this returns. Raises OSError."""
+        """Return all pending blobs; large ones are on disk as files on return. Raises OSError."""
         batch = BlobBatch()
         for blob in list(self._pending):
             data = self._pending[blob]
@@ -149,7 +153,7 @@ class Blobs:
             self._flushed.add(blob)
 
     def mark_committed(self, batch: BlobBatch) -> None:
-        """`kept` is committed."""
+        """Drop the blobs of a committed batch from the pending ones."""
         for blob in (*batch.bodies, *batch.files):
             del self._pending[blob]
             self._flushed.discard(blob)
@@ -168,7 +172,7 @@ class Blobs:
         flush_path(self.folder)
 
     def remove_unnamed(self, named: Callable[[], set[str]]) -> int:
-        """Remove files that no commit named, as a crash leaves them; how many."""
+        """Remove files that no commit named, which a crash leaves behind; return their number."""
         removed = 0
         names: set[str] | None = None
         for path, blob in blob_files(self.folder):
@@ -181,7 +185,7 @@ class Blobs:
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
-    """(path, name) of every file among the blobs of the session in `folder`, temporary ones too."""
+    """Iterate (path, name) of every file in the blobs folder of the session in `folder`, temporary ones included."""
     try:
         found = list(os.scandir(os.path.join(folder, BLOBS)))
     except OSError:
@@ -194,7 +198,7 @@ def blob_files(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _try_link(path: str, target: str) -> bool:
-    """Whether `target` is now a second name of `path`; False on another file system or one without links."""
+    """Make `target` a hard link to `path`; False where links are not possible."""
     try:
         os.link(path, target)
     except FileNotFoundError:
@@ -206,7 +210,7 @@ def _try_link(path: str, target: str) -> bool:
 
 
 def _copy_file(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; the hash. Leaves nothing when it fails."""
+    """Copy `file` to the new file `target`, on disk; return its hash. Leaves nothing behind on failure."""
     digest = hashlib.sha256()
 
     def pieces() -> Iterator[bytes]:
@@ -233,13 +237,13 @@ class GrowingBlob:
 
     @property
     def path(self) -> str:
-        """The file, readable while it grows. Asking for it makes it. Raises OSError."""
+        """Path of the file, readable while it grows. The first access creates it. Raises OSError."""
         if not self._path:
             self._spill()
         return self._path
 
     def write(self, data: bytes) -> None:
-        """Append. Raises OSError (full disk)."""
+        """Append `data`. Raises OSError, such as for a full disk."""
         if self._descriptor < 0 and len(self._start) + len(data) > INLINE_BYTES_MAX:
             self._spill()
         if self._descriptor >= 0:
@@ -250,7 +254,7 @@ class GrowingBlob:
         self.size_bytes += len(data)
 
     def pieces(self) -> Iterator[bytes]:
-        """All that was written so far, in order. Raises OSError."""
+        """Iterate everything written so far, in order. Raises OSError."""
         if self._descriptor < 0:
             yield bytes(self._start)
             return
@@ -259,7 +263,7 @@ class GrowingBlob:
                 yield piece
 
     def finish(self) -> str:
-        """Name it by its hash; gives the hash. Raises OSError."""
+        """Complete the blob; return its hash. Raises OSError."""
         blob = self._hash.hexdigest()
         if self._descriptor < 0:
             return self._blobs.put(bytes(self._start))
@@ -269,7 +273,7 @@ class GrowingBlob:
         return blob
 
     def discard(self) -> None:
-        """Forget it."""
+        """Drop the blob."""
         self._start.clear()
         if self._descriptor >= 0:
             self._close()

@@ -1,8 +1,8 @@
-"""What an entry of the log holds, part by part: the originals, not what the view made of them.
+"""The parts of an entry, as recorded in the log and not as the view shows them.
 
-The 1-based place of a part in `contents_of` is the part of its handle: `r412.2` is the second. Contents come first;
-parts that stand aside (a provider's own bytes, a summary's ledger, last the entry as it is stored) come after them, so
-that every byte of every entry has a handle, and a handle without a part still gives only what one would want to read.
+The 1-based position of a part in `contents_of` is the part number of its handle: `r412.2` is the second. Main parts
+come first. Auxiliary parts (a provider's own bytes, a summary's ledger, last the whole entry as stored) come after
+them, so that every byte of an entry has a handle, and a handle without a part number returns only the main parts.
 """
 
 import codecs
@@ -48,34 +48,34 @@ from longrein.events import (
 )
 
 COPIES = ("reexpanded",)
-"""Reminders that repeat what stands elsewhere in the log."""
+"""Kinds of reminders that repeat other entries."""
 NOT_SEARCHED = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
-"""What a search leaves out where it holds nothing to read: it names what others say, or the search itself."""
+"""Events that a search skips when they have no parts, because other entries hold their content."""
 
 
 class Content(msgspec.Struct, frozen=True):
     """One part of an entry."""
 
     title: str
-    """What it is, such as `call Write`."""
+    """Description, such as `call Write`."""
     text: str = ""
-    """Its text, where that lies in the log."""
+    """Its text, if that is in the log."""
     blob: str = ""
-    """Hash of the text, where that lies in a blob."""
+    """Hash of its text, if that is in a blob."""
     part: AnyPart | None = None
-    """What is no text: an image or a binary document, to be shown again."""
+    """An image or binary document."""
     aside: bool = False
-    """Whether it is given only when it is asked for by its own handle."""
+    """Whether only its own handle returns it."""
     searchable: bool = True
-    """Whether a search looks into it; repetitions of what stands elsewhere are left out."""
+    """Whether a search looks into it. Repetitions of other entries are left out."""
     tool: str = ""
-    """Tool whose call or result it is."""
+    """Tool of the call or result."""
     raw: bool = False
-    """Whether every control character in it is shown, line ends excepted."""
+    """Whether control characters except line ends are shown."""
 
 
 def contents_of(entry: Entry) -> list[Content]:
-    """Every part of `entry` in order, the one that is the whole entry last. Never empty."""
+    """Return every part of `entry` in order; the last one is the whole entry as stored."""
     event, found = entry.event, _contents(entry.event)
     is_searchable = not found and not isinstance(event, NOT_SEARCHED)
     return [
@@ -85,7 +85,7 @@ def contents_of(entry: Entry) -> list[Content]:
 
 
 def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
-    """What an entry is, in words."""
+    """Return a description of an entry."""
     event = entry.event
     match event:
         case UserSpoke():
@@ -116,7 +116,7 @@ def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
 
 
 def kind_of(event: AnyEvent) -> str:
-    """The name of an event."""
+    """Return the class name of an event."""
     return type(event).__name__
 
 
@@ -206,7 +206,7 @@ def _not_searched(content: Content) -> Content:
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
-    """Arguments of a call, long texts as they are and not as JSON, so that they can be paged and copied."""
+    """Return the arguments of a call as text, long texts verbatim instead of as JSON."""
     if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return f"{next(iter(arguments))}: {only}"
     return "\n".join(
@@ -223,7 +223,7 @@ def _short(value: object) -> str:
 
 
 def _stored_text(event: AnyEvent) -> str:
-    """Any event, a field a line, texts as they are."""
+    """Return any event as text, one field a line, texts verbatim."""
     fields = msgspec.json.decode(encode_event(event), type=dict[str, Any])
     del fields["type"]
     return f"{kind_of(event)}\n{arguments_text(fields)}" if fields else kind_of(event)
@@ -234,7 +234,7 @@ def _is_blob(text: str) -> bool:
 
 
 def encoding_of(data: bytes | bytearray) -> str:
-    """Encoding of a text by its first bytes: UTF-16 where a mark or the places of its NULs say so, else UTF-8."""
+    """Guess the encoding of a text from its first bytes: UTF-16 by its byte order mark or NULs, else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     sample = data[:512]

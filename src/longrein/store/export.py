@@ -1,4 +1,4 @@
-"""A log as text: our JSONL out and in, and the plain chat transcript that other tools know."""
+"""Export and import of a log as JSONL, and the plain chat transcript for other tools."""
 
 import asyncio
 import os
@@ -34,20 +34,20 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.session_folder import make_folder, new_file
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Chat turns ------------------------------------------------------------------------------------------------------
 #
-# The conversation of a log as plain chat turns, `{"role", "content"}`, for tools that know nothing of longrein.
+# The conversation of a log as `{"role", "content"}`, for tools that know nothing of longrein.
 
 
 Turn = dict[str, Any]
-"""`role` is `user` or `assistant`; `content` a text or a list of content blocks."""
+"""A chat turn: `role` is `user` or `assistant`, `content` a text or a list of content blocks."""
 
 
 def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
-    """Chat turns in the order they happened. Results stand in one turn after their calls, in the order of the calls.
+    """Convert entries to chat turns in the order they happened.
 
-    Everything that was said is there, also what was later cleared, summarised or rewound; reminders of the harness are
-    nobody's words and stay in the log.
+    The results of a reply's calls form one turn after it, in call order. Text that was later cleared, summarised or
+    rewound is included; reminders are not.
     """
     order: list[str] = []
     results: dict[str, Turn] = {}
@@ -115,7 +115,7 @@ def _block(part: AnyPart) -> Turn:
             return {"type": "text", "text": "\n".join(filter(None, (text_of((part,)), note)))}
 
 
-# --- export ----------------------------------------------------------------------------------------------------------
+# --- Export and import -----------------------------------------------------------------------------------------------
 
 
 IMPORT_ROWS = 512
@@ -123,7 +123,7 @@ IMPORT_ROWS = 512
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One line of an export, its event not yet read."""
+    """One line of an export, its event still encoded."""
 
     seq: int
     at: int
@@ -131,7 +131,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """What must be known before the first event can be read."""
+    """The fields needed to decode the first event."""
 
     type: str
     version: int
@@ -139,8 +139,11 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def export_jsonl(reader: Reader, out: BinaryIO) -> int:
-    """Write every entry as one line of our JSONL (`events.encode_entry`); how many. Events of a newer longrein are
-    passed on as they are, older ones are lifted. Raises `StoreDamaged` at an entry that cannot be read, OSError."""
+    """Write every entry as one line of JSONL (`events.encode_entry`); return their number.
+
+    Older events are lifted to the current schema, events of a newer longrein are copied as they are. Raises
+    `StoreDamaged` at an unreadable entry, OSError.
+    """
     written = 0
     for row in reader.rows():
         key, at, version, _, _ = row
@@ -154,17 +157,17 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
 
 
 def _at_current_schema(entry: Entry) -> Entry:
-    """An export is of one schema, and its first line says which."""
+    """Give the first entry the schema version of the export."""
     if isinstance(entry.event, Opened):
         return Entry(entry.seq, entry.at, msgspec.structs.replace(entry.event, version=SCHEMA_VERSION))
     return entry
 
 
 async def import_jsonl(state_dir: str, lines: Iterable[bytes], *, wall_us: Callable[[], int]) -> str:
-    """Make a session of an export; gives its id. It is whole on disk when this returns, or not there at all.
+    """Create a session from an export; return its id. On return it is complete on disk, or was not created.
 
-    Raises `SessionError` naming the line that is wrong or when the session is there already, `SessionReadOnly` for
-    an export of a newer longrein, `StoreFull`.
+    Raises `SessionError` naming the wrong line, or when the session exists; `SessionReadOnly` for an export of a newer
+    longrein; `StoreFull`.
     """
     entries = _entries(lines)
     first = next(entries, None)
@@ -207,9 +210,10 @@ def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
 
 
 def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
-    """Write the conversation as `transcript_<seconds>.jsonl` into `folder`, one `{"role", "content"}` a line; its path.
+    """Write the conversation to `transcript_<seconds>.jsonl` in `folder`, one `{"role", "content"}` a line; return the
+    path.
 
-    The name is the time of the last entry, with a number when it is taken: no file is ever overwritten. 0600.
+    The name is the time of the last entry, with a number if the name is taken: no file is overwritten. Mode 0600.
     Raises `StoreFull`, `SessionError`.
     """
     kept = list(entries)

@@ -1,4 +1,7 @@
-"""A fork is a session of its own: the entries up to a point are copied, large content is shared by hard links."""
+"""Fork a session: copy its entries up to a point into a new session.
+
+Blob files are shared by hard links.
+"""
 
 import asyncio
 import contextlib
@@ -16,11 +19,12 @@ from longrein.store.threads import run_in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
-    """Make the session that `first` opens of entries 2 to `to` of `source`, which keep their seqs and times.
+    """Create the session that `first` opens, with entries 2 to `to` of `source`; seqs and times stay.
 
-    `first` is entry 1 of the new session: an `Opened` with the new session's id. The source may be open elsewhere
-    and is not changed. The new session is whole on disk when this returns, or not there at all. Raises
-    `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    `first` is entry 1 of the new session: an `Opened` with its id. The source may be open elsewhere and is not
+    changed. On return the new session is complete on disk; after an error it does not exist.
+
+    Raises `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
     opened = first.event
     assert isinstance(opened, Opened)
@@ -46,7 +50,7 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
         contextlib.closing(read_only(os.path.join(origin, DATABASE))) as source,
         contextlib.closing(new_database(building)) as target,
     ):
-        source.execute("BEGIN")  # one view of the source, whatever its owner writes meanwhile
+        source.execute("BEGIN")  # a consistent view of the source while its owner writes
         _copy_entries(origin, source, target, to)
         body = encode_event(opened)
         insert_entry(target, new_row(entry_key(ROOT, 1), first.at, SCHEMA_VERSION, body))
@@ -81,7 +85,7 @@ def _link(origin: str, folder: str, blob: str) -> None:
     make_folder(os.path.dirname(target))
     try:
         os.link(blob_file(origin, blob), target)
-    except FileNotFoundError:  # gone from the original too: reading it says so
+    except FileNotFoundError:  # missing in the source too; reading the blob reports it
         return
     except OSError:  # a file system without links
         shutil.copyfile(blob_file(origin, blob), target)

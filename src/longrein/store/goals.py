@@ -1,7 +1,7 @@
-"""The project's goals: a small graph that outlives conversations, in a database of its own that many processes share.
+"""The goals of a project, in a database of their own that sessions and processes share.
 
-`Goals` implements what tools and frontends ask of it (`tools.GoalPort`). Each call is one short transaction in a thread
-of its own, with a connection of its own: nothing is held between calls, nothing runs on the event loop.
+`Goals` implements `tools.GoalPort`. Each call is one short transaction in a thread with a connection of its own, so
+nothing is held between calls and nothing blocks the event loop.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from longrein.store.session_folder import flush_path, is_on_network, make_folder
 from longrein.store.threads import run_in_thread
 
 RENEW_US = LEASE_US // 3
-"""How often one is given at least, while its owner works."""
+"""Interval of renewals of claims while the owner works, in microseconds."""
 
 
 def project_key(root: str) -> str:
-    """Name of the goals' database of the project in folder `root`: readable, and another for each folder."""
+    """Return the name of the goals database of the project in `root`: readable and unique to the folder."""
     real = os.path.realpath(root)
     readable = "".join(sign if sign.isalnum() and sign.isascii() else "-" for sign in os.path.basename(real))
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
@@ -35,12 +35,12 @@ def project_key(root: str) -> str:
 
 
 def owner_of(session: str, label: str = "") -> str:
-    """Who claims: a session, or a subagent in it by its label."""
+    """Return the owner name of a session, or of the subagent `label` in it."""
     return f"{session}/{label}" if label else session
 
 
 class Goals:
-    """Goals of one project, as one agent sees and changes them. Made without touching the disk."""
+    """Goals of one project, for one agent. Construction does not touch the disk."""
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class Goals:
         redact: Callable[[str], str] = lambda text: text,
         network: bool | None = None,
     ) -> None:
-        """`key`: see `project_key`. `wall_us` is called in threads too. `redact` replaces secrets in what is written.
-        `network`: what kind of file system the state folder is on; None finds out."""
+        """`key`: see `project_key`. `wall_us`: microseconds UTC, also called in threads. `redact` replaces secrets in
+        texts.
+
+        `network`: whether the state folder is on a network file system; None finds out.
+        """
         self.path = os.path.join(state_dir, "goals", f"{key}.sqlite")
-        """The database, there or not."""
+        """Path of the database, whether or not it exists."""
         self.owner = owner
-        """In whose name claims are made."""
+        """Owner name of the claims that this agent makes."""
         self._wall_us = wall_us
         self._redact = redact
         self._network = network
@@ -65,7 +68,7 @@ class Goals:
         self._agents: dict[str, Goals] = {owner: self}
         self._renewed_us = 0
         self._renewal: Future[Any] | None = None
-        """The last sign of life, which may still be on its way."""
+        """The last renewal of claims, which may still be running."""
 
     @property
     def begun(self) -> bool:
@@ -73,7 +76,7 @@ class Goals:
         return os.path.exists(self.path)
 
     def by(self, owner: str) -> "Goals":
-        """The same goals as another agent of this process sees and changes them; the same object each time."""
+        """Return the same goals for another agent of this process; the same object for the same owner."""
         if owner not in self._agents:
             state_dir, name = os.path.dirname(os.path.dirname(self.path)), os.path.basename(self.path)
             key = name.removesuffix(".sqlite")
@@ -114,13 +117,13 @@ class Goals:
         return now, freed
 
     def unseen(self, goals: Sequence[Goal]) -> list[Goal]:
-        """Those of `goals` that this agent did not know as they are; it does now."""
+        """Return those of `goals` that are new or changed for this agent, and mark them as seen."""
         news = [goal for goal in goals if self._seen.get(goal.id) != goal.revision]
         self._seen.update((goal.id, goal.revision) for goal in news)
         return news
 
     def beat(self) -> None:
-        """A sign of life: the caller's claims hold on. Costs something once in five minutes, and never waits."""
+        """Renew this agent's claims. Writes at most once in five minutes, and never waits."""
         now_us = self._wall_us()
         if abs(now_us - self._renewed_us) >= RENEW_US and self.begun:
             self._renewed_us = now_us
@@ -129,8 +132,8 @@ class Goals:
             )  # what goes wrong the next real call tells
 
     async def leave(self) -> None:
-        """The caller's work is over: what it had claimed and not completed is free, and stays in progress. Never
-        fails: a claim that could not be given back runs out."""
+        """Release this agent's claims; unfinished goals stay in progress. Never fails: a claim that cannot be released
+        expires."""
         if not self._renewed_us or not self.begun:
             return
         try:
@@ -150,7 +153,7 @@ class Goals:
         )
 
     def _run_in_transaction(self, operation: Callable[..., Any], *arguments: object) -> Any:
-        """In a thread: the whole of one call."""
+        """Run `operation` on the goal graph in one transaction. Called in a thread."""
         if self._network is None:
             self._network = is_on_network(os.path.dirname(os.path.dirname(self.path)))
         now_us = self._wall_us()
@@ -161,15 +164,14 @@ class Goals:
         return run_transaction(self.path, act, network=self._network)
 
 
-# --- The goals' database file: one transaction at a time, and what becomes of a file that is damaged -----------------
+# --- Database file ---------------------------------------------------------------------------------------------------
 #
-# As with sessions, a damaged database is never written to: it is set aside as `….damaged-<n>`, and what can be read
-# of it goes into a new one.
+# A damaged database is never written to. It is set aside as `….damaged-<n>`, and what can be read goes into a new one.
 
 
 T = TypeVar("T")
 LAYOUT = 1
-"""Version of the tables, in `user_version`."""
+"""Version of the tables, stored in `user_version`."""
 TABLES = f"""
 CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL,
     owner TEXT NOT NULL, lease_until INTEGER NOT NULL, revision INTEGER NOT NULL, changed_by TEXT NOT NULL,
@@ -177,15 +179,15 @@ CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, st
 CREATE TABLE blocks(goal INTEGER NOT NULL, blocker INTEGER NOT NULL, PRIMARY KEY(goal, blocker)) WITHOUT ROWID;
 PRAGMA user_version={LAYOUT};
 """
-# goals.id is never used twice; a deleted goal stays, and so do all its edges: what blocks is computed
+# goals.id is never reused; deleted goals and all edges stay, and whether a goal blocks is computed
 BUSY_S = 10.0
-"""How long a transaction waits for those of other processes."""
+"""Time that a transaction waits for other processes."""
 
 
 def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
-    """`act` with the database at `path`, made if missing, in one transaction: all of it or nothing.
+    """Run `act` on the database at `path`, created if missing, in one transaction.
 
-    Raises `ToolError`, in words for whoever asked, when the file cannot be used.
+    Raises `ToolError` with a text for the caller when the file cannot be used.
     """
     try:
         make_folder(os.path.dirname(path))
@@ -229,7 +231,7 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
     try:
         wanted = "delete" if network else "wal"
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-            with _file_lock(path):  # two that change it at once would find it locked and not wait
+            with _file_lock(path):  # processes that change it at once would fail without waiting
                 connection.execute(f"PRAGMA journal_mode={wanted}")
         connection.execute("PRAGMA synchronous=FULL")
     except BaseException:
@@ -248,9 +250,9 @@ def _create_tables(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _repair(path: str, why: str) -> ToolError:
-    """Set the damaged file aside and make a new one of what can be read; what to tell of it."""
+    """Set the damaged file aside and build a new one from what can be read; return the error for the caller."""
     with _file_lock(path):
-        if _is_sound(path):  # another process has mended it meanwhile
+        if _is_sound(path):  # another process has repaired it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
         aside, building = _unused_name(path), path + ".new"
         with contextlib.suppress(FileNotFoundError):
@@ -274,7 +276,7 @@ def _repair(path: str, why: str) -> ToolError:
 
 @contextlib.contextmanager
 def _file_lock(path: str) -> Iterator[None]:
-    """While no other process makes or mends the file."""
+    """Keep other processes from creating or repairing the file inside the block."""
     descriptor = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -307,7 +309,7 @@ def _unused_name(path: str) -> str:
 
 
 def _copy_readable(damaged: str, building: str) -> int:
-    """Copy what can be read; the number of goals. Their counter goes on where it was, as far as that can be told."""
+    """Copy what can be read; return the number of goals. The id counter continues as far as it is known."""
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
         _create_tables(target, building)

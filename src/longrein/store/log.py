@@ -1,6 +1,7 @@
-"""The log of one session, opened for writing: what `port.Log` promises, on SQLite.
+"""The log of one session, open for writing: `port.Log` on SQLite.
 
-A subagent's is of the same class: it has its own entries and inbox, and shares the rest with the root's.
+`open_log` opens the log of a root session. `SessionLog.child` opens the log of a subagent: the same class, with its
+own entries and inbox and the root's database, lock, writer and blobs. `leave_message` is for other processes.
 """
 
 import asyncio
@@ -36,37 +37,40 @@ from longrein.store.snapshot import write_snapshot
 from longrein.store.threads import run_in_thread
 from longrein.store.writer import Writer
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What the logs of one database share: the lock, the writer, the blobs, and the numbers that they deal out.
+# --- Shared by the logs of one database ------------------------------------------------------------------------------
 
 
 class SharedStore:
-    """For the loop's thread; the database itself belongs to the writer's."""
+    """Lock, writer, blobs and number counters that the logs of one database share.
+
+    For the event loop's thread; only the writer's thread uses the database itself.
+    """
 
     def __init__(self, folder: str, lock: SessionLock) -> None:
         self.folder = folder
-        """Folder of the session and all below it."""
+        """Folder of the root session."""
         self.lock = lock
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
-        """What was repaired at open."""
+        """Repairs made at open."""
         self.cut: Collection[int] = ()
-        """Numbers of sessions whose last entries were lost before this open."""
+        """Numbers of sessions that have lost their last entries."""
         self.writer: Writer
         self._last_message = 0
         self._last_number = ROOT
         self._numbers: dict[str, int] = {}
 
     def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Make the database of a new session, in the writer thread."""
+        """Create the database of a new session, in the writer thread."""
         self.writer = Writer(
             self.folder, lambda: Database(self.folder, self.blobs, self.notes, network=network), wall_us
         )
 
     def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[LogSummary]:
-        """Open the database that is there, in the writer thread. The summary is in what is given back once the writer
-        says `opened`."""
+        """Open the existing database in the writer thread.
+
+        Returns a list that holds its `LogSummary` once the writer's future `opened` is done.
+        """
         summaries: list[LogSummary] = []
 
         def open_database() -> Database:
@@ -78,37 +82,39 @@ class SharedStore:
         return summaries
 
     def continue_from(self, summary: LogSummary) -> None:
-        """Deal out what comes after all that the database has seen."""
+        """Set the counters for messages and sessions to the highest numbers in use."""
         self._last_message, self._last_number, self.cut = summary.last_message, summary.last_number, summary.cut
 
     def next_message_id(self) -> int:
-        """Id of a new inbox message: rising over all sessions of the database, for ever."""
+        """Return the id of a new inbox message; ids rise over all sessions of the database."""
         self._last_message += 1
         return self._last_message
 
     def number_for(self, session: str) -> int:
-        """Number of a session that is not stored yet; the same each time."""
+        """Return the number of a session that is not stored yet; the same one each time."""
         if session not in self._numbers:
             self._last_number += 1
             self._numbers[session] = self._last_number
         return self._numbers[session]
 
 
-# --- Words from other processes: each is a file in the session's `inbox/`, taken into the database once --------------
+# --- Messages from other processes -----------------------------------------------------------------------------------
+#
+# Each message is a file in the session's `inbox/` until it is stored in the database, exactly once.
 
 
 MESSAGE_BYTES_MAX = 1024 * 1024
-"""Of one message from another process."""
+"""Size limit of one message from another process."""
 MESSAGES_MAX = 256
-"""Taken in at once, and at most so many may lie there."""
+"""Most messages that may wait in the folder, and that are taken in at once."""
 
 _numbers = itertools.count(1)
 
 
 def leave_message(state_dir: str, session: str, body: bytes) -> None:
-    """Leave `body` for the process that has `session` open, or opens it next. On disk when this returns.
+    """Leave `body` in the inbox of `session`, for the process that has it open or opens it next.
 
-    Raises `SessionUnknown`, `StoreFull`, `SessionError`.
+    It is on disk on return. Raises `SessionUnknown`, `StoreFull`, `SessionError`.
     """
     folder = existing_folder(state_dir, session)
     inbox = os.path.join(folder, INBOX)
@@ -121,7 +127,7 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
     try:
         make_folder(inbox)
         write_file(temporary, (body,))
-        # the kernel's time orders senders, pid and number tell apart what it does not: a name is never used twice
+        # ordered by the kernel's time; pid and number make the name unique
         name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
         os.rename(temporary, os.path.join(inbox, name))
         flush_path(inbox)
@@ -130,7 +136,7 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
 
 
 def inbox_files(folder: str) -> list[str]:
-    """Names of messages that lie in the inbox of the session in `folder`, oldest first."""
+    """Return the names of the message files in the inbox of the session in `folder`, oldest first."""
     try:
         return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
     except FileNotFoundError:
@@ -138,7 +144,7 @@ def inbox_files(folder: str) -> list[str]:
 
 
 def read_message(folder: str, name: str) -> bytes:
-    """Body of one; empty when it is gone."""
+    """Return the body of a message file; empty when the file is gone."""
     try:
         with open(os.path.join(folder, INBOX, name), "rb") as file:
             return file.read(MESSAGE_BYTES_MAX)
@@ -147,30 +153,31 @@ def read_message(folder: str, name: str) -> bytes:
 
 
 def remove_message(folder: str, name: str) -> None:
-    """Remove one that is stored; a missing one is fine."""
+    """Remove a message file; a missing one is fine."""
     try:
         os.unlink(os.path.join(folder, INBOX, name))
     except OSError:
         return
 
 
-# --- log -------------------------------------------------------------------------------------------------------------
+# --- Log -------------------------------------------------------------------------------------------------------------
 
 
 CHECK_AFTER_S = 2.0
-"""How long after the open the entries are looked through that a snapshot stands for."""
+"""Delay after open before the entries that the snapshot covers are checked."""
 CLOSE_WAIT_S = 0.01
-"""How long `close` waits for SQLite to fold the WAL into the main file, once everything is on disk."""
+"""Time that `close` waits for SQLite to checkpoint the WAL, once everything is on disk."""
 
 
 async def open_log(
     state_dir: str, session: str, *, create: bool, wall_us: Callable[[], int], network: bool | None = None
 ) -> "SessionLog":
-    """Open the log of `session`, or make it with `create`. Everything slow happens in the log's writer thread.
+    """Open the log of `session`; with `create`, make it. The writer thread does the slow work.
 
-    A new log is given back before its database exists: what is appended waits for it. `wall_us` gives microseconds
-    UTC, also in the writer thread. `network` says what kind of file system it is; None finds out. Raises
-    `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    A new log is returned before its database exists, and appends wait for it. `wall_us` returns microseconds UTC and
+    is also called in the writer thread. `network`: whether the folder is on a network file system; None finds out.
+
+    Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
     session, fresh = session_id(session), False
     if create:
@@ -197,7 +204,7 @@ async def open_log(
 
 
 class SessionLog:
-    """See `port.Log`; made by `open_log`, and by `child` of another."""
+    """Implementation of `port.Log`; made by `open_log`, and by `child` of another log."""
 
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
@@ -206,14 +213,14 @@ class SessionLog:
         self.notes = shared.notes
         self.snapshot: Snapshot | None = None
         self.checked: Future[str] | None = None
-        """What is wrong with entries that were not looked through at open, '' for nothing; None where all were."""
+        """Future of the check of entries that were not read at open: the damage, or ''. None when all were read."""
         self.was_cut = False
         self.reader = reader
-        """Reads what is committed: entries by seq, blobs. For the loop's thread."""
+        """Reads committed entries and blobs. For the event loop's thread."""
         self.folder = shared.folder
-        """Folder of the session, and of all below it."""
+        """Folder of the root session."""
         self.number = rows.number
-        """Its number in the database."""
+        """Number of the session in the database."""
         self._shared = shared
         self._rows = rows
         self._blobs = shared.blobs
@@ -228,11 +235,11 @@ class SessionLog:
         return self._shared.writer
 
     def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Make the database of a new session, in the writer thread."""
+        """Create the database of a new session, in the writer thread."""
         self._shared.start(wall_us, network)
 
     async def load(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Open the database that is there, in the writer thread, and say what is in it."""
+        """Open the existing database in the writer thread and take over its contents."""
         summaries = self._shared.load(wall_us, network)
         await asyncio.wrap_future(self._writer.opened)
         summary = summaries[0]
@@ -246,7 +253,7 @@ class SessionLog:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Look through the first entries, which the snapshot spared, once the start is over."""
+        """Check the entries up to seq `last`, which the snapshot spared at open; return the damage or ''."""
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
@@ -263,12 +270,13 @@ class SessionLog:
             reader.close()
         return ""
 
-    # --- subagents -------------------------------------------------------------------------------------------
+    # --- Subagents, history and snapshots
 
     def child(self, session: str, shares: int = 0) -> "SessionLog":
-        """See `port.Log.child`. What is there is read at once and checked; it is what is committed by now.
+        """Open the log of a subagent. See `port.Log.child`.
 
-        Raises `SessionUnknown` for a text that is no id, `StoreDamaged` (the next open of the root mends it).
+        Raises `SessionUnknown` for text that is not a session id, `StoreDamaged` (the next open of the root repairs
+        it).
         """
         session = session_id(session)
         try:
@@ -309,13 +317,13 @@ class SessionLog:
         return self._snapshot_write
 
     def _write_snapshot(self, snapshot: Snapshot, log: "Future[tuple[int, bytes]]") -> bool:
-        with contextlib.suppress(SessionError):  # the log cannot be written any more
+        with contextlib.suppress(SessionError):  # the log can no longer be written
             seq, digest = log.result()
             if seq == snapshot.seq:
                 return write_snapshot(self.folder, self.session, snapshot, digest)
         return False
 
-    # --- writing ---------------------------------------------------------------------------------------------
+    # --- Writing
 
     def append(
         self,
@@ -351,7 +359,7 @@ class SessionLog:
         return message, self._last_write
 
     async def collect(self) -> list[Message]:
-        """See `port.Log.collect`: the folder is the root's, what lies there for a subagent passes through it."""
+        """Take in messages of other processes. See `port.Log.collect`."""
         if self.number != ROOT:
             return []
         names = [name for name in inbox_files(self.folder) if name not in self._collecting]
@@ -364,7 +372,7 @@ class SessionLog:
             self._collecting.difference_update(names)
 
     async def _store_messages(self, names: Sequence[str]) -> list[Message]:
-        known = self.reader.collected(names)  # committed, but killed before its file was removed
+        known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
         found = []
         write = Write(flush=True)
         for name in names:
@@ -378,7 +386,7 @@ class SessionLog:
             remove_message(self.folder, name)
         return found
 
-    # --- blobs -----------------------------------------------------------------------------------------------
+    # --- Blobs
 
     def put_blob(self, data: bytes) -> str:
         """See `port.Log.put_blob`."""
@@ -407,21 +415,21 @@ class SessionLog:
         return GrowingBlob(self._blobs, self._flush_files)
 
     def _flush_files(self) -> None:
-        # it begins at once in the writer thread; when that fails, the commit that names the file tries again
+        # start the flush now; if it fails, the commit that names the file tries again
         self._writer.call(lambda _: self._blobs.flush_files())
 
     async def close(self) -> None:
-        """See `port.Log.close`. A subagent's waits for what it has queued and lets go of nothing that others need."""
+        """Flush and release. See `port.Log.close`. A subagent's log only waits for its last write."""
         if self.number != ROOT:
-            if self._last_write is not None:  # how it ended is known to whoever made the write
+            if self._last_write is not None:  # the caller of that write learns of its error
                 await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
             return
         self._closing.set()
         beside = [asyncio.wrap_future(one) for one in (self._snapshot_write, self.checked) if one is not None]
-        if beside:  # whoever opens the log next may keep a snapshot, too, and no other connection may be open
+        if beside:  # the next owner may write a snapshot too, and SQLite checkpoints only without other connections
             await asyncio.wait(beside)
         if self._stop is None:
-            self.reader.close()  # SQLite folds the WAL in when the last connection goes, and only a writing one can
+            self.reader.close()  # SQLite checkpoints the WAL when the last connection closes, and only a writer can
             self._stop = self._writer.stop()
         try:
             await asyncio.wrap_future(self._stop)
@@ -429,4 +437,4 @@ class SessionLog:
             self._shared.lock.release()
         closed = asyncio.wrap_future(self._writer.closed)
         await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
-        closed.cancel()  # else the thread would call a loop that may be gone
+        closed.cancel()  # else the thread would call an event loop that may be gone

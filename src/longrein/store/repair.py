@@ -1,7 +1,8 @@
-"""Opening a log that was there before: looking through it, and keeping the good part when it is damaged.
+"""Open an existing log: check its entries, and rebuild the database when it is damaged.
 
-A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, then the longest good beginning
-of its log is copied into a new one. Killed anywhere in between, the next open finds no `log.sqlite` and goes on.
+A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and the longest good beginning of
+each log is copied into a new database. After a kill in between, the next open finds no `log.sqlite` and continues the
+repair.
 """
 
 import contextlib
@@ -49,18 +50,20 @@ from longrein.store.reader import stored_body
 from longrein.store.session_folder import DATABASE, damaged_databases, flush_path, new_file, write_file
 from longrein.store.snapshot import read_snapshot
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Copying rows (shared with fork) ---------------------------------------------------------------------------------
 #
-# Copying a log into a new database: what repair and fork have in common. Nothing here writes to the source.
+# Nothing here writes to the source.
 
 
 class LogDamage(Exception):
-    """The log is good up to here."""
+    """A log is damaged from an entry on."""
 
 
 def read_checked_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1) -> Iterator[Row]:
-    """The entries of session `number` from seq `first` on. Raises `LogDamage` at the first that is missing or not what
-    was written."""
+    """Iterate the rows of session `number` from seq `first` on.
+
+    Raises `LogDamage` at the first row that is missing or damaged.
+    """
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
     values = (entry_key(number, first - 1), entry_key(number + 1, 0))
     with contextlib.closing(_select_until_damage(connection, query, values)) as rows:
@@ -68,8 +71,10 @@ def read_checked_rows(connection: sqlite3.Connection, folder: str, number: int =
 
 
 def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
-    """`rows` of one session as far as they are what was written, from seq `first` on without a gap. Raises `LogDamage`
-    at the first that is not."""
+    """Pass on `rows` of one session while they are intact and without a gap, from seq `first` on.
+
+    Raises `LogDamage` at the first row that is missing or damaged.
+    """
     for expected, row in enumerate(rows, first):
         if entry_seq(row[0]) != expected:
             raise LogDamage(f"entry {expected} is missing")
@@ -81,7 +86,7 @@ def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
 
 
 def _check_file(folder: str, blob: str, seq: int) -> None:
-    """Raises `LogDamage` when the file that holds entry `seq` is gone or not what was written."""
+    """Raise `LogDamage` when the file that holds entry `seq` is missing or damaged."""
     try:
         read_blob_file(folder, blob)
     except BlobDamaged:
@@ -102,7 +107,7 @@ def _select_until_damage(
 
 
 def new_database(path: str) -> sqlite3.Connection:
-    """An empty database at `path`, in a transaction, without flushes. Replaces what a killed copy left there."""
+    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an unfinished copy."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     os.close(new_file(path))
@@ -115,17 +120,17 @@ def new_database(path: str) -> sqlite3.Connection:
 
 
 def new_row(key: int, at: int, version: int, body: bytes) -> Row:
-    """A row of `entries`."""
+    """Return a row of `entries` with its checksum."""
     return key, at, version, row_checksum(key, at, version, body), body
 
 
 def insert_entry(target: sqlite3.Connection, row: Row) -> None:
-    """Add one entry as it is stored."""
+    """Insert one row of `entries` as stored."""
     target.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
 
 
 def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row; of a damaged one, what can be read. The source may be of an older layout."""
+    """Copy `tables` row by row, as far as they can be read. The source may have an older layout."""
     for table in tables:
         with contextlib.suppress(sqlite3.DatabaseError):
             rows = source.execute(f"SELECT * FROM {table}")
@@ -135,9 +140,9 @@ def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: 
                 target.execute(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", row)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Copying the sessions of a damaged database ----------------------------------------------------------------------
 #
-# Copying the sessions of a damaged database: of each the longest good beginning, and never half of a joint write.
+# Of each session the longest good beginning is copied, and never half of a joint write.
 #
 # A subagent and the entry of its parent that started it were written together, so a subagent is kept only with that
 # entry and only when its own first turn has begun; of one that was asked again, no turn is kept that its parent does
@@ -145,42 +150,42 @@ def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: 
 
 
 class CopyResult:
-    """What was copied."""
+    """What was copied of a damaged database."""
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """Number of a session -> its last entry."""
+        """Session number -> its last copied entry."""
         self.cut: set[int] = set()
-        """Numbers of those of which not all was kept."""
+        """Numbers of sessions that were not copied completely."""
         self.dropped = 0
-        """Subagents that were left out."""
+        """Number of subagents that were left out."""
         self.later = 0
-        """Entries of the root behind the first that is missing, as far as they could be read."""
+        """Number of readable root entries behind the first missing one."""
 
     @property
     def entries(self) -> int:
-        """Of the root."""
+        """Number of copied root entries."""
         return self.ends.get(ROOT, 0)
 
     def note(self, number: int, last: int, *, whole: bool) -> None:
-        """Session `number` was copied up to entry `last`."""
+        """Record that session `number` was copied up to entry `last`."""
         self.ends[number] = last
         if not whole:
             self.cut.add(number)
 
 
 class _CopiedSessions:
-    """What the copied logs say of each other."""
+    """References between the sessions that were copied so far."""
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
-        """Session -> how often it was started or asked again."""
+        """Session id -> number of times it was started or asked again."""
         self.reach: dict[str, tuple[int, bool]] = {}
-        """Session -> (its last entry that was copied, whether that was all)."""
+        """Session id -> (its last copied entry, whether that is all of it)."""
 
 
 def salvage_cwd(folder: str) -> str:
-    """The folder in which a session was started whose database cannot be opened; '' when that cannot be read."""
+    """Return the cwd of a session whose database cannot be opened; '' when it cannot be read."""
     paths = [os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))]
     for path in paths:
         with contextlib.closing(PageScan(path)) as pages:
@@ -191,7 +196,7 @@ def salvage_cwd(folder: str) -> str:
 
 
 def last_number(connection: sqlite3.Connection) -> int:
-    """The highest number of a session in the database, whatever of it is there."""
+    """Return the highest session number that any table of the database mentions."""
     found = ROOT
     for query in ("SELECT max(number) FROM sessions", "SELECT max(number) FROM inbox"):
         found = max(found, connection.execute(query).fetchone()[0] or 0)
@@ -201,8 +206,10 @@ def last_number(connection: sqlite3.Connection) -> int:
 def copy_sessions(
     folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
 ) -> CopyResult:
-    """Copy every session and its inbox. `known`: number of a session -> the last entry that it had at least; one that
-    is not there may have lost some. Raises sqlite3.Error."""
+    """Copy the good beginning of every session, and its inbox. Raises sqlite3.Error.
+
+    `known`: session number -> the last entry that it had at least. A session that is missing there may have lost some.
+    """
     result, copied = CopyResult(), _CopiedSessions()
     rows = read_checked_rows(source, folder)
     about, whole, last = ("", 0, "", ""), True, 0
@@ -226,7 +233,7 @@ def copy_sessions(
 
 
 def _subagent_numbers(source: sqlite3.Connection) -> Iterator[int]:
-    """Numbers of the subagents, rising: a parent's is lower than its child's."""
+    """Iterate the numbers of the subagents, rising: a parent has a lower number than its children."""
     number = ROOT
     with contextlib.suppress(sqlite3.DatabaseError):
         while row := source.execute(
@@ -245,7 +252,7 @@ def _copy_subagent(
     result: CopyResult,
     known: int,
 ) -> None:
-    """Copy subagent `number`, which had at least `known` entries (0: nobody knows), as far as it can be kept."""
+    """Copy subagent `number`, which had at least `known` entries (0: unknown), as far as it can be kept."""
     rows, whole = _good_rows(folder, source, number)
     session, parent = _opened_session(folder, rows[0]) if rows else ("", "")
     reach, parent_whole = copied.reach.get(parent, (-1, False))
@@ -267,7 +274,7 @@ def _copy_subagent(
 
 
 def _good_rows(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Row], bool]:
-    """The longest good beginning of session `number`, and whether that is all of it."""
+    """Return the longest good beginning of session `number`, and whether that is all of it."""
     rows: list[Row] = []
     try:
         first = source.execute(
@@ -285,7 +292,7 @@ def _good_rows(folder: str, source: sqlite3.Connection, number: int) -> tuple[li
 
 
 def _decode_row(folder: str, row: Row) -> AnyEvent | None:
-    """None for one that cannot be read: it is copied as it is."""
+    """Decode the event of a row; None when it cannot be read (the row is copied as it is)."""
     try:
         return decode_event(stored_body(folder, row), row[2])
     except (SessionError, msgspec.DecodeError):
@@ -293,7 +300,7 @@ def _decode_row(folder: str, row: Row) -> AnyEvent | None:
 
 
 def _opened_session(folder: str, row: Row) -> tuple[str, str]:
-    """(session, its parent) when the entry opens one."""
+    """Return (session, parent) when the row holds an `Opened`, else empty strings."""
     event = _decode_row(folder, row)
     if not isinstance(event, Opened):
         return "", ""
@@ -342,7 +349,7 @@ def _about(folder: str, row: Row, about: tuple[str, int, str, str]) -> tuple[str
 def _copy_listing(
     source: sqlite3.Connection, target: sqlite3.Connection, number: int, about: tuple[str, int, str, str]
 ) -> None:
-    """Write a session's row and copy its inbox as far as that was found."""
+    """Write a session's row of `sessions` and copy its inbox as far as it was found."""
     add = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
     target.execute(add, (number, *about))
     query = "SELECT id, body, number FROM inbox WHERE number = ?"
@@ -351,46 +358,46 @@ def _copy_listing(
     )
 
 
-# --- repair ----------------------------------------------------------------------------------------------------------
+# --- Opening and rebuilding ------------------------------------------------------------------------------------------
 
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
-"""Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
+"""Rows of a log up to this size stay in memory after open, so that the first iteration need not read them again."""
 _SMALL_TABLES = ("collected", "files", "sqlite_sequence")
 
 
 class LogSummary:
-    """What a log held when it was opened."""
+    """Contents of a log when it was opened."""
 
     def __init__(self) -> None:
         self.size = 0
         """Number of entries."""
         self.rows: list[Row] | None = []
-        """All of them, None when they are too many to keep."""
+        """All rows; None when they are too large to keep."""
         self.inbox: list[tuple[int, bytes]] = []
-        """The root's messages not yet taken."""
+        """The root's messages that were not taken yet."""
         self.last_message = 0
-        """Highest id ever given to a message."""
+        """Highest message id in use."""
         self.last_number = ROOT
-        """Highest number that a session of the database has."""
+        """Highest session number in use."""
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
         self.snapshot: Snapshot | None = None
-        """The one that fits the log."""
+        """The snapshot, if it fits the log."""
         self.hash = LogHash()
-        """Of the whole log."""
+        """Hash of the whole log."""
         self.unread = 0
-        """So many of the first entries were not looked through: the snapshot stands for them."""
+        """Number of first entries that were not checked, because the snapshot covers them."""
         self.updated = 0
         """Time of the last entry."""
         self.cut: frozenset[int] = frozenset()
-        """Numbers of sessions that have lost their last entries and have not gone on since."""
+        """Numbers of sessions that have lost their last entries and were not written since."""
 
 
 def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, LogSummary]:
-    """The database of an existing session, repaired if need be; what was repaired is added to `notes`.
+    """Open the database of an existing session, repaired if need be; add the repairs to `notes`.
 
-    One of which nothing could be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
+    A database of which nothing can be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
     """
     why = _visible_damage(folder)
     if not why:
@@ -407,10 +414,10 @@ def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool
 
 
 def _open_undamaged(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
-    """The database as it is. Raises `LogDamage` when its write-ahead log ends before the high-water mark.
+    """Open the database as it is. Raises `LogDamage` when its WAL ends before the high-water mark.
 
-    Where there is such a log a reader holds the database meanwhile: SQLite would else fold the log in and remove it,
-    with all that stands behind its first wrong bit, when a damaged database is closed again.
+    If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and remove the WAL when
+    it closes a damaged database, with everything behind its first wrong bit.
     """
     path = os.path.join(folder, DATABASE)
     if not _has_content(path + "-wal"):
@@ -427,7 +434,10 @@ def _has_content(path: str) -> bool:
 
 
 def _find_losses(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
-    """Sessions that end before their mark: number -> (last seq, last seq by the mark). 0 stands for the inbox."""
+    """Return the sessions that end before their mark: number -> (last seq, last seq by the mark).
+
+    Number 0 stands for the inbox and its message ids.
+    """
     ends = {number: (entry_seq(last_key(connection, number)), seq) for number, seq in mark.entries.items()}
     ends[0] = (_last_message(connection), mark.message)
     return {number: (found, seq) for number, (found, seq) in ends.items() if found < seq}
@@ -443,7 +453,7 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
         summary = _summarize_log(database.connection, folder)
         database.root_hash = summary.hash
         _compare_with_mark(database, summary, notes)
-        if not summary.cut:  # what was lost may have named them
+        if not summary.cut:  # else lost entries may have named them
             blobs.remove_unnamed(
                 lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")}
             )
@@ -454,7 +464,7 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
 
 
 def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]) -> None:
-    """Find what was lost since the last high-water mark, and have the mark go on from what is there."""
+    """Report what was lost since the last high-water mark, and bring the mark in line with the log."""
     mark = database.mark
     lost = _find_losses(mark, database.connection)
     summary.last_message = max(summary.last_message, mark.message)
@@ -509,7 +519,7 @@ def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
 
 
 def _visible_damage(folder: str) -> str:
-    """Damage that shows before SQLite is asked; ''. SQLite would delete the WAL of an empty main file."""
+    """Return damage that shows without SQLite, which would delete the WAL of an empty main file; '' for none."""
     path = os.path.join(folder, DATABASE)
     if os.path.exists(os.path.join(folder, SUSPECT)):
         return "a write met damage"
@@ -519,7 +529,7 @@ def _visible_damage(folder: str) -> str:
 
 
 def _rebuild(folder: str, why: str, notes: list[str]) -> None:
-    """Set the database aside and make a new one of what is good in it."""
+    """Set the database aside and build a new one from its good part."""
     damaged = _move_aside(folder)
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
@@ -529,7 +539,7 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     notes.append(_repair_note(result, mark.entries.get(ROOT, 0), why, damaged))
     mark.cut = {number for number in mark.cut | result.cut if number in result.ends}
     mark.entries, mark.size_bytes = result.ends, 0
-    write_mark(folder, mark)  # before anybody can go on with what was cut
+    write_mark(folder, mark)  # before the database appears and can be written again
     os.rename(building, path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, SUSPECT))
@@ -537,7 +547,7 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
 
 
 def _repair_note(result: CopyResult, before: int, why: str, damaged: str) -> str:
-    """The line for the user."""
+    """Return the line for the user."""
     if not result.entries:
         text = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
     elif ROOT not in result.cut:
@@ -552,7 +562,10 @@ def _repair_note(result: CopyResult, before: int, why: str, damaged: str) -> str
 
 
 def _move_aside(folder: str) -> str:
-    """Move the database and its WAL out of the way; the path it has now. Goes on where a killed one stopped."""
+    """Rename the database and its WAL to `….damaged-<n>`; return the new path.
+
+    Continues where a killed process stopped.
+    """
     path, before = os.path.join(folder, DATABASE), damaged_databases(folder)
     if os.path.exists(path):
         target = f"{path}.damaged-{len(before) + 1}"
@@ -563,27 +576,29 @@ def _move_aside(folder: str) -> str:
         if os.path.exists(path + end) and not os.path.exists(target + end):
             os.rename(path + end, target + end)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path + "-shm")  # shared memory of nobody: we hold the lock
+        os.unlink(path + "-shm")  # unused: this process holds the lock
     flush_path(folder)
     return target
 
 
 def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
-    """Write the entries of the root behind entry `last` to the file `path`, as an export has them; how many. They do
-    not join the log, because entries before them are missing."""
+    """Write root entries behind entry `last` to the file `path` in export form; return their number.
+
+    They cannot join the log, because entries before them are missing.
+    """
     span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
     size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
     if not size:
         return 0
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # of a repair that was killed
+        os.unlink(path)  # left by a killed repair
     write_file(path, (_line(folder, row) for row in rows.execute(query, span)))
     return size
 
 
 def _line(folder: str, row: Row) -> bytes:
-    """One entry as an export has it; its event is null where the file that holds it is gone."""
+    """Return one entry in export form; its event is null when the file that holds it is missing."""
     try:
         event = stored_body(folder, row)
     except StoreDamaged:
@@ -592,8 +607,10 @@ def _line(folder: str, row: Row) -> bytes:
 
 
 def restore_moved_database(database: Database) -> str:
-    """Write what an open database holds to its path again, whence its files were removed or replaced; what is to be
-    said of it. What has taken their place is set aside."""
+    """Write the contents of an open database back to its path, from which its files were removed or replaced.
+
+    Files that took their place are set aside. Returns the message for the user.
+    """
     path = database.path
     if not os.path.isdir(database.folder):
         return f"the folder {database.folder} was removed while the session in it was open; nothing more is kept of it"
@@ -616,8 +633,10 @@ def restore_moved_database(database: Database) -> str:
 
 
 def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) -> CopyResult:
-    """Copy what can be read of `damaged` into a new database: first every row, in a file of its own, then of each
-    session the longest good beginning."""
+    """Copy the good part of `damaged` into a new database.
+
+    All readable rows are first gathered in a temporary database, then each session's longest good beginning is copied.
+    """
     gathered = building + ".rows"
     rows, target = new_database(gathered), new_database(building)
     try:
@@ -636,16 +655,16 @@ def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) ->
 
 
 def _salvage_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
-    """Every row that can be read of `damaged`, by SQLite or page by page."""
+    """Gather every readable row of `damaged`, by SQLite or page by page."""
     tables: tuple[str, ...] = ("inbox", *_SMALL_TABLES)
-    if _has_content(damaged + "-journal"):  # pages may hold what was never committed
+    if _has_content(damaged + "-journal"):  # pages may hold uncommitted rows
         tables = ("entries", "blobs", *tables)
     else:
         with contextlib.closing(PageScan(damaged)) as pages:
             rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
             rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
     with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
-        source.execute("PRAGMA writable_schema=ON")  # else a file that was cut short is refused as a whole
+        source.execute("PRAGMA writable_schema=ON")  # else SQLite refuses a truncated file as a whole
         copy_tables(source, rows, tables)
     files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
     rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)

@@ -1,7 +1,7 @@
-"""Full-text search over one session's log: an index says where to look, the log itself says what is there.
+"""Full-text search over one session's log and its subagents' logs.
 
-So a hit is never stale or wrong, whatever state the index is in; and where there is no index (too short a query, a
-folder that cannot be written to, no room) the log is simply read through.
+A disposable index names the entries that may match; the log itself is read for the hits, so a hit is never stale.
+Without an index (query too short, folder not writable, no room) the whole log is read.
 """
 
 import contextlib
@@ -21,30 +21,27 @@ from longrein.store.port import SearchHit, SearchResult
 from longrein.store.reader import Reader, entry_of
 from longrein.store.session_folder import new_file
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Index -----------------------------------------------------------------------------------------------------------
 #
-# The disposable index of a session's texts: it knows which entries may hold a word, never what they hold.
-#
-# Three characters at a time (SQLite's trigram tokens), so that any piece of any script is found. It keeps neither
-# texts nor places: 0.4 bytes for each byte of text where an index with both takes more than three. It is built at the
-# first search, 14 MB of text a second, and brought up to date by each later one from the last entry it knows; a
-# damaged or older file is made anew. Several processes may search at once; they take turns in bringing it up to date.
+# SQLite's trigram tokens find any piece of text in any script. The index stores neither texts nor positions: 0.4 bytes
+# per byte of text, where an index with both takes more than 3. The first search builds it at 14 MB of text a second,
+# later ones add new entries. A damaged or older file is rebuilt. Processes that search at once take turns to update it.
 
 
 NAME = "search.sqlite"
-"""File in the session's folder; it may be removed at any time."""
+"""File in a session's folder; it may be removed at any time."""
 LAYOUT = 1
-"""Version of the tables and of what is put into them."""
+"""Version of the tables and of the texts that are indexed."""
 BUSY_S = 10.0
-"""How long to wait for another process that brings the index up to date."""
+"""Time to wait for another process that updates the index."""
 BATCH_CHARS = 4_000_000
-"""Text that goes in with one transaction: then another process has its turn."""
+"""Text indexed in one transaction, so that processes take turns."""
 SPAN_CHARS = 32_000
-"""A longer text goes in piece by piece, so that a large one does not answer to every word."""
+"""A longer text is indexed in pieces, so that a large one does not match every word."""
 OVERLAP_CHARS = 80
-"""Pieces overlap by this much, so that no word of up to `NARROW_CHARS` is cut apart."""
+"""Overlap of pieces, so that no word of up to `NARROW_CHARS` is cut apart."""
 NARROW_CHARS = 60
-"""Of a word, this much is looked up; the text itself decides."""
+"""Characters of a word that are looked up in the index."""
 GRAM = 3
 """Characters of a token."""
 
@@ -58,21 +55,20 @@ TABLES = (
     f"CREATE VIRTUAL TABLE grams USING fts5(text, {OPTIONS})",
     f"PRAGMA user_version={LAYOUT}",
 )
-# reached: how far each session of the database is in, and a sign of that entry: a log that was repaired has another
+# reached: the last indexed entry of each session and its signature, which differs after a repair of the log
 
 TextsOf = Callable[[Entry], Iterable[str]]
 
 
 class IndexUnavailable(Exception):
-    """There is no index to ask: read the log through."""
+    """The index cannot be used, and the log must be read."""
 
 
 def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> Iterator[int]:
-    """Entries after seq `after` that may hold all of `words`, the newest first; `texts_of` gives the texts of an entry
-    in small letters. Entries that several sessions share are in the index once.
+    """Iterate seqs of entries after `after` that may hold all of `words`, newest first.
 
-    Raises `IndexUnavailable` when the words are too short to be looked up or the index cannot be had. Raises what `Reader`
-    raises.
+    `texts_of` returns the texts of an entry in lower case. Entries that several sessions share are indexed once.
+    Raises `IndexUnavailable` when the words are too short or the index cannot be used, and what `Reader` raises.
     """
     long = [word for word in words if len(word) >= GRAM]
     if not long:
@@ -85,7 +81,7 @@ def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after
             raise IndexUnavailable(str(error)) from None
     except OSError as error:
         raise IndexUnavailable(str(error)) from None
-    try:  # damaged: once more from nothing
+    try:  # damaged: rebuild once
         for end in ("", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path + end)
@@ -124,7 +120,7 @@ def _open_index(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=NORMAL")
         if _layout(connection) != LAYOUT:
             with _transaction(connection):
-                if _layout(connection) != LAYOUT:  # another process may have made them meanwhile
+                if _layout(connection) != LAYOUT:  # another process may have created them meanwhile
                     for table in TABLES:
                         connection.execute(table)
     except BaseException:
@@ -139,7 +135,7 @@ def _layout(connection: sqlite3.Connection) -> int:
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing."""
+    """Run the block in a transaction, rolled back on error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -151,7 +147,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -> set[int]:
-    """Entries of session `number` of which some piece has all tokens of `word`."""
+    """Return seqs of entries of session `number` of which a piece has all tokens of `word`."""
     start = word[:NARROW_CHARS]
     ends = [*range(0, len(start) - GRAM, GRAM), len(start) - GRAM]
     grams = " AND ".join('"' + start[at : at + GRAM].replace('"', '""') + '"' for at in ends)
@@ -161,12 +157,11 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
 
 
 def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
-    """Take in what is new of session `number` up to entry `last`, as much as one transaction holds; whether that was
-    all."""
+    """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
     if _indexed_to(connection, reader, number) >= last:
         return True
     with _transaction(connection):
-        after = _indexed_to(connection, reader, number)  # another process may have had its turn meanwhile
+        after = _indexed_to(connection, reader, number)  # another process may have indexed more meanwhile
         row, room = None, BATCH_CHARS
         for row in reader.rows_of(number, after, last):
             room -= _index_entry(connection, row, texts_of(entry_of(reader.folder, row)))
@@ -180,7 +175,7 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
 
 
 def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """The last entry of session `number` that is in. Raises sqlite3.DatabaseError when the log is another by now."""
+    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the log has changed."""
     found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
     if found is None:
         return 0
@@ -191,7 +186,7 @@ def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> 
 
 
 def _index_entry(connection: sqlite3.Connection, row: Row, texts: Iterable[str]) -> int:
-    """Put the texts of one entry in; how many characters."""
+    """Index the texts of one entry; return their number of characters."""
     taken = 0
     for text in texts:
         for start in range(0, len(text), SPAN_CHARS):
@@ -207,49 +202,48 @@ def _row_signature(row: Row) -> str:
     return f"{at}:{body if isinstance(body, str) else crc}"
 
 
-# --- What a query means, and where a text answers it. Pure -----------------------------------------------------------
+# --- Queries and matches (pure functions) ----------------------------------------------------------------------------
 #
-# Words apart are all wanted, in any order; words in double quotes are wanted as they stand. Every word is a piece of
-# text, so `parse` finds `parser_of`; case does not count. That needs no notion of a language, and so finds Chinese
-# too.
+# All words must occur, in any order; words in double quotes must occur as they stand. Words match as pieces of text, so
+# `parse` finds `parser_of`. Case does not count. No language is assumed, so Chinese text is found too.
 
 
 WORDS_MAX = 16
-"""Words of a query; further ones are dropped."""
+"""Words of a query; further ones are ignored."""
 WORD_CHARS_MAX = 300
-"""Of one word or quoted phrase."""
+"""Characters of one word or quoted phrase."""
 SNIPPET_CHARS = 160
-"""Of a line that is shown with what was found in it."""
+"""Characters of a snippet."""
 MATCHES_MAX = 200
-"""Places of the rarest word that are compared for the one with most of the others near."""
+"""Matches of the longest word that are compared to find the best one."""
 NEAR_CHARS = 200
-"""How near."""
+"""Distance within which other words count as near."""
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is looked for, in small letters."""
+    """A parsed query, in lower case."""
 
     words: tuple[str, ...]
-    """All of them must occur; none: nothing is looked for."""
+    """Words that must all occur; an empty query matches nothing."""
     phrase: str
-    """All of it as it was written; a place where it stands like that is shown before others."""
+    """The query as written; matches of it are preferred."""
 
 
 class MatchPosition(msgspec.Struct, frozen=True):
-    """Where a text answers a query."""
+    """The best match of a query in a text."""
 
     start: int
-    """Offset of the best match."""
+    """Offset of the match."""
     length: int
-    """Characters there."""
+    """Characters of the match."""
     count: int
-    """How often the whole query, or where it never stands as it was written its longest word, occurs."""
+    """Number of occurrences of the whole query or, if there is none, of its longest word."""
     exact: bool
-    """Whether the query stands there as it was written."""
+    """Whether the query occurs as written."""
 
 
 def parse_query(text: str) -> Query:
-    """`text` as the user or the model wrote it."""
+    """Parse a query as the user or the model wrote it."""
     pairs = re.findall(r'"([^"]+)"|(\S+)', text)
     words = [lower_case(quoted or word.strip('"'))[:WORD_CHARS_MAX] for quoted, word in pairs]
     wanted = tuple(dict.fromkeys(word for word in words if word.strip()))[:WORDS_MAX]
@@ -257,7 +251,7 @@ def parse_query(text: str) -> Query:
 
 
 def lower_case(text: str) -> str:
-    """`text` in small letters, each character still in its match."""
+    """Return `text` in lower case, with every character at its offset."""
     low = text.lower()
     if len(low) != len(text):
         low = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
@@ -265,7 +259,7 @@ def lower_case(text: str) -> str:
 
 
 def find_match(text: str, query: Query) -> MatchPosition | None:
-    """The best place for `query` in `text`, which is in small letters; None unless every word occurs."""
+    """Return the best match of `query` in lower-case `text`; None unless every word occurs."""
     if not query.words or any(word not in text for word in query.words):
         return None
     at = text.find(query.phrase)
@@ -277,7 +271,7 @@ def find_match(text: str, query: Query) -> MatchPosition | None:
 
 
 def _best_offset(text: str, word: str, others: list[str]) -> int:
-    """Offset of `word` where most of `others` are near; the first of equals."""
+    """Return the offset of `word` with most of `others` near; the first of equals."""
     best, most, at = text.find(word), -1, -1
     for _ in range(MATCHES_MAX if others else 0):
         at = text.find(word, at + 1)
@@ -291,12 +285,12 @@ def _best_offset(text: str, word: str, others: list[str]) -> int:
 
 
 def line_number(text: str, at: int) -> int:
-    """Number of the line that holds offset `at`, from 1."""
+    """Return the number of the line at offset `at`, from 1."""
     return text.count("\n", 0, at) + 1
 
 
 def snippet(text: str, match: MatchPosition) -> str:
-    """The line around `place`, cut on both sides where it is long, on one line and without control characters."""
+    """Return the line of `match`, shortened on both sides and without control characters."""
     first = text.rfind("\n", 0, match.start) + 1
     last = text.find("\n", match.start)
     last = len(text) if last < 0 else last
@@ -306,17 +300,17 @@ def snippet(text: str, match: MatchPosition) -> str:
     return ("…" if start > first else "") + shown + ("…" if end < last else "")
 
 
-# --- search ----------------------------------------------------------------------------------------------------------
+# --- Search ----------------------------------------------------------------------------------------------------------
 
 
 CHILDREN_MAX = 20
-"""Newest subagents whose logs are searched with their parent's."""
+"""Number of newest subagents that are searched with their parent."""
 BLOB_BYTES_MAX = 8 * 1024 * 1024
-"""Of a text in a blob, so much from its start is searched."""
+"""Bytes of a text blob, from its start, that are searched."""
 
 
 class TextSource(Protocol):
-    """Where entries and blobs are read from."""
+    """Source of entries and blobs."""
 
     def entry(self, seq: int, /) -> Entry | None: ...
     def tail(self) -> tuple[int, int]: ...
@@ -324,7 +318,7 @@ class TextSource(Protocol):
 
 
 class SearchableSession(Protocol):
-    """A session that can be searched, and those below it."""
+    """A session that can be searched, with its subagents."""
 
     def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
     def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult: ...
@@ -332,7 +326,7 @@ class SearchableSession(Protocol):
 
 
 def search_tree(session: SearchableSession, query: str, limit: int, before: int = 0) -> SearchResult:
-    """The same as `search` for a session and its newest subagents, whose handles begin with `a<seq>/`."""
+    """Search a session and its newest subagents, whose handles begin with `a<seq>/`."""
     found = session.search(query, limit, before)
     hits, more = [*found.hits], found.more
     for label, child_id in itertools.islice(_children(session), CHILDREN_MAX):
@@ -345,7 +339,7 @@ def search_tree(session: SearchableSession, query: str, limit: int, before: int 
 
 
 def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
-    """(label, session) of the subagents, the newest first; one that was asked again keeps its first label."""
+    """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first label."""
     seen = set()
     for entry in session.of_kind("ChildStarted"):
         if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
@@ -354,9 +348,9 @@ def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
 
 
 def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
-    """At most `limit` places where `query` stands, with the help of the index, which is brought up to date first.
+    """Return at most `limit` hits for `query`, by the index, which is updated first.
 
-    `before`, `after`: only in entries before or after that seq; 0 for all. Raises what `Reader` raises.
+    `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
     """
     wanted = parse_query(query)
     try:
@@ -367,7 +361,7 @@ def search(reader: Reader, texts: TextSource, query: str, limit: int, before: in
 
 
 def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
-    """The same without an index: reads every entry, from the newest on."""
+    """Search without an index: read every entry from the newest on."""
     return _collect_hits(texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before)
 
 
@@ -390,13 +384,14 @@ def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[Searc
 
 
 def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
-    """Every text of an entry that a search looks into, in small letters."""
+    """Iterate the searchable texts of an entry, in lower case."""
     for _, _, text in _searched_contents(entry, texts):
         yield lower_case(text)
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """(handle, part, its text). Recalls repeat what stands elsewhere, and their calls hold the query itself."""
+    """Iterate (handle, part, text). Leaves out `Recall` results, which repeat the log, and calls, which hold the
+    query."""
     contents = contents_of(entry)
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
@@ -407,7 +402,7 @@ def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, C
 
 
 def blob_text(texts: TextSource, blob: str) -> str:
-    """The start of a text in a blob, as far as a search looks; '' when it is gone."""
+    """Return the searchable start of a text blob; '' when the blob is missing."""
     data = bytearray()
     try:
         for piece in texts.pieces(blob):
