@@ -1,4 +1,4 @@
-"""The documents are run: what a newcomer copies from them works."""
+"""Run the examples and commands in the documents, and compare documents with the code."""
 
 import importlib.util
 import os
@@ -76,7 +76,7 @@ PROVIDER_OPTIONS = ("text_tools", "idle_timeout_s", "content_timeout_s")
 
 
 def defaults() -> dict[str, object]:
-    """What each key has where nothing is set; without those that have nothing then."""
+    """Return the default of each setting that has one."""
     unlimited = ("limits.max_turns", "limits.max_budget_usd", "limits.memory_mb", "tasks.memory_mb", "tasks.cpu_s")
     return {
         **dict.fromkeys(unlimited, 0),
@@ -153,12 +153,12 @@ def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_syste
 
 
 def pins(file: str) -> dict[str, str]:
-    """Package -> version of a lock file."""
+    """Return package -> version of a lock file."""
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def normal(requirement: str) -> str:
-    """The name in a requirement, as a lock file spells it."""
+    """Return the name in a requirement as a lock file spells it."""
     return re.split(r"[^\w-]", requirement.replace("_", "-"))[0].lower()
 
 

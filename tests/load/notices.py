@@ -1,10 +1,10 @@
-"""Tasks through kills and resumes: each end written once and told once, whatever is killed and whenever.
+"""Tasks across kills and resumes: each end is logged once and reported to the model once.
 
     python -m tests.load.notices --seeds 40 [--supervisor]
 
-One seed is a session of eight steps in which ten to twenty tasks of known exit codes are started (some in the
-foreground, so that they are promoted); longrein, with `--supervisor` also the supervisor, is killed at random instants
-and the session goes on with `-c`, until it has come to its end.
+One seed is a session of eight steps that start ten to twenty tasks of known exit codes, some in the foreground, so
+that they move to the background. Longrein, with `--supervisor` also the supervisor, is killed at random instants, and
+the session continues with `-c` until it ends.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BYPASS = "--dangerously-skip-permissions"
 
 
 def script(luck: random.Random) -> list[Turn]:
-    """Turns that start tasks; `exit` is the last word of each command."""
+    """Return turns that start tasks; the exit code is the last word of each command."""
     turns: list[Turn] = []
     for step in range(8):
         made = []
@@ -38,12 +38,12 @@ def script(luck: random.Random) -> list[Turn]:
 
 
 def supervisors(stage: Stage) -> list[int]:
-    """Supervisors of this stage."""
+    """Return the pids of the supervisors of this session."""
     return [int(line.split()[0]) for line in stage.survivors() if "longrein.workspace.supervisor" in line]
 
 
-def play(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
-    """Play one session to its end; gives the number of kills."""
+def run_session(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
+    """Run one session to its end; return the number of kills."""
     stage.plays(*script(luck))
     kills = 0
     while True:
@@ -60,8 +60,8 @@ def play(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
         going.process.communicate()
 
 
-def faults(events: list[AnyEvent]) -> list[str]:
-    """What is wrong with how the ends of tasks were written down and told."""
+def find_faults(events: list[AnyEvent]) -> list[str]:
+    """Return faults in how the ends of tasks were logged and reported."""
     started = {event.task: event for event in events if isinstance(event, TaskStarted)}
     ends = [event for event in events if isinstance(event, TaskEnded)]
     told: Counter[str] = Counter()
@@ -81,23 +81,23 @@ def faults(events: list[AnyEvent]) -> list[str]:
     return found
 
 
-def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
-    """(kills, how the tasks ended, what is wrong)."""
+def run_seed(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
+    """Return (kills, states of the tasks, faults)."""
     stage = Stage(folder)
     try:
-        kills = play(stage, random.Random(seed), supervisor=supervisor)
+        kills = run_session(stage, random.Random(seed), supervisor=supervisor)
         stage.run("-p", "end", "-c", BYPASS, "--background", "drain")
         stage.run("-p", "what has ended?", "-c", BYPASS)
         events = [entry.event for entry in stage.entries()]
         left = stage.wait_survivors()
         states = Counter(event.state for event in events if isinstance(event, TaskEnded))
-        return kills, states, faults(events) + [f"still alive: {line}" for line in left]
+        return kills, states, find_faults(events) + [f"still alive: {line}" for line in left]
     finally:
         stage.clean_up()
 
 
 def main() -> int:
-    """Play the seeds and say what came of them."""
+    """Run the seeds and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
@@ -107,7 +107,7 @@ def main() -> int:
     wrong = 0
     for seed in range(given.first, given.first + given.seeds):
         with tempfile.TemporaryDirectory() as folder:
-            kills, states, found = scenario(Path(folder), seed, supervisor=given.supervisor)
+            kills, states, found = run_seed(Path(folder), seed, supervisor=given.supervisor)
         every += states
         wrong += bool(found)
         print(f"seed {seed}: {kills} kills, {dict(states)}", *found, sep="\n  ", flush=True)

@@ -1,4 +1,4 @@
-"""Blobs: small in the database, large in files; what a crash leaves unnamed is swept."""
+"""Blobs: small ones in the database, large ones in files; files that no commit named are removed."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Subagents' logs in the database of their root: written together, read apart, shared where they were forked."""
+"""Subagents' logs in the database of their root: joint writes, separate reads, entries shared by forks."""
 
 import asyncio
 import errno
@@ -41,8 +41,6 @@ from tests.store.fixtures import (
     ID,
     OTHER,
     add,
-    begun,
-    bring_up,
     crash,
     done,
     entries,
@@ -51,7 +49,9 @@ from tests.store.fixtures import (
     make,
     reopen,
     seqs,
+    start_subagent,
     started,
+    subagent_start,
 )
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_i
     await add(log, entries(1, 3))
     child = log.child(CHILD)
     assert (list(child.entries), list(child.inbox), child.session) == ([], [], CHILD)
-    first = begun()
+    first = subagent_start()
     await done(log.append([started(4)], flush=True, beside=[(child, first, ())]))
     assert log._writer.commits == 2
     await add(child, [entry(3)])
@@ -91,7 +91,7 @@ async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
     names = [f"c0000000-0000-4000-8000-00000000000{n}" for n in range(3)]
     assert [log.child(name).number for name in (*names[:2], names[0])] == [2, 3, 2]
     for seq, name in enumerate(names, 3):
-        await bring_up(log, seq, name)
+        await start_subagent(log, seq, name)
     await log.close()
     log = await reopen(tmp_path)
     assert [log.child(name).number for name in (OTHER, *names)] == [5, 2, 3, 4]
@@ -101,7 +101,7 @@ async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
 async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))
-    child = await bring_up(log, 3)
+    child = await start_subagent(log, 3)
     for wrong in (2, 4):
         with pytest.raises(SessionError, match="out of order"):
             await add(child, [entry(wrong)])
@@ -120,9 +120,9 @@ async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 5))
     with pytest.raises(SessionError, match="out of order"):
-        await add(log.child(CHILD, 3), begun(shares=4))
+        await add(log.child(CHILD, 3), subagent_start(shares=4))
     child = log.child(CHILD, 4)
-    await add(child, begun(shares=4))
+    await add(child, subagent_start(shares=4))
     assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
     await log.close()
 
@@ -130,7 +130,7 @@ async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
 async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))
-    child = await bring_up(log, 3)
+    child = await start_subagent(log, 3)
     one, stored = log.put(b"root")
     two, stored = child.put(b"child")
     three, stored = child.put(b"again")
@@ -157,13 +157,13 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     await add(log, whole)
     child = log.child(CHILD, 5)
     assert list(child.entries) == whole[:5]
-    first = begun(shares=5)
+    first = subagent_start(shares=5)
     await done(log.append([started(9)], flush=True, beside=[(child, first, ())]))
     grandchild = child.child(GRANDCHILD, 6)  # of the fork's own one
-    below = begun(GRANDCHILD, parent=CHILD, shares=6)
+    below = subagent_start(GRANDCHILD, parent=CHILD, shares=6)
     await done(child.append([started(8, GRANDCHILD)], flush=True, beside=[(grandchild, below, ())]))
     cousin = child.child(OTHER, 3)  # of what the fork itself shares
-    await done(child.append([], flush=True, beside=[(cousin, begun(OTHER, parent=CHILD, shares=3), ())]))
+    await done(child.append([], flush=True, beside=[(cousin, subagent_start(OTHER, parent=CHILD, shares=3), ())]))
     await add(log, [entry(10)])
 
     async def check(session: str, expected: list[Entry]) -> None:
@@ -212,12 +212,12 @@ def begun_of(log: object, session: str) -> list[Entry]:
 
 
 async def family(state: Path) -> None:
-    """A root with an empty subagent (a9) and a forked one (a10), which has one below itself (a10.a9)."""
+    """A root with an empty subagent (a9) and a forked one (a10), which has a subagent itself (a10.a9)."""
     log = await make(state)
     await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
-    await bring_up(log, 9, results=2)
-    fork = await bring_up(log, 10, OTHER, shares=6, results=0)
-    await bring_up(fork, 9, GRANDCHILD, results=1)
+    await start_subagent(log, 9, results=2)
+    fork = await start_subagent(log, 10, OTHER, shares=6, results=0)
+    await start_subagent(fork, 9, GRANDCHILD, results=1)
     await add(fork, [entry(10, "the word amber stands in the fork")])
     await log.close()
 
@@ -260,8 +260,8 @@ async def test_a_search_finds_what_is_shared_once(
 ) -> None:
     log = await make(tmp_path)
     await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
-    await bring_up(log, 6, results=1)
-    fork = await bring_up(log, 7, OTHER, shares=4, results=0)
+    await start_subagent(log, 6, results=1)
+    fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
     await add(fork, [entry(7, "the amber fork")])
     await log.close()
     if not indexed:

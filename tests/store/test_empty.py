@@ -1,4 +1,4 @@
-"""A session in which nobody said anything goes when it is left; anything else stays, whatever it is."""
+"""Sessions in which nobody said anything are removed when they are left; all others stay."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Messages of other processes: each file of the inbox folder is taken in once, whatever is killed when."""
+"""Messages of other processes: each file of the inbox folder is taken in once, also across kills."""
 
 import asyncio
 import os

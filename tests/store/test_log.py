@@ -1,4 +1,4 @@
-"""The log of one session: what is acknowledged is there, in order, after closing and after dying."""
+"""The log of one session: acknowledged writes are there, in order, after closing and after a crash."""
 
 import asyncio
 import threading
@@ -264,7 +264,7 @@ STEPS = st.lists(
 async def test_any_walk_ends_with_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple]
 ) -> None:
-    """Appends, messages, blobs and reopenings in any order, waited for or not."""
+    """Appends, messages, blobs and reopenings in any order, awaited or not."""
     state = tmp_path_factory.mktemp("walk")
     log = await make(state)
     written: list[Entry] = []

@@ -1,4 +1,4 @@
-"""Which sessions there are, where they lie and with which modes."""
+"""Lists of sessions, their folders and file modes."""
 
 import asyncio
 import os

@@ -167,7 +167,7 @@ class Reader:
             yield entry_of(self.folder, row)
 
     def rows(self, after: int = 0, to: int = 0) -> Iterator[Row]:
-        """Iterate the same entries as stored rows."""
+        """Iterate the rows of the log after seq `after` up to `to` (0: the last one), in order."""
         for number, last in self.spans():
             end = min(last, to or last)
             if after < end:

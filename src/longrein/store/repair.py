@@ -308,7 +308,7 @@ def _opened_session(folder: str, row: Row) -> tuple[str, str]:
 
 
 def _known(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
-    """How many of `rows` there are up to the end of turn `turns`; 0 for a log that was cut before its first turn."""
+    """Return how many of `rows` belong to turns up to `turns`; 0 for a log that ends before its first turn."""
     begun, idle = 0, True
     for at, row in enumerate(rows):
         match _decode_row(folder, row):
@@ -334,7 +334,7 @@ def _note(copied: _CopiedSessions, folder: str, row: Row) -> None:
 
 
 def _about(folder: str, row: Row, about: tuple[str, int, str, str]) -> tuple[str, int, str, str]:
-    """(session, created, cwd, title) as far as the entries up to `row` say it; `about` is what those before it said."""
+    """Return (session, created, cwd, title) from the entries up to `row`; `about` is the value before it."""
     session, created, cwd, title = about
     if session and title not in ("", NO_WORDS_TITLE):
         return about
