@@ -34,87 +34,6 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.session_folder import make_folder, new_file
 
-# --- Chat turns ------------------------------------------------------------------------------------------------------
-#
-# The conversation of a log as `{"role", "content"}`, for tools that know nothing of longrein.
-
-
-Turn = dict[str, Any]
-"""A chat turn: `role` is `user` or `assistant`, `content` a text or a list of content blocks."""
-
-
-def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
-    """Convert entries to chat turns in the order they happened.
-
-    The results of a reply's calls form one turn after it, in call order. Text that was later cleared, summarised or
-    rewound is included; reminders are not.
-    """
-    order: list[str] = []
-    results: dict[str, Turn] = {}
-    for entry in entries:
-        event = entry.event
-        if isinstance(event, ToolEnded):
-            results[event.call] = _result(event.call, event.status, event.parts)
-            continue
-        turn = _turn(entry)
-        if turn is None:
-            continue
-        if results:
-            yield _results(order, results)
-            results = {}
-        if isinstance(event, Replied):
-            order = [part.id for part in event.parts if isinstance(part, ToolCall)]
-        yield turn
-    if results:
-        yield _results(order, results)
-
-
-def _turn(entry: Entry) -> Turn | None:
-    match entry.event:
-        case UserSpoke() as event:
-            return {"role": "user", "content": _content(event.parts)}
-        case Interrupted() as event:
-            return {"role": "user", "content": event.text}
-        case Replied() as event:
-            return {"role": "assistant", "content": [_block(part) for part in event.parts]}
-        case _:
-            return None
-
-
-def _results(order: list[str], results: dict[str, Turn]) -> Turn:
-    named = [results[call] for call in order if call in results]
-    others = [result for call, result in results.items() if call not in order]
-    return {"role": "user", "content": named + others}
-
-
-def _result(call: str, status: str, parts: tuple[AnyPart, ...]) -> Turn:
-    failed = {} if status == "ok" else {"is_error": True}
-    return {"type": "tool_result", "tool_use_id": call, "content": _content(parts), **failed}
-
-
-def _content(parts: tuple[AnyPart, ...]) -> str | list[Turn]:
-    if all(isinstance(part, Text) for part in parts):
-        return text_of(parts)
-    return [_block(part) for part in parts]
-
-
-def _block(part: AnyPart) -> Turn:
-    match part:
-        case Text():
-            return {"type": "text", "text": part.text}
-        case Thinking():
-            return {"type": "thinking", "thinking": part.text}
-        case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}}
-        case ToolResult():
-            return _result(part.call, part.status, part.parts)
-        case Image():
-            return {"type": "text", "text": f"[image {part.media}, {part.size_bytes} bytes, blob {part.blob}]"}
-        case Document():
-            note = f"[{part.media}, {part.size_bytes} bytes, blob {part.blob}]"
-            return {"type": "text", "text": "\n".join(filter(None, (text_of((part,)), note)))}
-
-
 # --- Export and import -----------------------------------------------------------------------------------------------
 
 
@@ -237,3 +156,84 @@ def _new_unused_file(stem: str) -> tuple[str, int]:
         except FileExistsError:
             continue
     raise SessionError(f"{stem}.jsonl and thousands beside it exist; move them away")
+
+
+# --- Chat turns ------------------------------------------------------------------------------------------------------
+#
+# The conversation of a log as `{"role", "content"}`, for tools that know nothing of longrein.
+
+
+Turn = dict[str, Any]
+"""A chat turn: `role` is `user` or `assistant`, `content` a text or a list of content blocks."""
+
+
+def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
+    """Convert entries to chat turns in the order they happened.
+
+    The results of a reply's calls form one turn after it, in call order. Text that was later cleared, summarised or
+    rewound is included; reminders are not.
+    """
+    order: list[str] = []
+    results: dict[str, Turn] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ToolEnded):
+            results[event.call] = _result(event.call, event.status, event.parts)
+            continue
+        turn = _turn(entry)
+        if turn is None:
+            continue
+        if results:
+            yield _results(order, results)
+            results = {}
+        if isinstance(event, Replied):
+            order = [part.id for part in event.parts if isinstance(part, ToolCall)]
+        yield turn
+    if results:
+        yield _results(order, results)
+
+
+def _turn(entry: Entry) -> Turn | None:
+    match entry.event:
+        case UserSpoke() as event:
+            return {"role": "user", "content": _content(event.parts)}
+        case Interrupted() as event:
+            return {"role": "user", "content": event.text}
+        case Replied() as event:
+            return {"role": "assistant", "content": [_block(part) for part in event.parts]}
+        case _:
+            return None
+
+
+def _results(order: list[str], results: dict[str, Turn]) -> Turn:
+    named = [results[call] for call in order if call in results]
+    others = [result for call, result in results.items() if call not in order]
+    return {"role": "user", "content": named + others}
+
+
+def _result(call: str, status: str, parts: tuple[AnyPart, ...]) -> Turn:
+    failed = {} if status == "ok" else {"is_error": True}
+    return {"type": "tool_result", "tool_use_id": call, "content": _content(parts), **failed}
+
+
+def _content(parts: tuple[AnyPart, ...]) -> str | list[Turn]:
+    if all(isinstance(part, Text) for part in parts):
+        return text_of(parts)
+    return [_block(part) for part in parts]
+
+
+def _block(part: AnyPart) -> Turn:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": part.text}
+        case ToolCall():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}}
+        case ToolResult():
+            return _result(part.call, part.status, part.parts)
+        case Image():
+            return {"type": "text", "text": f"[image {part.media}, {part.size_bytes} bytes, blob {part.blob}]"}
+        case Document():
+            note = f"[{part.media}, {part.size_bytes} bytes, blob {part.blob}]"
+            return {"type": "text", "text": "\n".join(filter(None, (text_of((part,)), note)))}

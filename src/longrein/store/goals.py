@@ -129,7 +129,7 @@ class Goals:
             self._renewed_us = now_us
             self._renewal = run_in_thread(
                 lambda: self._run_in_transaction(goal_graph.renew_claims), "goals"
-            )  # what goes wrong the next real call tells
+            )  # the next real call reports an error
 
     async def leave(self) -> None:
         """Release this agent's claims; unfinished goals stay in progress. Never fails: a claim that cannot be released
@@ -193,7 +193,7 @@ def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, networ
         make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(new_file(path))
-        return _run(path, act, network=network)
+        return _run_with_connection(path, act, network=network)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             raise _repair(path, str(error)) from None
@@ -212,7 +212,7 @@ def _tool_error(error: Exception, path: str) -> ToolError:
     return ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.")
 
 
-def _run(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
+def _run_with_connection(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
     with contextlib.closing(_open(path, network=network)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -98,68 +98,6 @@ class SharedStore:
         return self._numbers[session]
 
 
-# --- Messages from other processes -----------------------------------------------------------------------------------
-#
-# Each message is a file in the session's `inbox/` until it is stored in the database, exactly once.
-
-
-MESSAGE_BYTES_MAX = 1024 * 1024
-"""Size limit of one message from another process."""
-MESSAGES_MAX = 256
-"""Most messages that may wait in the folder, and that are taken in at once."""
-
-_numbers = itertools.count(1)
-
-
-def leave_message(state_dir: str, session: str, body: bytes) -> None:
-    """Leave `body` in the inbox of `session`, for the process that has it open or opens it next.
-
-    It is on disk on return. Raises `SessionUnknown`, `StoreFull`, `SessionError`.
-    """
-    folder = existing_folder(state_dir, session)
-    inbox = os.path.join(folder, INBOX)
-    if len(body) > MESSAGE_BYTES_MAX:
-        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
-    if len(inbox_files(folder)) >= MESSAGES_MAX:
-        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
-    number = next(_numbers)
-    temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
-    try:
-        make_folder(inbox)
-        write_file(temporary, (body,))
-        # ordered by the kernel's time; pid and number make the name unique
-        name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
-        os.rename(temporary, os.path.join(inbox, name))
-        flush_path(inbox)
-    except OSError as error:
-        raise store_failure(error, folder) from None
-
-
-def inbox_files(folder: str) -> list[str]:
-    """Return the names of the message files in the inbox of the session in `folder`, oldest first."""
-    try:
-        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
-    except FileNotFoundError:
-        return []
-
-
-def read_message(folder: str, name: str) -> bytes:
-    """Return the body of a message file; empty when the file is gone."""
-    try:
-        with open(os.path.join(folder, INBOX, name), "rb") as file:
-            return file.read(MESSAGE_BYTES_MAX)
-    except OSError:
-        return b""
-
-
-def remove_message(folder: str, name: str) -> None:
-    """Remove a message file; a missing one is fine."""
-    try:
-        os.unlink(os.path.join(folder, INBOX, name))
-    except OSError:
-        return
-
-
 # --- Log -------------------------------------------------------------------------------------------------------------
 
 
@@ -425,9 +363,9 @@ class SessionLog:
                 await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
             return
         self._closing.set()
-        beside = [asyncio.wrap_future(one) for one in (self._snapshot_write, self.checked) if one is not None]
-        if beside:  # the next owner may write a snapshot too, and SQLite checkpoints only without other connections
-            await asyncio.wait(beside)
+        pending = [asyncio.wrap_future(one) for one in (self._snapshot_write, self.checked) if one is not None]
+        if pending:  # the next owner may write a snapshot too, and SQLite checkpoints only without other connections
+            await asyncio.wait(pending)
         if self._stop is None:
             self.reader.close()  # SQLite checkpoints the WAL when the last connection closes, and only a writer can
             self._stop = self._writer.stop()
@@ -438,3 +376,65 @@ class SessionLog:
         closed = asyncio.wrap_future(self._writer.closed)
         await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
         closed.cancel()  # else the thread would call an event loop that may be gone
+
+
+# --- Messages from other processes -----------------------------------------------------------------------------------
+#
+# Each message is a file in the session's `inbox/` until it is stored in the database, exactly once.
+
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""Size limit of one message from another process."""
+MESSAGES_MAX = 256
+"""Most messages that may wait in the folder, and that are taken in at once."""
+
+_numbers = itertools.count(1)
+
+
+def leave_message(state_dir: str, session: str, body: bytes) -> None:
+    """Leave `body` in the inbox of `session`, for the process that has it open or opens it next.
+
+    It is on disk on return. Raises `SessionUnknown`, `StoreFull`, `SessionError`.
+    """
+    folder = existing_folder(state_dir, session)
+    inbox = os.path.join(folder, INBOX)
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
+    if len(inbox_files(folder)) >= MESSAGES_MAX:
+        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
+    number = next(_numbers)
+    temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
+    try:
+        make_folder(inbox)
+        write_file(temporary, (body,))
+        # ordered by the kernel's time; pid and number make the name unique
+        name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
+        os.rename(temporary, os.path.join(inbox, name))
+        flush_path(inbox)
+    except OSError as error:
+        raise store_failure(error, folder) from None
+
+
+def inbox_files(folder: str) -> list[str]:
+    """Return the names of the message files in the inbox of the session in `folder`, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
+    except FileNotFoundError:
+        return []
+
+
+def read_message(folder: str, name: str) -> bytes:
+    """Return the body of a message file; empty when the file is gone."""
+    try:
+        with open(os.path.join(folder, INBOX, name), "rb") as file:
+            return file.read(MESSAGE_BYTES_MAX)
+    except OSError:
+        return b""
+
+
+def remove_message(folder: str, name: str) -> None:
+    """Remove a message file; a missing one is fine."""
+    try:
+        os.unlink(os.path.join(folder, INBOX, name))
+    except OSError:
+        return

@@ -198,7 +198,7 @@ class Reader:
                 key = batch[-1][0]
 
     def seq_at(self, at: int) -> int:
-        """The last entry that was written up to time `at`; 0 when there is none."""
+        """Return the last entry written up to time `at` (microseconds UTC); 0 when there is none."""
         query = "SELECT key FROM entries WHERE key >= ? AND key <= ? AND at <= ? ORDER BY key DESC LIMIT 1"
         for number, first, last in self.newest_spans():
             row = self._source.one(query, entry_key(number, first), entry_key(number, last), at)
@@ -207,8 +207,11 @@ class Reader:
         return 0
 
     def seq_ago(self, ago_us: int, now_us: int) -> int:
-        """The last entry that is `ago_us` old or older; 0 when none is. The time between two entries counts where it
-        went forward: what came before the clock was set back is older than what came after, whatever they say."""
+        """Return the last entry that is at least `ago_us` old; 0 when there is none.
+
+        Ages are summed from the forward steps between entries, so entries written before the clock was set back count
+        as older than those after it.
+        """
         query = "SELECT key, at FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
         newer, left = now_us, ago_us
         for number, first, last in self.newest_spans():

@@ -144,9 +144,9 @@ def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: 
 #
 # Of each session the longest good beginning is copied, and never half of a joint write.
 #
-# A subagent and the entry of its parent that started it were written together, so a subagent is kept only with that
-# entry and only when its own first turn has begun; of one that was asked again, no turn is kept that its parent does
-# not know of. What is left out lies in the database that was set aside.
+# A subagent was written together with the entry of its parent that started it. It is kept only with that entry and only
+# if its first turn has begun. Turns of a subagent that was asked again are kept only if its parent has their start.
+# Everything that is left out remains in the database that was set aside.
 
 
 class CopyResult:
@@ -218,7 +218,7 @@ def copy_sessions(
             insert_entry(target, row)
             last = entry_seq(row[0])
             about = _about(folder, row, about)
-            _note(copied, folder, row)
+            _count_start(copied, folder, row)
     except LogDamage:
         whole = False
     if not last:
@@ -260,14 +260,14 @@ def _copy_subagent(
         return
     turns = len(rows) if parent_whole else copied.turns.get(session, 0)
     whole = whole and 0 < known <= entry_seq(rows[-1][0])
-    size = _known(folder, rows, turns, whole=whole)
+    size = _size_of_turns(folder, rows, turns, whole=whole)
     if not size:
         return
     about = ("", 0, "", "")
     for row in rows[:size]:
         insert_entry(target, row)
         about = _about(folder, row, about)
-        _note(copied, folder, row)
+        _count_start(copied, folder, row)
     _copy_listing(source, target, number, about)
     result.note(number, entry_seq(rows[size - 1][0]), whole=whole and size == len(rows))
     copied.reach[session] = (result.ends[number], number not in result.cut)
@@ -307,7 +307,7 @@ def _opened_session(folder: str, row: Row) -> tuple[str, str]:
     return event.session, event.parent.session if event.parent else ""
 
 
-def _known(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
+def _size_of_turns(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
     """Return how many of `rows` belong to turns up to `turns`; 0 for a log that ends before its first turn."""
     begun, idle = 0, True
     for at, row in enumerate(rows):
@@ -325,8 +325,8 @@ def _known(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
     return len(rows) if begun or (whole and turns) else 0
 
 
-def _note(copied: _CopiedSessions, folder: str, row: Row) -> None:
-    """Remember whom an entry starts."""
+def _count_start(copied: _CopiedSessions, folder: str, row: Row) -> None:
+    """Count a start of a subagent, if the row is one."""
     if isinstance(row[4], str) or b'"type":"ChildStarted"' in row[4][:64]:
         event = _decode_row(folder, row)
         if isinstance(event, ChildStarted):

@@ -21,6 +21,218 @@ from longrein.store.port import SearchHit, SearchResult
 from longrein.store.reader import Reader, entry_of
 from longrein.store.session_folder import new_file
 
+# --- Queries and matches (pure functions) ----------------------------------------------------------------------------
+#
+# All words must occur, in any order; words in double quotes must occur as they stand. Words match as pieces of text, so
+# `parse` finds `parser_of`. Case does not count. No language is assumed, so Chinese text is found too.
+
+
+WORDS_MAX = 16
+"""Words of a query; further ones are ignored."""
+WORD_CHARS_MAX = 300
+"""Characters of one word or quoted phrase."""
+SNIPPET_CHARS = 160
+"""Characters of a snippet."""
+MATCHES_MAX = 200
+"""Matches of the longest word that are compared to find the best one."""
+NEAR_CHARS = 200
+"""Distance within which other words count as near."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A parsed query, in lower case."""
+
+    words: tuple[str, ...]
+    """Words that must all occur; an empty query matches nothing."""
+    phrase: str
+    """The query as written; matches of it are preferred."""
+
+
+class MatchPosition(msgspec.Struct, frozen=True):
+    """The best match of a query in a text."""
+
+    start: int
+    """Offset of the match."""
+    length: int
+    """Characters of the match."""
+    count: int
+    """Number of occurrences of the whole query or, if there is none, of its longest word."""
+    exact: bool
+    """Whether the query occurs as written."""
+
+
+def parse_query(text: str) -> Query:
+    """Parse a query as the user or the model wrote it."""
+    pairs = re.findall(r'"([^"]+)"|(\S+)', text)
+    words = [lower_case(quoted or word.strip('"'))[:WORD_CHARS_MAX] for quoted, word in pairs]
+    wanted = tuple(dict.fromkeys(word for word in words if word.strip()))[:WORDS_MAX]
+    return Query(wanted, lower_case(" ".join(text.replace('"', " ").split())))
+
+
+def lower_case(text: str) -> str:
+    """Return `text` in lower case, with every character at its offset."""
+    low = text.lower()
+    if len(low) != len(text):
+        low = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+    return low if low.isascii() else low.replace("ς", "σ")
+
+
+def find_match(text: str, query: Query) -> MatchPosition | None:
+    """Return the best match of `query` in lower-case `text`; None unless every word occurs."""
+    if not query.words or any(word not in text for word in query.words):
+        return None
+    at = text.find(query.phrase)
+    if at >= 0:
+        return MatchPosition(at, len(query.phrase), text.count(query.phrase), exact=True)
+    word = max(query.words, key=len)
+    others = [other for other in query.words if other != word]
+    return MatchPosition(_best_offset(text, word, others), len(word), text.count(word), exact=len(query.words) == 1)
+
+
+def _best_offset(text: str, word: str, others: list[str]) -> int:
+    """Return the offset of `word` with most of `others` near; the first of equals."""
+    best, most, at = text.find(word), -1, -1
+    for _ in range(MATCHES_MAX if others else 0):
+        at = text.find(word, at + 1)
+        if at < 0:
+            break
+        around = text[max(0, at - NEAR_CHARS) : at + len(word) + NEAR_CHARS]
+        near = sum(other in around for other in others)
+        if near > most:
+            best, most = at, near
+    return best
+
+
+def line_number(text: str, at: int) -> int:
+    """Return the number of the line at offset `at`, from 1."""
+    return text.count("\n", 0, at) + 1
+
+
+def snippet(text: str, match: MatchPosition) -> str:
+    """Return the line of `match`, shortened on both sides and without control characters."""
+    first = text.rfind("\n", 0, match.start) + 1
+    last = text.find("\n", match.start)
+    last = len(text) if last < 0 else last
+    room = max(SNIPPET_CHARS - match.length, 40) // 2
+    start, end = max(first, match.start - room), min(last, match.start + min(match.length, SNIPPET_CHARS) + room)
+    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in text[start:end]).split())
+    return ("…" if start > first else "") + shown + ("…" if end < last else "")
+
+
+# --- Search ----------------------------------------------------------------------------------------------------------
+
+
+CHILDREN_MAX = 20
+"""Number of newest subagents that are searched with their parent."""
+BLOB_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of a text blob, from its start, that are searched."""
+
+
+class TextSource(Protocol):
+    """Source of entries and blobs."""
+
+    def entry(self, seq: int, /) -> Entry | None: ...
+    def tail(self) -> tuple[int, int]: ...
+    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
+
+
+class SearchableSession(Protocol):
+    """A session that can be searched, with its subagents."""
+
+    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
+    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult: ...
+    def child(self, session: str, /) -> "SearchableSession | None": ...
+
+
+def search_tree(session: SearchableSession, query: str, limit: int, before: int = 0) -> SearchResult:
+    """Search a session and its newest subagents, whose handles begin with `a<seq>/`."""
+    found = session.search(query, limit, before)
+    hits, more = [*found.hits], found.more
+    for label, child_id in itertools.islice(_children(session), CHILDREN_MAX):
+        child = session.child(child_id) if len(hits) < limit else None
+        if child is not None:
+            child_result = child.search(query, limit - len(hits), own=True)
+            hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in child_result.hits]
+            more = more or child_result.more
+    return SearchResult(tuple(hits), more)
+
+
+def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
+    """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first label."""
+    seen = set()
+    for entry in session.of_kind("ChildStarted"):
+        if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
+            seen.add(entry.event.child)
+            yield f"a{entry.event.again or entry.seq}", entry.event.child
+
+
+def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
+    """Return at most `limit` hits for `query`, by the index, which is updated first.
+
+    `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
+    """
+    wanted = parse_query(query)
+    try:
+        seqs: Iterable[int] = find_in_index(reader, wanted.words, lambda entry: texts_of(entry, texts), after)
+    except IndexUnavailable:
+        return scan(texts, query, limit, before, after)
+    return _collect_hits(texts, wanted, seqs, limit, before)
+
+
+def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
+    """Search without an index: read every entry from the newest on."""
+    return _collect_hits(texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before)
+
+
+def _collect_hits(texts: TextSource, query: Query, seqs: Iterable[int], limit: int, before: int) -> SearchResult:
+    entries = (texts.entry(seq) for seq in seqs if not before or seq < before) if query.words else iter(())
+    every = (hit for entry in entries if entry is not None for hit in _entry_hits(entry, texts, query))
+    hits = list(itertools.islice(every, limit + 1))
+    best = sorted(hits[:limit], key=lambda hit: not hit.exact)
+    return SearchResult(tuple(best), len(hits) > limit)
+
+
+def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[SearchHit]:
+    for handle, content, text in _searched_contents(entry, texts):
+        match = find_match(lower_case(text), query)
+        if match is not None:
+            title = title_of(entry)
+            title += "" if content.title in title or "." not in handle else f", {content.title}"
+            line, shown = line_number(text, match.start), snippet(text, match)
+            yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
+
+
+def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
+    """Iterate the searchable texts of an entry, in lower case."""
+    for _, _, text in _searched_contents(entry, texts):
+        yield lower_case(text)
+
+
+def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
+    """Iterate (handle, part, text). Leaves out `Recall` results, which repeat the log, and calls, which hold the
+    query."""
+    contents = contents_of(entry)
+    alone = sum(not content.aside for content in contents) == 1
+    for number, content in enumerate(contents, 1):
+        if content.searchable and content.tool != "Recall" and not content.part:
+            text = content.text or (blob_text(texts, content.blob) if content.blob else "")
+            if text:
+                yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
+
+
+def blob_text(texts: TextSource, blob: str) -> str:
+    """Return the searchable start of a text blob; '' when the blob is missing."""
+    data = bytearray()
+    try:
+        for piece in texts.pieces(blob):
+            data += piece
+            if len(data) >= BLOB_BYTES_MAX:
+                break
+    except KeyError:
+        return ""
+    return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
+
+
 # --- Index -----------------------------------------------------------------------------------------------------------
 #
 # SQLite's trigram tokens find any piece of text in any script. The index stores neither texts nor positions: 0.4 bytes
@@ -200,215 +412,3 @@ def _index_entry(connection: sqlite3.Connection, row: Row, texts: Iterable[str])
 def _row_signature(row: Row) -> str:
     _, at, _, crc, body = row
     return f"{at}:{body if isinstance(body, str) else crc}"
-
-
-# --- Queries and matches (pure functions) ----------------------------------------------------------------------------
-#
-# All words must occur, in any order; words in double quotes must occur as they stand. Words match as pieces of text, so
-# `parse` finds `parser_of`. Case does not count. No language is assumed, so Chinese text is found too.
-
-
-WORDS_MAX = 16
-"""Words of a query; further ones are ignored."""
-WORD_CHARS_MAX = 300
-"""Characters of one word or quoted phrase."""
-SNIPPET_CHARS = 160
-"""Characters of a snippet."""
-MATCHES_MAX = 200
-"""Matches of the longest word that are compared to find the best one."""
-NEAR_CHARS = 200
-"""Distance within which other words count as near."""
-
-
-class Query(msgspec.Struct, frozen=True):
-    """A parsed query, in lower case."""
-
-    words: tuple[str, ...]
-    """Words that must all occur; an empty query matches nothing."""
-    phrase: str
-    """The query as written; matches of it are preferred."""
-
-
-class MatchPosition(msgspec.Struct, frozen=True):
-    """The best match of a query in a text."""
-
-    start: int
-    """Offset of the match."""
-    length: int
-    """Characters of the match."""
-    count: int
-    """Number of occurrences of the whole query or, if there is none, of its longest word."""
-    exact: bool
-    """Whether the query occurs as written."""
-
-
-def parse_query(text: str) -> Query:
-    """Parse a query as the user or the model wrote it."""
-    pairs = re.findall(r'"([^"]+)"|(\S+)', text)
-    words = [lower_case(quoted or word.strip('"'))[:WORD_CHARS_MAX] for quoted, word in pairs]
-    wanted = tuple(dict.fromkeys(word for word in words if word.strip()))[:WORDS_MAX]
-    return Query(wanted, lower_case(" ".join(text.replace('"', " ").split())))
-
-
-def lower_case(text: str) -> str:
-    """Return `text` in lower case, with every character at its offset."""
-    low = text.lower()
-    if len(low) != len(text):
-        low = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
-    return low if low.isascii() else low.replace("ς", "σ")
-
-
-def find_match(text: str, query: Query) -> MatchPosition | None:
-    """Return the best match of `query` in lower-case `text`; None unless every word occurs."""
-    if not query.words or any(word not in text for word in query.words):
-        return None
-    at = text.find(query.phrase)
-    if at >= 0:
-        return MatchPosition(at, len(query.phrase), text.count(query.phrase), exact=True)
-    word = max(query.words, key=len)
-    others = [other for other in query.words if other != word]
-    return MatchPosition(_best_offset(text, word, others), len(word), text.count(word), exact=len(query.words) == 1)
-
-
-def _best_offset(text: str, word: str, others: list[str]) -> int:
-    """Return the offset of `word` with most of `others` near; the first of equals."""
-    best, most, at = text.find(word), -1, -1
-    for _ in range(MATCHES_MAX if others else 0):
-        at = text.find(word, at + 1)
-        if at < 0:
-            break
-        around = text[max(0, at - NEAR_CHARS) : at + len(word) + NEAR_CHARS]
-        near = sum(other in around for other in others)
-        if near > most:
-            best, most = at, near
-    return best
-
-
-def line_number(text: str, at: int) -> int:
-    """Return the number of the line at offset `at`, from 1."""
-    return text.count("\n", 0, at) + 1
-
-
-def snippet(text: str, match: MatchPosition) -> str:
-    """Return the line of `match`, shortened on both sides and without control characters."""
-    first = text.rfind("\n", 0, match.start) + 1
-    last = text.find("\n", match.start)
-    last = len(text) if last < 0 else last
-    room = max(SNIPPET_CHARS - match.length, 40) // 2
-    start, end = max(first, match.start - room), min(last, match.start + min(match.length, SNIPPET_CHARS) + room)
-    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in text[start:end]).split())
-    return ("…" if start > first else "") + shown + ("…" if end < last else "")
-
-
-# --- Search ----------------------------------------------------------------------------------------------------------
-
-
-CHILDREN_MAX = 20
-"""Number of newest subagents that are searched with their parent."""
-BLOB_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of a text blob, from its start, that are searched."""
-
-
-class TextSource(Protocol):
-    """Source of entries and blobs."""
-
-    def entry(self, seq: int, /) -> Entry | None: ...
-    def tail(self) -> tuple[int, int]: ...
-    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
-
-
-class SearchableSession(Protocol):
-    """A session that can be searched, with its subagents."""
-
-    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult: ...
-    def child(self, session: str, /) -> "SearchableSession | None": ...
-
-
-def search_tree(session: SearchableSession, query: str, limit: int, before: int = 0) -> SearchResult:
-    """Search a session and its newest subagents, whose handles begin with `a<seq>/`."""
-    found = session.search(query, limit, before)
-    hits, more = [*found.hits], found.more
-    for label, child_id in itertools.islice(_children(session), CHILDREN_MAX):
-        child = session.child(child_id) if len(hits) < limit else None
-        if child is not None:
-            below = child.search(query, limit - len(hits), own=True)
-            hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in below.hits]
-            more = more or below.more
-    return SearchResult(tuple(hits), more)
-
-
-def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
-    """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first label."""
-    seen = set()
-    for entry in session.of_kind("ChildStarted"):
-        if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
-            seen.add(entry.event.child)
-            yield f"a{entry.event.again or entry.seq}", entry.event.child
-
-
-def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
-    """Return at most `limit` hits for `query`, by the index, which is updated first.
-
-    `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
-    """
-    wanted = parse_query(query)
-    try:
-        seqs: Iterable[int] = find_in_index(reader, wanted.words, lambda entry: texts_of(entry, texts), after)
-    except IndexUnavailable:
-        return scan(texts, query, limit, before, after)
-    return _collect_hits(texts, wanted, seqs, limit, before)
-
-
-def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
-    """Search without an index: read every entry from the newest on."""
-    return _collect_hits(texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before)
-
-
-def _collect_hits(texts: TextSource, query: Query, seqs: Iterable[int], limit: int, before: int) -> SearchResult:
-    entries = (texts.entry(seq) for seq in seqs if not before or seq < before) if query.words else iter(())
-    every = (hit for entry in entries if entry is not None for hit in _entry_hits(entry, texts, query))
-    hits = list(itertools.islice(every, limit + 1))
-    best = sorted(hits[:limit], key=lambda hit: not hit.exact)
-    return SearchResult(tuple(best), len(hits) > limit)
-
-
-def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[SearchHit]:
-    for handle, content, text in _searched_contents(entry, texts):
-        match = find_match(lower_case(text), query)
-        if match is not None:
-            title = title_of(entry)
-            title += "" if content.title in title or "." not in handle else f", {content.title}"
-            line, shown = line_number(text, match.start), snippet(text, match)
-            yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
-
-
-def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
-    """Iterate the searchable texts of an entry, in lower case."""
-    for _, _, text in _searched_contents(entry, texts):
-        yield lower_case(text)
-
-
-def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """Iterate (handle, part, text). Leaves out `Recall` results, which repeat the log, and calls, which hold the
-    query."""
-    contents = contents_of(entry)
-    alone = sum(not content.aside for content in contents) == 1
-    for number, content in enumerate(contents, 1):
-        if content.searchable and content.tool != "Recall" and not content.part:
-            text = content.text or (blob_text(texts, content.blob) if content.blob else "")
-            if text:
-                yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
-
-
-def blob_text(texts: TextSource, blob: str) -> str:
-    """Return the searchable start of a text blob; '' when the blob is missing."""
-    data = bytearray()
-    try:
-        for piece in texts.pieces(blob):
-            data += piece
-            if len(data) >= BLOB_BYTES_MAX:
-                break
-    except KeyError:
-        return ""
-    return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
