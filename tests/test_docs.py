@@ -127,12 +127,12 @@ def test__links_of_the_readme_are_absolute_so_that_they_work_on_the_package_inde
 def test__every_package_stands_in_the_architecture_and_nothing_else_does() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = {name for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
-    house = ROOT / "src/longrein"
-    there = {path.name for path in house.iterdir() if not path.name.startswith(("_", "py."))}
+    package = ROOT / "src/longrein"
+    there = {path.name for path in package.iterdir() if not path.name.startswith(("_", "py."))}
     assert there - named == set()
-    assert not [name for name in named if not (house / name).exists()]
+    assert not [name for name in named if not (package / name).exists()]
     begins = re.findall(r"^\| `([a-z/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
-    files = [house / room / file for room, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
+    files = [package / folder / file for folder, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
     assert len(files) > 15
     assert not [file for file in files if not file.exists()]
 

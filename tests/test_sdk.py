@@ -31,7 +31,7 @@ def tools_sent(model: ScriptedModel) -> list[str]:
     return [spec.name for spec in specs]
 
 
-# --- names -------------------------------------------------------------------------------------------------------
+# --- Public names ----------------------------------------------------------------------------------------------------
 
 
 def test_dir_and_help_show_the_public_names() -> None:
@@ -83,7 +83,7 @@ def _with_path(code: str) -> str:
     return f"import sys; sys.path[:] = {[path for path in sys.path if path]!r}\n{code}"
 
 
-# --- one question ------------------------------------------------------------------------------------------------
+# --- One prompt ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_answers(here: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ async def test_a_turn_without_an_answer_says_why(here: dict[str, Any]) -> None:
         assert failed.value.reason == "error"
 
 
-# --- what an agent is made of ------------------------------------------------------------------------------------
+# --- Tools and settings of a session ---------------------------------------------------------------------------------
 
 
 @longrein.tool(access="none")

@@ -82,9 +82,9 @@ class KillRun:
         }
 
     def turns(self) -> list[dict[str, Any]]:
-        luck = random.Random(self.scenario.number)
+        rng = random.Random(self.scenario.number)
         background = [
-            _bash(command.format(n=n, s=f"{luck.uniform(0.1, 3):.2f}"), run_in_background=True)
+            _bash(command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}"), run_in_background=True)
             for n, (command, _) in enumerate(KINDS.values())
         ]
         front = KINDS[self.scenario.kind][0].format(n=9, s="8")
@@ -105,7 +105,7 @@ class KillRun:
             stderr=asyncio.subprocess.PIPE,
         )
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- Processes ---------------------------------------------------------------------------------------------------
 
     def alive(self) -> dict[int, str]:
         """Return live processes with the tag, without longrein and its supervisors: pid -> command line."""
@@ -183,28 +183,28 @@ def _mark(pid: int) -> bytes:
     return next((line for line in environment if line.startswith(b"LONGREIN_COMMAND=")), b"")
 
 
-# --- one scenario --------------------------------------------------------------------------------------------------
+# --- One scenario ----------------------------------------------------------------------------------------------------
 
 
 async def run_scenario(scenario: Scenario) -> Scenario:
     """Run one scenario: start, kill, check, resume, check."""
     with tempfile.TemporaryDirectory(prefix="longrein-kills-", ignore_cleanup_errors=True) as folder:
-        stage = KillRun(Path(folder), scenario)
+        run = KillRun(Path(folder), scenario)
         try:
-            await asyncio.wait_for(_run_scenario(stage, scenario), WALL_S)
+            await asyncio.wait_for(_run_scenario(run, scenario), WALL_S)
         except TimeoutError:
             scenario.faults.append(f"it was not over after {WALL_S:g} s")
         finally:
-            for pid in [*stage.alive(), *stage.supervisors()]:
+            for pid in [*run.alive(), *run.supervisors()]:
                 _kill(pid)
     return scenario
 
 
-async def _run_scenario(stage: KillRun, scenario: Scenario) -> None:
-    harness = await stage.start("go")
-    await _until(lambda: bool(stage.supervisors()) or harness.returncode is not None)
+async def _run_scenario(run: KillRun, scenario: Scenario) -> None:
+    harness = await run.start("go")
+    await _until(lambda: bool(run.supervisors()) or harness.returncode is not None)
     await asyncio.sleep(scenario.at_s)
-    before = stage.supervisors()
+    before = run.supervisors()
     if scenario.victim in ("harness", "both"):
         _kill(harness.pid)
     if scenario.victim in ("supervisor", "both"):
@@ -217,14 +217,14 @@ async def _run_scenario(stage: KillRun, scenario: Scenario) -> None:
     else:
         await harness.communicate()
     if scenario.victim != "both":
-        await _check_no_process_left(stage, scenario)
-    if scenario.victim != "supervisor" and list_sessions(str(stage.state)):  # else the kill came before the first entry
-        resumed = await stage.start("-c")
+        await _check_no_process_left(run, scenario)
+    if scenario.victim != "supervisor" and list_sessions(str(run.state)):  # else the kill came before the first entry
+        resumed = await run.start("-c")
         _, err = await resumed.communicate()
         if resumed.returncode not in (0, 3):
             scenario.faults.append(f"the resumed longrein ended with {resumed.returncode}: {err.decode()[-300:]}")
-        await _check_no_process_left(stage, scenario)
-    _check_ends(stage, scenario)
+        await _check_no_process_left(run, scenario)
+    _check_ends(run, scenario)
 
 
 async def _until(true: Any) -> None:
@@ -233,20 +233,20 @@ async def _until(true: Any) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _check_no_process_left(stage: KillRun, scenario: Scenario) -> None:
+async def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
     until = time.monotonic() + LEFT_S
-    while left := await stage.unlisted():
+    while left := await run.unlisted():
         if time.monotonic() > until:
             scenario.faults.append(f"left after {LEFT_S:g} s and not listed: {left}")
             return
         await asyncio.sleep(0.25)
 
 
-def _check_ends(stage: KillRun, scenario: Scenario) -> None:
+def _check_ends(run: KillRun, scenario: Scenario) -> None:
     """Check that each task in the log has one true end."""
-    if not list_sessions(str(stage.state)):
+    if not list_sessions(str(run.state)):
         return
-    reader = Reader(str(stage.state), stage.session())
+    reader = Reader(str(run.state), run.session())
     started: dict[str, TaskStarted] = {}
     ended: dict[str, TaskEnded] = {}
     for entry in reader.entries():
@@ -282,16 +282,16 @@ def _kill(pid: int) -> None:
         return
 
 
-# --- the campaign --------------------------------------------------------------------------------------------------
+# --- Campaign --------------------------------------------------------------------------------------------------------
 
 
 async def campaign(scenarios: int, parallel: int, seed: int = 0, *, told: bool = False) -> list[Scenario]:
     """Run scenarios, `parallel` at a time; return them with their faults."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     kinds = list(KINDS)
     planned = [
         Scenario(
-            seed * 1_000_000 + n, VICTIMS[n % 3], kinds[n // 3 % 5], luck.choice([0.05, 0.2, 0.6, 2]) * luck.random()
+            seed * 1_000_000 + n, VICTIMS[n % 3], kinds[n // 3 % 5], rng.choice([0.05, 0.2, 0.6, 2]) * rng.random()
         )
         for n in range(scenarios)
     ]

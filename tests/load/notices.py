@@ -24,14 +24,14 @@ KILLS_MAX = 6
 BYPASS = "--dangerously-skip-permissions"
 
 
-def script(luck: random.Random) -> list[Turn]:
+def script(rng: random.Random) -> list[Turn]:
     """Return turns that start tasks; the exit code is the last word of each command."""
     turns: list[Turn] = []
     for step in range(8):
         made = []
-        for n in range(luck.randint(1, 3)):
-            command = f"echo T{step}.{n}; sleep {luck.random() * 1.5:.2f}; exit {luck.choice([0, 0, 3, 5])}"
-            foreground = luck.random() < 0.3
+        for n in range(rng.randint(1, 3)):
+            command = f"echo T{step}.{n}; sleep {rng.random() * 1.5:.2f}; exit {rng.choice([0, 0, 3, 5])}"
+            foreground = rng.random() < 0.3
             made.append(bash(command, timeout=300) if foreground else bash(command, run_in_background=True))
         turns.append(calls(*made))
     return [*turns, says("done"), *[says("ok")] * 60]
@@ -42,18 +42,18 @@ def supervisors(stage: Stage) -> list[int]:
     return [int(line.split()[0]) for line in stage.survivors() if "longrein.workspace.supervisor" in line]
 
 
-def run_session(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
+def run_session(stage: Stage, rng: random.Random, *, supervisor: bool) -> int:
     """Run one session to its end; return the number of kills."""
-    stage.plays(*script(luck))
+    stage.plays(*script(rng))
     kills = 0
     while True:
         going = stage.start("-p", "go", BYPASS, *["-c"] * bool(stage.sessions))
         try:
-            going.process.wait(luck.random() * 1.6 + 0.25 if kills < KILLS_MAX else None)
+            going.process.wait(rng.random() * 1.6 + 0.25 if kills < KILLS_MAX else None)
             return kills
         except subprocess.TimeoutExpired:
             kills += 1
-        both = supervisor and luck.random() < 0.4
+        both = supervisor and rng.random() < 0.4
         for pid in supervisors(stage) if both else ():
             os.kill(pid, signal.SIGKILL)
         going.process.kill()

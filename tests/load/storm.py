@@ -199,7 +199,7 @@ def run(
     return stage.run("-p", words, "--permission-mode", "bypassPermissions", *flags, limit_s=limit_s)
 
 
-# --- 32 subagents, 200 tasks -------------------------------------------------------------------------------------
+# --- 32 subagents, 200 tasks -----------------------------------------------------------------------------------------
 
 
 def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Callable[[Received], Turn]:
@@ -278,7 +278,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
     ]
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------
+# --- Runaway and failing trees ---------------------------------------------------------------------------------------
 
 
 def bomb(folder: Path) -> list[Row]:
@@ -425,7 +425,7 @@ def rates(folder: Path, agents: int = 16) -> list[Row]:
     ]
 
 
-# --- ten thousand notices ----------------------------------------------------------------------------------------
+# --- Ten thousand notices --------------------------------------------------------------------------------------------
 
 
 def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> State:

@@ -41,7 +41,7 @@ from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace, sweep_halves
 
-ROOM = Budget(100_000_000, 10_000)
+BUDGET = Budget(100_000_000, 10_000)
 NAMESPACE = uuid.UUID("00000000-0000-4000-8000-00000000feed")
 
 
@@ -62,7 +62,7 @@ class EditingModel:
     """A model that reads every file once and then changes lines that it knows."""
 
     provider, model, wire, name = "test", "typist", "scripted", "test/typist"
-    budget = ROOM
+    budget = BUDGET
 
     def __init__(self, label: str, files: Sequence[Path], edits: int, chance: random.Random) -> None:
         self.label, self.files, self.left, self.chance = label, files, edits, chance
@@ -97,7 +97,7 @@ class EditingModel:
         return
 
 
-# --- one process of agents ---------------------------------------------------------------------------------------
+# --- Agents of one process -------------------------------------------------------------------------------------------
 
 
 def session_id(label: str) -> str:
@@ -145,7 +145,7 @@ async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int,
         await model.session.close()
 
 
-# --- the editor that knows nothing -------------------------------------------------------------------------------
+# --- Independent editor ----------------------------------------------------------------------------------------------
 
 
 def run_editor(files: Sequence[Path], journal: Path, seed: int, pause_s: float) -> None:
@@ -183,7 +183,7 @@ def write_by(way: str, path: Path, token: str) -> None:
     beside.rename(path)
 
 
-# --- the campaign ------------------------------------------------------------------------------------------------
+# --- Campaign --------------------------------------------------------------------------------------------------------
 
 
 def campaign(

@@ -208,7 +208,7 @@ def begun_of(log: object, session: str) -> list[Entry]:
     return list(reader.entries(reader.first - 1))
 
 
-# --- finding, searching, exporting -------------------------------------------------------------------------------
+# --- Finding, searching, exporting -----------------------------------------------------------------------------------
 
 
 async def family(state: Path) -> None:
@@ -306,7 +306,7 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == ("goal 3, pending", "Ship it\n\nAll green.")
 
 
-# --- adopted files ----------------------------------------------------------------------------------------------
+# --- Adopted files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 5, 64 * 1024, 64 * 1024 + 1, 3_000_000])

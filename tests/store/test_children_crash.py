@@ -134,7 +134,7 @@ async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Pat
     await log.close()
 
 
-# --- an older database -------------------------------------------------------------------------------------------
+# --- Older databases -------------------------------------------------------------------------------------------------
 
 
 async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
     await log.close()
 
 
-# --- damage ------------------------------------------------------------------------------------------------------
+# --- Damage ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -313,7 +313,7 @@ def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
     assert project_key("/").startswith("root-")
 
 
-# --- the graph, whatever is done to it ---------------------------------------------------------------------------
+# --- Random changes of the graph -------------------------------------------------------------------------------------
 
 
 class Model(RuleBasedStateMachine):

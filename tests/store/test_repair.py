@@ -301,7 +301,7 @@ async def test_reading_a_folder_one_may_not_write(tmp_path: Path) -> None:
     os.chmod(folder(copy), 0o700)
 
 
-# --- files that were cut short, removed or changed, with SQLite none the wiser --------------------------------------
+# --- Files that were truncated, removed or changed unnoticed by SQLite -----------------------------------------------
 
 
 async def killed(state: Path, last: int = 40) -> tuple[bytes, bytes]:

@@ -433,7 +433,7 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     await log.close()
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- Queries and matches ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> 
     assert await found(tmp_path) is None
 
 
-# --- what makes it count for nothing ---------------------------------------------------------------------------------
+# --- Invalid snapshots -----------------------------------------------------------------------------------------------
 
 
 def path(state: Path, session: str = ID) -> Path:
@@ -173,7 +173,7 @@ async def test_an_older_log_put_back_is_not_taken_for_the_newer(tmp_path: Path) 
     assert await found(tmp_path) is None
 
 
-# --- long logs -------------------------------------------------------------------------------------------------------
+# --- Long logs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
