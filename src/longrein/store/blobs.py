@@ -37,7 +37,10 @@ def is_hash(text: str) -> bool:
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask for the bytes."""
+    """The bytes of a blob do not match its hash.
+
+    Also a `KeyError`, for callers that only ask for the bytes.
+    """
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
@@ -50,7 +53,10 @@ def verify_blob(data: object, blob: str, place: str) -> bytes:
 
 
 def read_blob_file(folder: str, blob: str) -> bytes:
-    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist, `BlobDamaged`."""
+    """Return the verified bytes of a blob file.
+
+    Raises `KeyError` when it does not exist, `BlobDamaged`.
+    """
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -73,7 +79,10 @@ class BlobBatch:
 
 
 class Blobs:
-    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer thread commits."""
+    """Blobs that wait for a commit of one session's log.
+
+    The loop's thread adds, the writer thread commits.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -89,8 +98,9 @@ class Blobs:
         return blob
 
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
-        """Prepare the file at `path` for `adopt`; return (hash, bytes) for a small file, (hash, path of a link or
-        copy) else.
+        """Prepare the file at `path` for `adopt`.
+
+        Returns (hash, bytes) for a small file, (hash, path of a link or copy) else.
 
         For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
         regular file.
@@ -110,7 +120,10 @@ class Blobs:
             return _copy_file(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
+        """Move the finished file `path` to its place as `blob`.
+
+        It is flushed before the next commit.
+        """
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
@@ -128,7 +141,10 @@ class Blobs:
         return bool(self._pending)
 
     def temporary_path(self) -> str:
-        """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
+        """Return a path for a new file in the blobs folder.
+
+        The next open removes files that nobody adopted.
+        """
         make_folder(os.path.join(self.folder, BLOBS))
         return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
 
@@ -210,7 +226,10 @@ def _try_link(path: str, target: str) -> bool:
 
 
 def _copy_file(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; return its hash. Leaves nothing behind on failure."""
+    """Copy `file` to the new file `target`, on disk; return its hash.
+
+    Leaves nothing behind on failure.
+    """
     digest = hashlib.sha256()
 
     def pieces() -> Iterator[bytes]:
@@ -223,7 +242,10 @@ def _copy_file(file: BinaryIO, target: str) -> str:
 
 
 class GrowingBlob:
-    """A blob written piece by piece (`port.BlobWriter`). In memory up to 64 kB, then in a file."""
+    """A blob written piece by piece (`port.BlobWriter`).
+
+    In memory up to 64 kB, then in a file.
+    """
 
     def __init__(self, blobs: Blobs, finished: Callable[[], object]) -> None:
         """`finished` is called when a file waits to be flushed."""

@@ -141,7 +141,10 @@ def is_sound_row(row: Sequence[Any]) -> bool:
 
 
 def last_key(connection: sqlite3.Connection, number: int) -> int:
-    """Return the key of the last entry of session `number`; 0 when there is none. Raises sqlite3.Error."""
+    """Return the key of the last entry of session `number`; 0 when there is none.
+
+    Raises sqlite3.Error.
+    """
     query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
     row = connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
     return int(row[0]) if row else 0
@@ -338,7 +341,10 @@ class Database:
         return key, at, version, row_checksum(key, at, version, body), body
 
     def _update_mark(self, writes: Sequence[Write]) -> None:
-        """Record the committed writes in the high-water mark. A session that is written again is no longer cut."""
+        """Record the committed writes in the high-water mark.
+
+        A session that is written again is no longer cut.
+        """
         mark = self.mark
         for write in writes:
             for row in write.rows:
@@ -401,7 +407,10 @@ class Database:
         return self.unflushed or self._grown_bytes >= WAL_IDLE_BYTES
 
     def checkpoint(self, *, idle: bool) -> None:
-        """Checkpoint the WAL into the main file when it has grown large. On failure the WAL stays; nothing is lost."""
+        """Checkpoint the WAL into the main file when it has grown large.
+
+        On failure the WAL stays; nothing is lost.
+        """
         if self._wal < 0 or self._grown_bytes < (WAL_IDLE_BYTES if idle else WAL_MAX_BYTES):
             return
         self._grown_bytes = 0

@@ -83,7 +83,9 @@ def _at_current_schema(entry: Entry) -> Entry:
 
 
 async def import_jsonl(state_dir: str, lines: Iterable[bytes], *, wall_us: Callable[[], int]) -> str:
-    """Create a session from an export; return its id. On return it is complete on disk, or was not created.
+    """Create a session from an export; return its id.
+
+    On return it is complete on disk, or was not created.
 
     Raises `SessionError` naming the wrong line, or when the session exists; `SessionReadOnly` for an export of a newer
     longrein; `StoreFull`.

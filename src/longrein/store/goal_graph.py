@@ -119,7 +119,10 @@ class GoalGraph:
 
 
 def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
-    """Return open goals by id; with `every` also completed and deleted ones. Renews the caller's claims."""
+    """Return open goals by id; with `every` also completed and deleted ones.
+
+    Renews the caller's claims.
+    """
     renew_claims(graph)
     return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
 
@@ -188,7 +191,10 @@ def _check_texts(title: str, body: str) -> None:
 
 
 def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
-    """Return `wanted` sorted and unique. Raises `ToolError` for unknown, deleted or too many goals, or a cycle."""
+    """Return `wanted` sorted and unique.
+
+    Raises `ToolError` for unknown, deleted or too many goals, or a cycle.
+    """
     blockers = tuple(sorted(set(wanted)))
     if len(blockers) > BLOCKERS_MAX:
         raise ToolError(f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed.")

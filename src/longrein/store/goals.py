@@ -52,8 +52,9 @@ class Goals:
         redact: Callable[[str], str] = lambda text: text,
         network: bool | None = None,
     ) -> None:
-        """`key`: see `project_key`. `wall_us`: microseconds UTC, also called in threads. `redact` replaces secrets in
-        texts.
+        """Set up access for `owner`.
+
+        `key`: see `project_key`. `wall_us`: microseconds UTC, also called in threads. `redact` replaces secrets in texts.
 
         `network`: whether the state folder is on a network file system; None finds out.
         """
@@ -132,8 +133,10 @@ class Goals:
             )  # the next real call reports an error
 
     async def leave(self) -> None:
-        """Release this agent's claims; unfinished goals stay in progress. Never fails: a claim that cannot be released
-        expires."""
+        """Release this agent's claims; unfinished goals stay in progress.
+
+        Never fails: a claim that cannot be released expires.
+        """
         if not self._renewed_us or not self.begun:
             return
         try:
@@ -250,7 +253,10 @@ def _create_tables(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _repair(path: str, why: str) -> ToolError:
-    """Set the damaged file aside and build a new one from what can be read; return the error for the caller."""
+    """Set the damaged file aside and build a new one from what can be read.
+
+    Returns the error for the caller.
+    """
     with _file_lock(path):
         if _is_sound(path):  # another process has repaired it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
@@ -309,7 +315,10 @@ def _unused_name(path: str) -> str:
 
 
 def _copy_readable(damaged: str, building: str) -> int:
-    """Copy what can be read; return the number of goals. The id counter continues as far as it is known."""
+    """Copy what can be read; return the number of goals.
+
+    The id counter continues as far as it is known.
+    """
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
         _create_tables(target, building)

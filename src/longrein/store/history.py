@@ -99,7 +99,10 @@ class SessionHistory:
         return found
 
     def parent(self) -> "SessionHistory | None":
-        """Return the history of the session that started this subagent; None for a root. Closed with this one."""
+        """Return the history of the session that started this subagent; None for a root.
+
+        Closed with this one.
+        """
         opener = self._parent()
         number = self._reader.number_of(opener[0]) if opener is not None and opener[1] else 0
         return self._other(self._reader.session, number) if number else None

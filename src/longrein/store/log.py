@@ -191,7 +191,10 @@ class SessionLog:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Check the entries up to seq `last`, which the snapshot spared at open; return the damage or ''."""
+        """Check the entries up to seq `last`, which the snapshot spared at open.
+
+        Returns the damage or ''.
+        """
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)

@@ -160,7 +160,9 @@ class Log(Protocol):
         ...
 
     async def adopt(self, path: str) -> str:
-        """Make the file at `path` a blob; return its hash, '' for an empty file. Raises `OSError`, `StoreFull`.
+        """Make the file at `path` a blob; return its hash, '' for an empty file.
+
+        Raises `OSError`, `StoreFull`.
 
         Nobody may write to the file any more. The file stays: it is linked, or copied where links are not possible.
         Its owner removes it once an entry that names the blob is on disk, so a crash in between loses nothing. A

@@ -65,7 +65,10 @@ class ReadConnection:
         return found[0] if found else None
 
     def _is_being_made(self, error: sqlite3.Error) -> bool:
-        """Whether another process has not created the file or its tables yet. Raises `StoreDamaged`."""
+        """Whether another process has not created the file or its tables yet.
+
+        Raises `StoreDamaged`.
+        """
         path = os.path.join(self.folder, DATABASE)
         if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)
@@ -81,7 +84,9 @@ class ReadConnection:
 
 
 class Reader:
-    """Reads one session from its files, also while another process writes it. For one thread at a time.
+    """Reads one session from its files, also while another process writes it.
+
+    For one thread at a time.
 
     The log of a forked subagent begins with entries of its parent, which are stored once, with the parent. The
     constructor raises `SessionUnknown`; reading raises `StoreDamaged` and `SessionReadOnly`.
@@ -229,7 +234,10 @@ class Reader:
         return int(row[0]) if row else 0
 
     def inbox(self) -> list[tuple[int, bytes]]:
-        """Return (id, body) of waiting inbox messages, in order. The database must have the present layout."""
+        """Return (id, body) of waiting inbox messages, in order.
+
+        The database must have the present layout.
+        """
         return self._source.all("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number)
 
     def blob(self, blob: str) -> bytes:
@@ -240,7 +248,10 @@ class Reader:
         return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
 
     def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
-        """Return at most `size_bytes` of a blob from offset `start`, unverified. Raises `KeyError`."""
+        """Return at most `size_bytes` of a blob from offset `start`, unverified.
+
+        Raises `KeyError`.
+        """
         path = self.blob_path(blob)
         if not path:
             return self.blob(blob)[start : start + size_bytes]
@@ -302,7 +313,10 @@ class StoredEntries(Sequence[Entry]):
 
 
 def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry]:
-    """Iterate the entries of a session after seq `after`, without a lock. Raises what `Reader` raises."""
+    """Iterate the entries of a session after seq `after`, without a lock.
+
+    Raises what `Reader` raises.
+    """
     with contextlib.closing(Reader(state_dir, session)) as reader:
         yield from reader.entries(after)
 
@@ -317,7 +331,10 @@ def entry_of(folder: str, row: Row) -> Entry:
 
 
 def stored_body(folder: str, row: Row) -> bytes:
-    """Return the event's bytes of a row, from the row or its file. Raises `StoreDamaged` when they are damaged."""
+    """Return the event's bytes of a row, from the row or its file.
+
+    Raises `StoreDamaged` when they are damaged.
+    """
     seq, body = entry_seq(row[0]), row[4]
     if not is_sound_row(row):
         raise StoreDamaged(f"entry {seq} in {folder} is not what was written")

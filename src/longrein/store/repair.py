@@ -107,7 +107,10 @@ def _select_until_damage(
 
 
 def new_database(path: str) -> sqlite3.Connection:
-    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an unfinished copy."""
+    """Create an empty database at `path`, in an open transaction, without flushes.
+
+    Replaces an unfinished copy.
+    """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     os.close(new_file(path))
@@ -130,7 +133,10 @@ def insert_entry(target: sqlite3.Connection, row: Row) -> None:
 
 
 def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row, as far as they can be read. The source may have an older layout."""
+    """Copy `tables` row by row, as far as they can be read.
+
+    The source may have an older layout.
+    """
     for table in tables:
         with contextlib.suppress(sqlite3.DatabaseError):
             rows = source.execute(f"SELECT * FROM {table}")
@@ -414,7 +420,9 @@ def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool
 
 
 def _open_undamaged(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
-    """Open the database as it is. Raises `LogDamage` when its WAL ends before the high-water mark.
+    """Open the database as it is.
+
+    Raises `LogDamage` when its WAL ends before the high-water mark.
 
     If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and remove the WAL when
     it closes a damaged database, with everything behind its first wrong bit.
@@ -582,7 +590,9 @@ def _move_aside(folder: str) -> str:
 
 
 def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
-    """Write root entries behind entry `last` to the file `path` in export form; return their number.
+    """Write root entries behind entry `last` to the file `path` in export form.
+
+    Returns their number.
 
     They cannot join the log, because entries before them are missing.
     """

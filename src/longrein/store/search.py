@@ -209,8 +209,10 @@ def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """Iterate (handle, part, text). Leaves out `Recall` results, which repeat the log, and calls, which hold the
-    query."""
+    """Iterate (handle, part, text).
+
+    Leaves out `Recall`: its results repeat the log, its calls hold the query.
+    """
     contents = contents_of(entry)
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
@@ -369,7 +371,10 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
 
 
 def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
-    """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
+    """Index new entries of session `number` up to `last` in one transaction.
+
+    Returns whether all are indexed.
+    """
     if _indexed_to(connection, reader, number) >= last:
         return True
     with _transaction(connection):
@@ -387,7 +392,10 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
 
 
 def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the log has changed."""
+    """Return the last indexed entry of session `number`.
+
+    Raises sqlite3.DatabaseError when the log has changed.
+    """
     found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
     if found is None:
         return 0

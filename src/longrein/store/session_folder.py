@@ -36,7 +36,10 @@ NETWORK_TYPES = frozenset(
 
 
 def session_id(text: str) -> str:
-    """Return `text` as a session id in lower case. Raises `SessionUnknown` when it is not a UUID."""
+    """Return `text` as a session id in lower case.
+
+    Raises `SessionUnknown` when it is not a UUID.
+    """
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
         return text.lower()
     shown = repr(text if len(text) <= 60 else text[:60] + "…")
@@ -49,7 +52,10 @@ def sessions_folder(state_dir: str) -> str:
 
 
 def session_folder(state_dir: str, session: str) -> str:
-    """Return the folder of a session, whether or not it exists. Raises `SessionUnknown` for an invalid id."""
+    """Return the folder of a session, whether or not it exists.
+
+    Raises `SessionUnknown` for an invalid id.
+    """
     return os.path.join(state_dir, "sessions", session_id(session))
 
 
@@ -62,7 +68,10 @@ def existing_folder(state_dir: str, session: str) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """Create `path` and missing parents with mode 0700; return whether `path` is new. Raises OSError."""
+    """Create `path` and missing parents with mode 0700; return whether `path` is new.
+
+    Raises OSError.
+    """
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -79,7 +88,10 @@ def make_folder(path: str) -> bool:
 
 
 def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
-    """Return the folder of `session`, created if missing, and whether it is new. Raises `SessionError`."""
+    """Return the folder of `session`, created if missing, and whether it is new.
+
+    Raises `SessionError`.
+    """
     folder = session_folder(state_dir, session)
     try:
         return folder, make_folder(folder)
@@ -126,7 +138,10 @@ def flush_path(path: str) -> None:
 
 
 def write_file(path: str, pieces: Iterable[bytes]) -> None:
-    """Write a new file 0600 and flush its data, but not its name. Leaves nothing behind on failure."""
+    """Write a new file 0600 and flush its data, but not its name.
+
+    Leaves nothing behind on failure.
+    """
     descriptor = new_file(path)
     try:
         for piece in pieces:
@@ -197,7 +212,10 @@ class SessionLock:
 
 
 async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
-    """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder, OSError."""
+    """Lock the session in `folder`.
+
+    Raises `SessionBusy` with pid and host of the holder, OSError.
+    """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for pause_s in (*RETRY_S, 0.0):

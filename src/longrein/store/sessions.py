@@ -52,7 +52,10 @@ def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
 
 
 def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
-    """Return the `wanted` sessions, latest first. Opens only as many as it takes to find `limit`."""
+    """Return the `wanted` sessions, latest first.
+
+    Opens only as many as it takes to find `limit`.
+    """
     found: list[SessionInfo] = []
     enough_ns, folder = 0, sessions_folder(state_dir)
     for written_ns, size_bytes, session in _by_time(state_dir):
@@ -69,7 +72,10 @@ def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -
 
 
 def find_session(state_dir: str, prefix: str) -> str:
-    """Return the id that begins with `prefix`. Raises `SessionUnknown`, naming the candidates or the nearest id."""
+    """Return the id that begins with `prefix`.
+
+    Raises `SessionUnknown`, naming the candidates or the nearest id.
+    """
     start = prefix.lower()
     if not start or len(start) > 36 or start.strip("0123456789abcdef-"):
         return session_id(prefix)
@@ -91,7 +97,10 @@ def is_open(state_dir: str, session: str) -> bool:
 
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
-    """Return the summary of one session; None without an entry. The title of a damaged one says so."""
+    """Return the summary of one session; None without an entry.
+
+    The title of a damaged one says so.
+    """
     folder = existing_folder(state_dir, session)
     return _info(state_dir, session, folder, *_last_write(folder))
 
@@ -185,7 +194,9 @@ KNOWN_NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS
 
 
 async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> bool:
-    """Remove a closed session in which nobody said or did anything; return whether it was removed.
+    """Remove a closed session in which nobody said or did anything.
+
+    Returns whether it was removed.
 
     Anything more keeps it: a message, also one in its inbox, a task, entries of a fork, a damaged database. Raises
     nothing; what cannot be removed stays.

@@ -27,7 +27,10 @@ FOLDING_PACKAGES = ("context", "events")
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Header of the file, between its own length and the state. A checksum of header and state comes first."""
+    """Header of the file, between its own length and the state.
+
+    A checksum of header and state comes first.
+    """
 
     code: bytes
     session: str

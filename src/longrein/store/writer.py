@@ -37,14 +37,14 @@ class Writer:
         self._wall_us = wall_us
         self._unflushed_since_us = 0
         self._last_keys: dict[int, int] = {}  # by session number, for sessions that were written to
-        self._first_seqs: dict[int, int] = {}
+        self._start_seqs: dict[int, int] = {}
         self._last_failure: SessionError | None = None
         self._fatal: SessionError | None = None
         threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
 
     def start_session(self, number: int, seq: int) -> None:
         """Let new session `number` begin after entry `seq`. To be called before its first write."""
-        self._first_seqs[number] = seq
+        self._start_seqs[number] = seq
 
     def write(self, write: Write) -> "Future[None]":
         """Queue a write. The future resolves when it is committed, and with `flush` when it is on disk."""
@@ -152,7 +152,7 @@ class Writer:
     def _last_key(self, database: Database, number: int) -> int:
         """Return the key of the last entry of session `number`, or the key before its first one."""
         found = self._last_keys.get(number) or database.last_key(number)
-        return found or entry_key(number, self._first_seqs.get(number, 0))
+        return found or entry_key(number, self._start_seqs.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
