@@ -54,7 +54,7 @@ class Goals:
     ) -> None:
         """Set up access for `owner`.
 
-        `key`: see `project_key`. `wall_us`: microseconds UTC, also called in threads. `redact` replaces secrets in texts.
+        `key`: see `project_key`. `wall_us`: microseconds UTC, also in threads. `redact` removes secrets from texts.
 
         `network`: whether the state folder is on a network file system; None finds out.
         """
