@@ -1,4 +1,4 @@
-"""Shared by every test: asyncio only, no key from the environment, no address but loopback, signals as in a shell."""
+"""Set-up of every test: asyncio only, no keys from the environment, loopback addresses only, default signals."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real model cannot be called from the tests: only loopback addresses can be connected to."""
+    """Refuse connections to anything but loopback addresses, so that no test calls a real model."""
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: object) -> None:

@@ -1,4 +1,7 @@
-"""Architecture rules, each an ordinary test. Exceptions stand in a list with their reason; the lists only shrink."""
+"""Architecture rules, each an ordinary test.
+
+Exceptions stand in a list next to their rule. The lists may shrink; a new exception needs a reason in a comment.
+"""
 
 import ast
 import importlib
@@ -17,16 +20,18 @@ FILES = sorted(SRC.rglob("*.py"))
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """Each module of the package, parsed at the first use."""
+    """Syntax tree of each module, parsed once."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
-def room(path: Path) -> str:
+def top_package(path: Path) -> str:
+    """Package directly below `longrein` that holds the module; the module itself where none does."""
     parts = path.relative_to(SRC).parts
     return parts[0] if len(parts) > 1 else path.stem
 
 
 def name(path: Path) -> str:
+    """Path below `src/longrein`."""
     return str(path.relative_to(SRC))
 
 
@@ -35,6 +40,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def imported(node: ast.AST) -> list[str]:
+    """Modules that one import statement names."""
     match node:
         case ast.Import(names=names):
             return [alias.name for alias in names]
@@ -45,10 +51,18 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def imports(tree: ast.AST) -> set[str]:
-    return {top for node in ast.walk(tree) for top in imported(node)}
+    """Modules that a syntax tree imports, also inside functions."""
+    return {module for node in ast.walk(tree) for module in imported(node)}
 
 
-# --- imports -----------------------------------------------------------------------------------------------------
+def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, `name.attribute`) of each attribute of a plain name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+# --- Imports ---------------------------------------------------------------------------------------------------------
 
 LAZY = {
     "httpx2",
@@ -62,13 +76,13 @@ LAZY = {
     "importlib",
     "markdown_it",
 }
-"""Packages too dear to import before they are needed, and the parts of the standard library that are."""
+"""Packages that take long to import: functions import them at first use."""
 LAZY_STDLIB = {
-    "ctypes",  # six milliseconds, for one call when memory is short
+    "ctypes",  # six milliseconds, for one call under memory pressure
     "difflib",
     "fcntl",
     "fnmatch",
-    "signal",  # four milliseconds, for the name of one; the supervisor of processes needs none
+    "signal",  # four milliseconds, for the name of one signal
     "shutil",
     "tempfile",
     "zipfile",
@@ -82,14 +96,14 @@ LAZY_STDLIB = {
     "binascii",
     "msgspec",
 }
-
-
+"""Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
-    "longrein.workspace.supervisor.launch",  # `subprocess` is half of the start of a supervisor, and it is a fallback
+    "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
 }
+"""Modules of longrein that a function may import."""
 
 
-def test_imports_inside_functions_are_only_of_heavy_packages() -> None:
+def test_functions_import_only_heavy_modules() -> None:
     wrong = [
         f"{name(path)}:{node.lineno} {module}"
         for path, tree in trees().items()
@@ -101,49 +115,56 @@ def test_imports_inside_functions_are_only_of_heavy_packages() -> None:
     assert not wrong, wrong
 
 
-PRIVATE = {f"workspace/supervisor/{part}.py" for part in ("main", "supervisor", "channel", "spawn")}
-"""Who may import private modules of Python; the figure that they buy stands in `workspace/supervisor/__init__.py`."""
+PRIVATE_IMPORTERS = {f"workspace/supervisor/{part}.py" for part in ("main", "supervisor", "channel", "spawn")}
+"""Modules that may import private modules of Python; `workspace/supervisor/__init__.py` gives the time it saves."""
 
 
-def test_no_private_modules_of_python_and_no_hand_in_the_table_of_modules() -> None:
-    """`sys.modules` is shared by all threads of a process: a stand-in there breaks the others' imports."""
-    private = {name(path) for path, tree in trees().items() if any(top.startswith("_") for top in _absolute(tree))}
-    assert private == PRIVATE
+def test_private_modules_of_python_are_imported_only_by_the_supervisor() -> None:
+    private = {
+        name(path)
+        for path, tree in trees().items()
+        if any(module.startswith("_") for module in imports(tree) - {"__future__"})
+    }
+    assert private == PRIVATE_IMPORTERS
+
+
+def test_no_module_changes_sys_modules() -> None:
+    """All threads of a process share `sys.modules`: a stand-in there breaks the imports of other threads."""
     wrong = [name(path) for path, tree in trees().items() if "sys.modules" in {used for _, used in attributes(tree)}]
     assert not wrong, wrong
 
 
-def _absolute(tree: ast.AST) -> set[str]:
-    return imports(tree) - {"__future__"}
-
-
-def test_no_import_hides_under_TYPE_CHECKING() -> None:
+def test_no_import_is_guarded_by_TYPE_CHECKING() -> None:
     assert not [name(path) for path in FILES if "TYPE_CHECKING" in path.read_text(encoding="utf-8")]
 
 
 PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
-PURE_STDLIB |= {"itertools", "operator", "importlib"}  # the engine for other loops is no part of longrein's own start
+PURE_STDLIB |= {
+    "itertools",
+    "operator",
+    "importlib",
+}  # `importlib`: the engine for other programs loads its adapters at first use
 
 
-def only_interns(path: Path) -> bool:
-    """`sys.intern` lets equal strings be one; all else in there is the world."""
+def imports_only_intern(path: Path) -> bool:
+    """Whether `sys.intern` is all that a module imports from `sys`."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if "import sys" in line or "sys import" in line] == ["from sys import intern"]
 
 
-def test_the_pure_packages_import_nothing_that_touches_the_world() -> None:
+def test_pure_packages_import_no_module_that_does_io() -> None:
     wrong = [
         f"{name(path)}: {module}"
         for path, tree in trees().items()
-        if room(path) in ("context", "permissions", "events")
+        if top_package(path) in ("context", "permissions", "events")
         for module in imports(tree)
         if module.split(".")[0] not in PURE_STDLIB | {"msgspec", "longrein"}
-        if module != "sys" or not only_interns(path)
+        if module != "sys" or not imports_only_intern(path)
     ]
     assert not wrong, wrong
 
 
-OWNERS = {
+IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "app"},
     "h11": {"models"},
@@ -156,27 +177,21 @@ OWNERS = {
     "termios": {"frontends", "workspace"},
     "logging": set(),
 }
-"""Module -> rooms that may import it. `testing` and the demo are the outside world played back."""
+"""Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world and may use all."""
 
 
-def test_each_part_of_the_world_has_one_toucher() -> None:
+def test_io_modules_are_imported_only_by_their_owners() -> None:
     wrong = [
         f"{name(path)}: {module}"
         for path, tree in trees().items()
         for module in imports(tree)
-        if (owners := OWNERS.get(module.split(".")[0])) is not None
-        if room(path) not in owners and name(path) != "commands/demo.py" and room(path) != "testing"
+        if (owners := IO_OWNERS.get(module.split(".")[0])) is not None
+        if top_package(path) not in owners and name(path) != "commands/demo.py" and top_package(path) != "testing"
     ]
     assert not wrong, wrong
 
 
-def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield node.lineno, f"{node.value.id}.{node.attr}"
-
-
-SEAMS = {
+CLOCK_AND_ID_OWNERS = {
     "os.environ": {"config", "testing", "commands"},
     "os.getenv": set(),
     "time.time": {"testing"},
@@ -186,15 +201,16 @@ SEAMS = {
     "asyncio.to_thread": set(),
     "uuid.uuid4": {"composition", "run_context", "testing", "integrations"},
 }
-"""What a simulation must be able to turn -> rooms that own it. Limits of real processes are measured in real time."""
+"""Source of time, ids or settings -> packages that may read it; all others get the value as an argument, so that a
+simulation can set it. Limits of real processes are measured in real time."""
 
 
-def test_time_ids_and_environment_come_in_as_values() -> None:
+def test_time_ids_and_environment_are_passed_as_arguments() -> None:
     wrong = [
         f"{name(path)}:{line} {used}"
         for path, tree in trees().items()
         for line, used in attributes(tree)
-        if used in SEAMS and room(path) not in SEAMS[used]
+        if used in CLOCK_AND_ID_OWNERS and top_package(path) not in CLOCK_AND_ID_OWNERS[used]
     ]
     assert not wrong, wrong
 
@@ -203,20 +219,112 @@ def test_only_the_agent_appends_to_a_log() -> None:
     wrong = [
         f"{name(path)}:{number}"
         for path in FILES
-        if room(path) in ("frontends", "config", "tools", "models", "context", "permissions")
+        if top_package(path) in ("frontends", "config", "tools", "models", "context", "permissions")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if "log.append(" in line
     ]
     assert not wrong, wrong
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- Import graph ----------------------------------------------------------------------------------------------------
+
+Graph = dict[str, set[str]]
+"""Module or package -> those that it imports."""
+
+PACKAGE_CYCLES = {
+    # the engine for message lists uses the engine, and `longrein.context` exports both
+    frozenset({"longrein.context", "longrein.context.message_list"}),
+}
+"""Packages that import each other. The set may only shrink."""
+
+STRING_IMPORTERS = {
+    "__init__.py",  # public names and packages, at first use
+    "app.py",  # the module of the chosen subcommand
+    "integrations/__init__.py",  # the adapter of the framework that is in use
+    "models/open_model.py",  # the module of the chosen wire
+    "workspace/supervisor/tasks.py",  # the redactor, which few sessions need
+}
+"""Modules that may import by a string, which the import graph does not show."""
 
 
-def test_there_is_no_list_of_messages_beside_the_log() -> None:
+def dotted(path: Path) -> str:
+    """Dotted name of a module: `longrein.store.log`, `longrein.store` for its `__init__.py`."""
+    parts = ["longrein", *path.relative_to(SRC).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> Graph:
+    """Modules of longrein and the modules of longrein that they import, also inside functions."""
+    modules = {dotted(path): tree for path, tree in trees().items()}
+    graph: Graph = {}
+    for module, tree in modules.items():
+        found: set[str] = set(imports(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= names
+                if names <= modules.keys():  # `from package import module` alone needs no name of the package
+                    found.discard(node.module)
+        graph[module] = (found & modules.keys()) - {module}
+    return graph
+
+
+def package_graph() -> Graph:
+    """The import graph of packages and sub-packages, each with the modules directly in it."""
+    package_of = {dotted(path): dotted(path.parent / "__init__.py") for path in FILES}
+    graph: Graph = {package: set() for package in package_of.values()}
+    for module, targets in import_graph().items():
+        graph[package_of[module]] |= {package_of[target] for target in targets} - {package_of[module]}
+    return graph
+
+
+def cycles(graph: Graph) -> set[frozenset[str]]:
+    """Groups of nodes that reach each other."""
+
+    def reachable(start: str) -> set[str]:
+        found: set[str] = set()
+        pending = [start]
+        while pending:
+            new = graph[pending.pop()] - found
+            found |= new
+            pending += new
+        return found
+
+    reach = {node: reachable(node) for node in graph}
+    return {frozenset(other for other in reach[node] if node in reach[other]) for node in graph if node in reach[node]}
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
+    assert cycles(graph) == {frozenset({"b", "c"})}
+
+
+def test_no_modules_import_each_other() -> None:
+    assert cycles(import_graph()) == set()
+
+
+def test_no_packages_import_each_other() -> None:
+    assert cycles(package_graph()) == PACKAGE_CYCLES
+
+
+def test_only_listed_modules_import_by_string() -> None:
+    calls = {"importlib.import_module", "importlib.__import__"}
+    found = {
+        name(path)
+        for path, tree in trees().items()
+        if calls & {used for _, used in attributes(tree)}
+        or any(isinstance(node, ast.Name) and node.id in ("import_module", "__import__") for node in ast.walk(tree))
+    }
+    assert found == STRING_IMPORTERS
+
+
+# --- Names -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_name_is_messages_outside_models_and_testing() -> None:
     wrong = []
     for path, tree in trees().items():
-        if room(path) in ("models", "testing"):
+        if top_package(path) in ("models", "testing"):
             continue
         for node in ast.walk(tree):
             names = [
@@ -229,7 +337,7 @@ def test_there_is_no_list_of_messages_beside_the_log() -> None:
     assert not wrong, wrong
 
 
-def test_nothing_is_called_manager_helper_utils_base_or_service() -> None:
+def test_no_name_says_manager_helper_utils_base_or_service() -> None:
     bad = re.compile(r"(Manager|Helper|Utils?|Service|Base)$|^(utils?|helpers?|base|misc|common)$")
     wrong = [name(path) for path in FILES if bad.search(path.stem)]
     wrong += [
@@ -241,20 +349,20 @@ def test_nothing_is_called_manager_helper_utils_base_or_service() -> None:
     assert not wrong, wrong
 
 
-NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+DEFINITION = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def test_every_public_thing_says_what_it_is() -> None:
+def test_every_module_and_public_definition_has_a_docstring() -> None:
     wrong = []
     for path, tree in trees().items():
         if not ast.get_docstring(tree):
             wrong.append(name(path))
-        public = [n for n in tree.body if isinstance(n, NAMED) and not n.name.startswith("_")]
+        public = [n for n in tree.body if isinstance(n, DEFINITION) and not n.name.startswith("_")]
         wrong += [f"{name(path)}: {node.name}" for node in public if not ast.get_docstring(node)]
     assert not wrong, wrong
 
 
-# --- sizes -------------------------------------------------------------------------------------------------------
+# --- Sizes -----------------------------------------------------------------------------------------------------------
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -273,7 +381,7 @@ def test_functions_are_short() -> None:
     assert sizes[len(sizes) // 2] <= 10, "the median function has more than ten lines"
 
 
-def test_the_main_loop_is_one_screen() -> None:
+def test_the_main_loop_fits_on_one_screen() -> None:
     path = SRC / "agent" / "loop.py"
     tree = trees()[path]
     doc = sum(len((ast.get_docstring(n) or "").splitlines()) + 1 for n in [tree, *functions(tree)])
@@ -282,34 +390,38 @@ def test_the_main_loop_is_one_screen() -> None:
     assert len(matches) == 1, "the loop holds one match over moves"
 
 
-# --- start -------------------------------------------------------------------------------------------------------
+# --- Start time ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"])
-def test_nothing_heavy_is_imported_before_the_prompt(package: str) -> None:
+def test_start_imports_no_heavy_package(package: str) -> None:
     code = f"import longrein.app, sys; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_importing_the_package_imports_none_of_its_packages() -> None:
+def test_import_longrein_imports_no_subpackage() -> None:
     code = "import sys, longrein; print([name for name in sys.modules if name.startswith(('longrein.', 'msgspec'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_every_public_name_of_a_room_is_there() -> None:
-    """Also those that are imported at first use."""
-    for room in (
-        "events",
-        "context",
-        "permissions",
-        "store",
-        "models",
-        "workspace",
-        "tools",
-        "agent",
-        "config",
-        "replay",
-    ):
-        package = importlib.import_module(f"longrein.{room}")
-        assert [name for name in package.__all__ if not hasattr(package, name)] == [], room
+PACKAGES_WITH_PUBLIC_NAMES = (
+    "events",
+    "context",
+    "permissions",
+    "store",
+    "models",
+    "workspace",
+    "tools",
+    "agent",
+    "config",
+    "replay",
+)
+
+
+def test_every_name_in_all_of_a_package_exists() -> None:
+    """Also names that are imported at first use."""
+    for package_name in PACKAGES_WITH_PUBLIC_NAMES:
+        package = importlib.import_module(f"longrein.{package_name}")
+        missing = [public for public in package.__all__ if not hasattr(package, public)]
+        assert missing == [], package_name

@@ -1,4 +1,4 @@
-"""The documents are run: what a newcomer copies from them works."""
+"""Run the examples and commands in the documents, and compare documents with the code."""
 
 import importlib.util
 import os
@@ -76,7 +76,7 @@ PROVIDER_OPTIONS = ("text_tools", "idle_timeout_s", "content_timeout_s")
 
 
 def defaults() -> dict[str, object]:
-    """What each key has where nothing is set; without those that have nothing then."""
+    """Return the default of each setting that has one."""
     unlimited = ("limits.max_turns", "limits.max_budget_usd", "limits.memory_mb", "tasks.memory_mb", "tasks.cpu_s")
     return {
         **dict.fromkeys(unlimited, 0),
@@ -127,12 +127,12 @@ def test__links_of_the_readme_are_absolute_so_that_they_work_on_the_package_inde
 def test__every_package_stands_in_the_architecture_and_nothing_else_does() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = {name for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
-    house = ROOT / "src/longrein"
-    there = {path.name for path in house.iterdir() if not path.name.startswith(("_", "py."))}
+    package = ROOT / "src/longrein"
+    there = {path.name for path in package.iterdir() if not path.name.startswith(("_", "py."))}
     assert there - named == set()
-    assert not [name for name in named if not (house / name).exists()]
+    assert not [name for name in named if not (package / name).exists()]
     begins = re.findall(r"^\| `([a-z/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
-    files = [house / room / file for room, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
+    files = [package / folder / file for folder, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
     assert len(files) > 15
     assert not [file for file in files if not file.exists()]
 
@@ -153,12 +153,12 @@ def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_syste
 
 
 def pins(file: str) -> dict[str, str]:
-    """Package -> version of a lock file."""
+    """Return package -> version of a lock file."""
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def normal(requirement: str) -> str:
-    """The name in a requirement, as a lock file spells it."""
+    """Return the name in a requirement as a lock file spells it."""
     return re.split(r"[^\w-]", requirement.replace("_", "-"))[0].lower()
 
 

@@ -1,4 +1,4 @@
-"""The public names of longrein, and `Session` as an agent of a program."""
+"""The public names of longrein, and `Session` as an agent inside a program."""
 
 import asyncio
 import pydoc
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Arguments of `open` for a session that lives in a folder of the test's."""
+    """Arguments of `open` for a session in a temporary folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
     return {"folder": str(tmp_path), "state_dir": str(tmp_path / "state")}
 
@@ -31,7 +31,7 @@ def tools_sent(model: ScriptedModel) -> list[str]:
     return [spec.name for spec in specs]
 
 
-# --- names -------------------------------------------------------------------------------------------------------
+# --- Public names ----------------------------------------------------------------------------------------------------
 
 
 def test_dir_and_help_show_the_public_names() -> None:
@@ -58,7 +58,7 @@ def test_every_error_of_the_tree_can_be_caught_by_its_public_name() -> None:
 
 
 def test_the_engine_imports_no_package_but_msgspec() -> None:
-    """Whoever uses the engine alone pays for no terminal, HTTP or command line package, in time or in memory."""
+    """A program that uses the engine alone imports no terminal, HTTP or command line package."""
     code = """
 import sys, importlib.abc, importlib.metadata
 class Refuse(importlib.abc.MetaPathFinder):
@@ -83,7 +83,7 @@ def _with_path(code: str) -> str:
     return f"import sys; sys.path[:] = {[path for path in sys.path if path]!r}\n{code}"
 
 
-# --- one question ------------------------------------------------------------------------------------------------
+# --- One prompt ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_answers(here: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ async def test_a_turn_without_an_answer_says_why(here: dict[str, Any]) -> None:
         assert failed.value.reason == "error"
 
 
-# --- what an agent is made of ------------------------------------------------------------------------------------
+# --- Tools and settings of a session ---------------------------------------------------------------------------------
 
 
 @longrein.tool(access="none")

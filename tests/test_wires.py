@@ -1,4 +1,4 @@
-"""The installed command does a multi-turn edit over each of the four wires; the judge of the wire finds no fault."""
+"""The installed command does a multi-turn edit over each of the four wires, and the loopback provider accepts it."""
 
 import asyncio
 import json

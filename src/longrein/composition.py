@@ -61,8 +61,8 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.store import (
-    Archive,
     Goals,
+    HistoryReader,
     SessionLog,
     open_log,
     owner_of,
@@ -189,7 +189,7 @@ def _around(
         remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
-        archive=Archive(run_context.state_dir, log.session),
+        archive=HistoryReader(run_context.state_dir, log.session),
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,

@@ -31,7 +31,7 @@ from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results,
 from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes
 from tests.load.writers import campaign
-from tests.work import files_opened
+from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import longrein.app as hall
 from longrein.cli import main
 from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
-from tests.store.kit import opened, wall_us
+from tests.store.fixtures import opened, wall_us
 
 from .fake_app import FakeApp
 

@@ -6,7 +6,7 @@ from benchmarks.context.speed import Long
 
 from longrein.context import State
 from longrein.events import AnyEvent
-from tests.work import functions_called
+from tests.work_counters import functions_called
 
 
 class Counted(Long):

@@ -24,7 +24,7 @@ from longrein.events import (
     TurnEnded,
 )
 from longrein.testing.loopback import Call, Fault, Received
-from tests.load.storm import MORE, named
+from tests.load.storm import MORE, expand_names
 
 from .harness import CliHarness, Loopback, Provider, bash, call, calls, says, wait_until
 from .test_bad_input import full
@@ -75,7 +75,7 @@ def test_B6_the_list_and_what_is_asked_of_tasks_that_are_not_there_or_over(cli: 
 
 def told_of(text: str) -> list[str]:
     """Every task whose end is told: in a line of its own or, where many came at once, by name."""
-    rest = [name for line in MORE.findall(text) for name in named(line)]
+    rest = [name for line in MORE.findall(text) for name in expand_names(line)]
     return re.findall(r"^\* (b\d+) \(", text, re.MULTILINE) + rest
 
 

@@ -50,7 +50,9 @@ def children(cli: CliHarness) -> dict[str, list[Entry]]:
             for e in reader.entries()
             if isinstance(e.event, ChildStarted) and not e.event.again
         }
-        return {label: list(reader.other(reader.number_of(child)).entries()) for label, child in started.items()}
+        return {
+            label: list(reader.session_reader(reader.number_of(child)).entries()) for label, child in started.items()
+        }
     finally:
         reader.close()
 

@@ -1,4 +1,4 @@
-"""Every campaign, one after the other: `python -m tests.load`, or `make load`. Takes an hour or two."""
+"""Run every load campaign: `python -m tests.load`, or `make load`. Takes one to two hours."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 from tests.load import kills, notices, storm, writers
 
-SLICED = (
+SEEDED_TESTS = (
     "tests/context/test_laws.py",
     "tests/context/test_fuzz.py",
     "tests/seed/test_laws.py",
@@ -23,20 +23,20 @@ SLICED = (
     "tests/tools/test_merging.py",
     "tests/workspace/test_spooling.py",
 )
-"""Tests whose seeds and examples in the suite are a slice: see `tests.seeds`."""
+"""Tests whose seeds and examples are a small slice in the suite; see `tests.seeds`."""
 TIMES = 20
 
 
-def sliced() -> int:
-    """Play many more seeds of the tests that the suite plays a few of; 1 when one failed."""
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--timeout", "3600", *SLICED]
+def run_more_seeds() -> int:
+    """Run tests with many more seeds than the suite does; return 1 when one failed."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--timeout", "3600", *SEEDED_TESTS]
     return subprocess.run(command, env={**os.environ, "SEEDS_TIMES": str(TIMES)}, check=False).returncode
 
 
 def main() -> int:
-    """Run all; 1 when one of them found something."""
-    found = [sliced(), storm.main([]), writers.main(["--agents", "8", "--edits", "200", "--files", "5"])]
-    sys.argv[1:] = ["--scenarios", "1000", "--beside", "8"]
+    """Run all campaigns; return 1 when one of them found a fault."""
+    found = [run_more_seeds(), storm.main([]), writers.main(["--agents", "8", "--edits", "200", "--files", "5"])]
+    sys.argv[1:] = ["--scenarios", "1000", "--parallel", "8"]
     found.append(kills.main())
     sys.argv[1:] = ["--seeds", "40", "--supervisor"]
     found.append(notices.main())

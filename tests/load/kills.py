@@ -1,14 +1,14 @@
-"""A thousand deaths: longrein, its supervisor or both are killed while commands of every awkward kind run.
+"""Kill longrein, its supervisor or both at random instants while commands run, a thousand times.
 
-    python -m tests.load.kills --scenarios 1000 --beside 8
+    python -m tests.load.kills --scenarios 1000 --parallel 8
 
-Each scenario is the installed command in a folder of its own with a scripted model: five tasks are started in the
+Each scenario runs the installed command in a folder of its own with a scripted model. Five tasks start in the
 background (plain, double fork, setsid, immune to TERM, holding the pipe), a sixth command runs in the foreground, and
-at a random instant SIGKILL falls. What must be true then:
+SIGKILL falls at a random instant. Checks:
 
-- 5 s later no process of the scenario lives that `longrein tasks` does not list (both killed: after the next start);
-- longrein alone killed: after the resume each task that was kept has its true exit code and its whole output;
-- else a task is `lost` or `killed`, or it had its true end before: never a success that nobody saw.
+- After 5 s no process of the scenario lives that `longrein tasks` does not list (both killed: after the next start).
+- Longrein alone killed: after the resume each kept task has its true exit code and its whole output.
+- Otherwise a task is `lost` or `killed`, or has its true end: never a success that nobody saw.
 """
 
 import argparse
@@ -39,27 +39,27 @@ KINDS = {
 }
 VICTIMS = ("harness", "supervisor", "both")
 LEFT_S = 5.0
-"""After this no process may be left that is not listed."""
+"""After this no unlisted process may be left."""
 WALL_S = 120.0
 
 
 class Scenario(msgspec.Struct):
-    """One death and what came of it."""
+    """One kill and its outcome."""
 
     number: int
     victim: str
     kind: str
-    """Of the command in the foreground."""
+    """Kind of the foreground command."""
     at_s: float
-    """When the kill falls, after the first sign of life."""
+    """Time of the kill after the start of the first supervisor."""
     faults: list[str] = []
     adopted: int = 0
     """Tasks that were kept and have their true end."""
     ended: Counter[str] = msgspec.field(default_factory=Counter)
 
 
-class Stage:
-    """A folder with a home, a project and a script."""
+class KillRun:
+    """Folder, settings and script of one scenario."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -82,9 +82,9 @@ class Stage:
         }
 
     def turns(self) -> list[dict[str, Any]]:
-        luck = random.Random(self.scenario.number)
+        rng = random.Random(self.scenario.number)
         background = [
-            _bash(command.format(n=n, s=f"{luck.uniform(0.1, 3):.2f}"), run_in_background=True)
+            _bash(command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}"), run_in_background=True)
             for n, (command, _) in enumerate(KINDS.values())
         ]
         front = KINDS[self.scenario.kind][0].format(n=9, s="8")
@@ -105,10 +105,10 @@ class Stage:
             stderr=asyncio.subprocess.PIPE,
         )
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- Processes ---------------------------------------------------------------------------------------------------
 
     def alive(self) -> dict[int, str]:
-        """Processes that carry the tag, longrein and its supervisors left out: pid -> command line."""
+        """Return live processes with the tag, without longrein and its supervisors: pid -> command line."""
         found, mark = {}, f"LONGREIN_TEST_TAG={self.tag}".encode()
         for name in os.listdir("/proc"):
             if not name.isdecimal():
@@ -124,7 +124,7 @@ class Stage:
         return found
 
     async def unlisted(self) -> dict[int, str]:
-        """Processes that no running task of `longrein tasks` accounts for."""
+        """Return live processes that no running task of `longrein tasks` accounts for."""
         alive = self.alive()
         if not alive:
             return {}
@@ -133,10 +133,10 @@ class Stage:
         )
         out, _ = await process.communicate()
         listed = {task["pid"] for task in json.loads(out or b"[]") if task["state"] == "running" and task.get("pid")}
-        return {pid: line for pid, line in alive.items() if not _below(pid, listed)}
+        return {pid: line for pid, line in alive.items() if not _is_below(pid, listed)}
 
     def supervisors(self) -> list[int]:
-        """Pids of this scenario's supervisors."""
+        """Return the pids of this scenario's supervisors."""
         found = []
         for record in self.state.glob("sessions/*/tasks/v*.json"):
             try:
@@ -153,24 +153,24 @@ def _bash(command: str, **more: Any) -> dict[str, Any]:
     return {"name": "Bash", "arguments": {"command": command, **more}}
 
 
-def _below(pid: int, roots: set[int]) -> bool:
-    """Whether `pid` is in the session of one of `roots`, or below it."""
+def _is_below(pid: int, roots: set[int]) -> bool:
+    """Whether `pid` is in the session of one of `roots` or a descendant."""
     for _ in range(50):
         try:
             fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            return True  # it has gone meanwhile
+            return True  # it has ended meanwhile
         parent, session = int(fields[1]), int(fields[3])
         if pid in roots or session in roots:
             return True
         if parent <= 1:
-            return _marked_like(pid, roots)
+            return _has_mark_of(pid, roots)
         pid = parent
     return False
 
 
-def _marked_like(pid: int, roots: set[int]) -> bool:
-    """Whether it carries the mark of a listed task's leader: a daemon of that task."""
+def _has_mark_of(pid: int, roots: set[int]) -> bool:
+    """Whether `pid` carries the mark of a listed task's leader, as a daemon of that task does."""
     mark = _mark(pid)
     return bool(mark) and any(_mark(root) == mark for root in roots)
 
@@ -183,28 +183,28 @@ def _mark(pid: int) -> bytes:
     return next((line for line in environment if line.startswith(b"LONGREIN_COMMAND=")), b"")
 
 
-# --- one scenario --------------------------------------------------------------------------------------------------
+# --- One scenario ----------------------------------------------------------------------------------------------------
 
 
-async def play(scenario: Scenario) -> Scenario:
-    """Let it run, kill, look, resume, compare."""
+async def run_scenario(scenario: Scenario) -> Scenario:
+    """Run one scenario: start, kill, check, resume, check."""
     with tempfile.TemporaryDirectory(prefix="longrein-kills-", ignore_cleanup_errors=True) as folder:
-        stage = Stage(Path(folder), scenario)
+        run = KillRun(Path(folder), scenario)
         try:
-            await asyncio.wait_for(_play(stage, scenario), WALL_S)
+            await asyncio.wait_for(_run_scenario(run, scenario), WALL_S)
         except TimeoutError:
             scenario.faults.append(f"it was not over after {WALL_S:g} s")
         finally:
-            for pid in [*stage.alive(), *stage.supervisors()]:
+            for pid in [*run.alive(), *run.supervisors()]:
                 _kill(pid)
     return scenario
 
 
-async def _play(stage: Stage, scenario: Scenario) -> None:
-    harness = await stage.start("go")
-    await _until(lambda: bool(stage.supervisors()) or harness.returncode is not None)
+async def _run_scenario(run: KillRun, scenario: Scenario) -> None:
+    harness = await run.start("go")
+    await _until(lambda: bool(run.supervisors()) or harness.returncode is not None)
     await asyncio.sleep(scenario.at_s)
-    before = stage.supervisors()
+    before = run.supervisors()
     if scenario.victim in ("harness", "both"):
         _kill(harness.pid)
     if scenario.victim in ("supervisor", "both"):
@@ -217,14 +217,14 @@ async def _play(stage: Stage, scenario: Scenario) -> None:
     else:
         await harness.communicate()
     if scenario.victim != "both":
-        await _nobody_left(stage, scenario)
-    if scenario.victim != "supervisor" and list_sessions(str(stage.state)):  # else it fell before the first entry
-        resumed = await stage.start("-c")
+        await _check_no_process_left(run, scenario)
+    if scenario.victim != "supervisor" and list_sessions(str(run.state)):  # else the kill came before the first entry
+        resumed = await run.start("-c")
         _, err = await resumed.communicate()
         if resumed.returncode not in (0, 3):
             scenario.faults.append(f"the resumed longrein ended with {resumed.returncode}: {err.decode()[-300:]}")
-        await _nobody_left(stage, scenario)
-    _compare(stage, scenario)
+        await _check_no_process_left(run, scenario)
+    _check_ends(run, scenario)
 
 
 async def _until(true: Any) -> None:
@@ -233,20 +233,20 @@ async def _until(true: Any) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _nobody_left(stage: Stage, scenario: Scenario) -> None:
+async def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
     until = time.monotonic() + LEFT_S
-    while left := await stage.unlisted():
+    while left := await run.unlisted():
         if time.monotonic() > until:
             scenario.faults.append(f"left after {LEFT_S:g} s and not listed: {left}")
             return
         await asyncio.sleep(0.25)
 
 
-def _compare(stage: Stage, scenario: Scenario) -> None:
-    """Each task that the log knows has an end, and a true one."""
-    if not list_sessions(str(stage.state)):
+def _check_ends(run: KillRun, scenario: Scenario) -> None:
+    """Check that each task in the log has one true end."""
+    if not list_sessions(str(run.state)):
         return
-    reader = Reader(str(stage.state), stage.session())
+    reader = Reader(str(run.state), run.session())
     started: dict[str, TaskStarted] = {}
     ended: dict[str, TaskEnded] = {}
     for entry in reader.entries():
@@ -282,24 +282,24 @@ def _kill(pid: int) -> None:
         return
 
 
-# --- the campaign --------------------------------------------------------------------------------------------------
+# --- Campaign --------------------------------------------------------------------------------------------------------
 
 
-async def campaign(scenarios: int, beside: int, seed: int = 0, *, told: bool = False) -> list[Scenario]:
-    """Play so many, `beside` at a time; gives them with what was wrong."""
-    luck = random.Random(seed)
+async def campaign(scenarios: int, parallel: int, seed: int = 0, *, told: bool = False) -> list[Scenario]:
+    """Run scenarios, `parallel` at a time; return them with their faults."""
+    rng = random.Random(seed)
     kinds = list(KINDS)
     planned = [
         Scenario(
-            seed * 1_000_000 + n, VICTIMS[n % 3], kinds[n // 3 % 5], luck.choice([0.05, 0.2, 0.6, 2]) * luck.random()
+            seed * 1_000_000 + n, VICTIMS[n % 3], kinds[n // 3 % 5], rng.choice([0.05, 0.2, 0.6, 2]) * rng.random()
         )
         for n in range(scenarios)
     ]
-    gate = asyncio.Semaphore(beside)
+    gate = asyncio.Semaphore(parallel)
 
     async def one(scenario: Scenario) -> Scenario:
         async with gate:
-            await play(scenario)
+            await run_scenario(scenario)
         if told and scenario.faults:
             print(f"#{scenario.number} {scenario.victim}, {scenario.kind}, {scenario.at_s:.3f} s: {scenario.faults}")
         return scenario
@@ -308,14 +308,14 @@ async def campaign(scenarios: int, beside: int, seed: int = 0, *, told: bool = F
 
 
 def main() -> int:
-    """Run the campaign and print what came of it; 1 when anything was wrong."""
+    """Run the campaign and print a summary; return 1 when there was a fault."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenarios", type=int, default=150)
-    parser.add_argument("--beside", type=int, default=6)
+    parser.add_argument("--parallel", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     begun = time.monotonic()
-    played = asyncio.run(campaign(given.scenarios, given.beside, given.seed, told=True))
+    played = asyncio.run(campaign(given.scenarios, given.parallel, given.seed, told=True))
     for victim in VICTIMS:
         those = [one for one in played if one.victim == victim]
         states = sum((one.ended for one in those), Counter())

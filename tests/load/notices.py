@@ -1,10 +1,10 @@
-"""Tasks through kills and resumes: each end written once and told once, whatever is killed and whenever.
+"""Tasks across kills and resumes: each end is logged once and reported to the model once.
 
     python -m tests.load.notices --seeds 40 [--supervisor]
 
-One seed is a session of eight steps in which ten to twenty tasks of known exit codes are started (some in the
-foreground, so that they are promoted); longrein, with `--supervisor` also the supervisor, is killed at random instants
-and the session goes on with `-c`, until it has come to its end.
+One seed is a session of eight steps that start ten to twenty tasks of known exit codes, some in the foreground, so
+that they move to the background. Longrein, with `--supervisor` also the supervisor, is killed at random instants, and
+the session continues with `-c` until it ends.
 """
 
 import argparse
@@ -24,44 +24,44 @@ KILLS_MAX = 6
 BYPASS = "--dangerously-skip-permissions"
 
 
-def script(luck: random.Random) -> list[Turn]:
-    """Turns that start tasks; `exit` is the last word of each command."""
+def script(rng: random.Random) -> list[Turn]:
+    """Return turns that start tasks; the exit code is the last word of each command."""
     turns: list[Turn] = []
     for step in range(8):
         made = []
-        for n in range(luck.randint(1, 3)):
-            command = f"echo T{step}.{n}; sleep {luck.random() * 1.5:.2f}; exit {luck.choice([0, 0, 3, 5])}"
-            foreground = luck.random() < 0.3
+        for n in range(rng.randint(1, 3)):
+            command = f"echo T{step}.{n}; sleep {rng.random() * 1.5:.2f}; exit {rng.choice([0, 0, 3, 5])}"
+            foreground = rng.random() < 0.3
             made.append(bash(command, timeout=300) if foreground else bash(command, run_in_background=True))
         turns.append(calls(*made))
     return [*turns, says("done"), *[says("ok")] * 60]
 
 
 def supervisors(stage: CliHarness) -> list[int]:
-    """Supervisors of this stage."""
+    """Return the pids of the supervisors of this session."""
     return [int(line.split()[0]) for line in stage.survivors() if "longrein.workspace.supervisor" in line]
 
 
-def play(stage: CliHarness, luck: random.Random, *, supervisor: bool) -> int:
-    """Play one session to its end; gives the number of kills."""
-    stage.plays(*script(luck))
+def run_session(stage: CliHarness, rng: random.Random, *, supervisor: bool) -> int:
+    """Run one session to its end; return the number of kills."""
+    stage.plays(*script(rng))
     kills = 0
     while True:
         going = stage.start("-p", "go", BYPASS, *["-c"] * bool(stage.sessions))
         try:
-            going.process.wait(luck.random() * 1.6 + 0.25 if kills < KILLS_MAX else None)
+            going.process.wait(rng.random() * 1.6 + 0.25 if kills < KILLS_MAX else None)
             return kills
         except subprocess.TimeoutExpired:
             kills += 1
-        both = supervisor and luck.random() < 0.4
+        both = supervisor and rng.random() < 0.4
         for pid in supervisors(stage) if both else ():
             os.kill(pid, signal.SIGKILL)
         going.process.kill()
         going.process.communicate()
 
 
-def faults(events: list[AnyEvent]) -> list[str]:
-    """What is wrong with how the ends of tasks were written down and told."""
+def find_faults(events: list[AnyEvent]) -> list[str]:
+    """Return faults in how the ends of tasks were logged and reported."""
     started = {event.task: event for event in events if isinstance(event, TaskStarted)}
     ends = [event for event in events if isinstance(event, TaskEnded)]
     told: Counter[str] = Counter()
@@ -81,23 +81,23 @@ def faults(events: list[AnyEvent]) -> list[str]:
     return found
 
 
-def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
-    """(kills, how the tasks ended, what is wrong)."""
+def run_seed(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
+    """Return (kills, states of the tasks, faults)."""
     stage = CliHarness(folder)
     try:
-        kills = play(stage, random.Random(seed), supervisor=supervisor)
+        kills = run_session(stage, random.Random(seed), supervisor=supervisor)
         stage.run("-p", "end", "-c", BYPASS, "--background", "drain")
         stage.run("-p", "what has ended?", "-c", BYPASS)
         events = [entry.event for entry in stage.entries()]
         left = stage.wait_survivors()
         states = Counter(event.state for event in events if isinstance(event, TaskEnded))
-        return kills, states, faults(events) + [f"still alive: {line}" for line in left]
+        return kills, states, find_faults(events) + [f"still alive: {line}" for line in left]
     finally:
         stage.clean_up()
 
 
 def main() -> int:
-    """Play the seeds and say what came of them."""
+    """Run the seeds and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
@@ -107,7 +107,7 @@ def main() -> int:
     wrong = 0
     for seed in range(given.first, given.first + given.seeds):
         with tempfile.TemporaryDirectory() as folder:
-            kills, states, found = scenario(Path(folder), seed, supervisor=given.supervisor)
+            kills, states, found = run_seed(Path(folder), seed, supervisor=given.supervisor)
         every += states
         wrong += bool(found)
         print(f"seed {seed}: {kills} kills, {dict(states)}", *found, sep="\n  ", flush=True)

@@ -1,16 +1,16 @@
-"""The storm: 32 subagents and 200 background tasks at once, faults on; and what may go wrong with a tree of agents.
+"""Many subagents and tasks at once: 32 subagents and 200 background tasks with provider faults, and runaway trees.
 
     python -m tests.load.storm
 
-The installed command in a folder of its own, real processes, a real database, and the loopback provider that fails now
-and then as providers do. What must be true is read from the logs afterwards:
+Runs the installed command with real processes, a real database and the loopback provider, which fails at random. The
+logs are checked afterwards:
 
-- each end of a task and each report is told to the model once, and within a second of the last one it goes on;
-- what was spent is within the cap and one call;
-- a recursion bomb, a hung subagent and a storm of 429 stay within their caps, and the user gets an answer;
-- telling of the 10,000th end costs what telling of the first did.
+- Each end of a task and each report reaches the model once, and at most a second after the last one.
+- The money spent is within the cap and one call.
+- A recursion bomb, a hung subagent and many 429 answers stay within their caps, and the user gets an answer.
+- Reporting the 10,000th end costs the same as reporting the first.
 
-Prints a table beside what is to be reached; the exit code is 1 when something is not.
+Prints a table of results and targets; the exit code is 1 when a target is missed.
 """
 
 import argparse
@@ -44,8 +44,9 @@ from longrein.events import (
 )
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
-from tests.e2e.harness import CliHarness, RunResult
-from tests.work import functions_called
+from tests.e2e.harness import CliHarness
+from tests.e2e.harness import RunResult
+from tests.work_counters import functions_called
 
 PRICES = """
 [models."served/small"]
@@ -61,7 +62,7 @@ CALLS_AT_ONCE = 20
 ENDED = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (?:done|failed|timed out|killed|lost)\b", re.MULTILINE)
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (?:done|failed|limit|interrupted)\b", re.MULTILINE)
 MORE = re.compile(r"^\* and \d+ more that do not fit here: (.*)$", re.MULTILINE)
-"""Ends that are only named where many came at once."""
+"""Matches the line that only names ends, where many came at once."""
 FAULTS = (
     Fault(kind="status", status=429, headers={"retry-after": "0"}),
     Fault(kind="status", status=529),
@@ -72,8 +73,8 @@ FAULTS = (
 )
 
 
-def named(line: str) -> list[str]:
-    """The names in such a line: `b3, b16-b19` gives five."""
+def expand_names(line: str) -> list[str]:
+    """Return the names in such a line: `b3, b16-b19` gives five."""
     found = re.findall(r"((?:a\d+\.)*)([ab])(\d+)(?:-(?:a\d+\.)*[ab](\d+))?", line)
     return [f"{owner}{kind}{n}" for owner, kind, low, high in found for n in range(int(low), int(high or low) + 1)]
 
@@ -86,14 +87,14 @@ class Row(msgspec.Struct):
     reach: str
     fine: bool
     timed: bool = False
-    """Judged by the clock: for the campaign, not for the suite."""
+    """Whether the clock decides: checked by the campaign, not by the suite."""
 
     def __str__(self) -> str:
         return f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
 
 
-class Weather:
-    """A provider in a thread, which answers what `answer` says and fails now and then."""
+class FaultyProvider:
+    """A loopback provider in a thread that answers with `answer` and fails at random."""
 
     def __init__(self, answer: Callable[[Received], Turn], *, faults: float, seed: int) -> None:
         self._answer, self._share = answer, faults
@@ -110,7 +111,7 @@ class Weather:
             return msgspec.structs.replace(turn, fault=self._random.choice(FAULTS))
         return turn
 
-    def __enter__(self) -> "Weather":
+    def __enter__(self) -> "FaultyProvider":
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(10)
         return self
@@ -127,12 +128,12 @@ class Weather:
 
     @property
     def refused(self) -> list[str]:
-        """Rules that a request broke."""
+        """Rules of the wire that requests broke."""
         return self._server.refused
 
 
-class Logs:
-    """What a run left on disk."""
+class RunLogs:
+    """The logs that a run left on disk."""
 
     def __init__(self, stage: CliHarness) -> None:
         reader = Reader(str(stage.state), stage.session)
@@ -145,7 +146,7 @@ class Logs:
                 for entry in entries:
                     event = entry.event
                     if isinstance(event, ChildStarted) and event.child not in self.all:
-                        log = list(reader.other(reader.number_of(event.child)).entries())
+                        log = list(reader.session_reader(reader.number_of(event.child)).entries())
                         opened = next(e for e in log if isinstance(e.event, Opened) and e.event.session == event.child)
                         self.all[event.child] = [e for e in log if e.seq >= opened.seq]
                         waiting.append((event.child, self.all[event.child]))
@@ -153,32 +154,34 @@ class Logs:
             reader.close()
 
     def of(self, kind: type) -> list[Entry]:
-        """Entries of all sessions with such an event."""
+        """Return entries of all sessions with such an event."""
         return [entry for log in self.all.values() for entry in log if isinstance(entry.event, kind)]
 
     @property
     def spent_usd(self) -> float:
-        """By the logs alone: answers, and what is assumed for requests that failed."""
+        """Money spent by the logs alone: replies, and the assumed cost of failed requests."""
         replied = sum(e.event.cost_usd for e in self.of(Replied) if isinstance(e.event, Replied))
         return replied + sum(e.event.assumed_usd for e in self.of(AskFailed) if isinstance(e.event, AskFailed))
 
     @property
     def dearest_usd(self) -> float:
-        """What one call was thought to cost at most."""
+        """Highest reserved cost of one request."""
         return max((e.event.reserved_usd for e in self.of(Asked) if isinstance(e.event, Asked)), default=0.0)
 
     def told(self, pattern: re.Pattern[str]) -> Counter[str]:
-        """How often each name was told to the root's model by a notice."""
+        """Count how often each name was reported to the root's model."""
         told: Counter[str] = Counter()
         for text in (e.event.text for e in self.root if isinstance(e.event, Reminded)):
             told.update(pattern.findall(text))
             kind = "b" if pattern is ENDED else "a"
-            told.update(name for line in MORE.findall(text) for name in named(line) if kind in name.rpartition(".")[2])
+            told.update(
+                name for line in MORE.findall(text) for name in expand_names(line) if kind in name.rpartition(".")[2]
+            )
         return told
 
     @property
     def wait_s(self) -> float:
-        """From the last end to the request that tells it."""
+        """Time from the last end to the request that reports it."""
         ends = [e for e in self.root if isinstance(e.event, TaskEnded | ChildEnded)]
         if not ends:
             return 0.0
@@ -189,19 +192,19 @@ class Logs:
 
 
 def run(
-    stage: CliHarness, weather: Weather, words: str, settings: str = "", *flags: str, limit_s: float = 300.0
+    stage: CliHarness, weather: FaultyProvider, words: str, settings: str = "", *flags: str, limit_s: float = 300.0
 ) -> RunResult:
-    """One headless run against this provider."""
+    """Run one headless prompt against this provider."""
     served = f'\n[providers.served]\nwire = "anthropic"\nbase_url = "{weather.url}"\n'
     stage.settings(settings + PRICES + served, "served/small")
     return stage.run("-p", words, "--permission-mode", "bypassPermissions", *flags, limit_s=limit_s)
 
 
-# --- 32 subagents, 200 tasks -------------------------------------------------------------------------------------
+# --- 32 subagents, 200 tasks -----------------------------------------------------------------------------------------
 
 
-def storming(agents: int, tasks: int, random: Random, most_s: float) -> Callable[[Received], Turn]:
-    """A main agent that starts it all and then only takes note; subagents that run one command each."""
+def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Callable[[Received], Turn]:
+    """A main agent that starts everything and then only takes note; subagents that run one command each."""
     rounds = -(-tasks // CALLS_AT_ONCE)
 
     def bash(n: int) -> Call:
@@ -230,12 +233,12 @@ def storming(agents: int, tasks: int, random: Random, most_s: float) -> Callable
 
 
 def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, most_s: float = 6.0) -> list[Row]:
-    """Everything at once."""
+    """Run subagents, tasks and faults at once."""
     stage, cap, random = CliHarness(folder), 12.0, Random(seed)
-    with Weather(storming(agents, tasks, random, most_s), faults=0.12, seed=seed) as weather:
+    with FaultyProvider(storm_model(agents, tasks, random, most_s), faults=0.12, seed=seed) as weather:
         ran = run(stage, weather, "STORM", "", "--max-budget-usd", str(cap))
         refused, failed = weather.refused, weather.failed
-    logs = Logs(stage)
+    logs = RunLogs(stage)
     begun = len([e for e in logs.root if isinstance(e.event, TaskStarted) and e.event.state == "running"])
     ended, reports = logs.told(ENDED), logs.told(REPORTED)
     twice = [name for name, times in (ended + reports).items() if times > 1]
@@ -276,7 +279,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
     ]
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------
+# --- Runaway and failing trees ---------------------------------------------------------------------------------------
 
 
 def bomb(folder: Path) -> list[Row]:
@@ -291,9 +294,9 @@ def bomb(folder: Path) -> list[Row]:
         return Turn(text="that is all")
 
     settings = f"[limits]\nagents_depth = {depth}\nagents_spawns = {spawns}\n"
-    with Weather(answer, faults=0.0, seed=2) as weather:
+    with FaultyProvider(answer, faults=0.0, seed=2) as weather:
         ran = run(stage, weather, "BOMB", settings, "--max-budget-usd", "5")
-    logs = Logs(stage)
+    logs = RunLogs(stage)
     started = len(logs.of(ChildStarted))
     labels = [e.event.label for e in logs.of(Opened) if isinstance(e.event, Opened)]
     deepest = max(label.count("a") for label in labels)
@@ -316,7 +319,7 @@ def bomb(folder: Path) -> list[Row]:
 
 
 def poor(folder: Path) -> list[Row]:
-    """A tree that wants far more than its cap."""
+    """A tree of subagents that wants far more than its cap."""
     stage, cap = CliHarness(folder), 0.5
     words = "word " * 2_000
 
@@ -329,9 +332,9 @@ def poor(folder: Path) -> list[Row]:
             return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),))
         return Turn(text="the answer")
 
-    with Weather(answer, faults=0.1, seed=3) as weather:
+    with FaultyProvider(answer, faults=0.1, seed=3) as weather:
         ran = run(stage, weather, "POOR", "", "--max-budget-usd", str(cap))
-    logs = Logs(stage)
+    logs = RunLogs(stage)
     ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
     return [
         Row(
@@ -351,7 +354,7 @@ def poor(folder: Path) -> list[Row]:
 
 
 def hung(folder: Path) -> list[Row]:
-    """A subagent whose command never ends, and one whose request is never answered until it is cut."""
+    """A subagent whose command never ends, and one whose request gets no answer until it is cut."""
     stage = CliHarness(folder)
 
     def answer(request: Received) -> Turn:
@@ -367,9 +370,9 @@ def hung(folder: Path) -> list[Row]:
             return Turn(calls=(Call("Agent", {"description": "both", "tasks": parts}),))
         return Turn(text="the answer")
 
-    with Weather(answer, faults=0.0, seed=4) as weather:
+    with FaultyProvider(answer, faults=0.0, seed=4) as weather:
         ran = run(stage, weather, "HUNG", "", limit_s=240.0)
-    logs = Logs(stage)
+    logs = RunLogs(stage)
     ends = [e.event.status for e in logs.root if isinstance(e.event, ChildEnded)]
     left = stage.wait_survivors(5.0)
     return [
@@ -386,7 +389,7 @@ def hung(folder: Path) -> list[Row]:
 
 
 def rates(folder: Path, agents: int = 16) -> list[Row]:
-    """Half of all requests are told to come later."""
+    """Half of all requests are answered with 429."""
     stage, random = CliHarness(folder), Random(7)
 
     def answer(request: Received) -> Turn:
@@ -399,9 +402,9 @@ def rates(folder: Path, agents: int = 16) -> list[Row]:
             return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),), fault=late)
         return Turn(text="the answer", fault=late)
 
-    with Weather(answer, faults=0.0, seed=5) as weather:
+    with FaultyProvider(answer, faults=0.0, seed=5) as weather:
         ran = run(stage, weather, "RATES", "", "--max-budget-usd", "3")
-    logs = Logs(stage)
+    logs = RunLogs(stage)
     ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
     late = sum(isinstance(e.event, AskFailed) and e.event.kind == "rate" for e in logs.of(AskFailed))
     return [
@@ -423,11 +426,11 @@ def rates(folder: Path, agents: int = 16) -> list[Row]:
     ]
 
 
-# --- ten thousand notices ----------------------------------------------------------------------------------------
+# --- Ten thousand notices --------------------------------------------------------------------------------------------
 
 
 def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> State:
-    """A task starts, ends and is told."""
+    """A task starts, ends and is reported."""
     for event in (TaskStarted(task, "make"), TaskEnded(task, "done", 0, elapsed_ms=5)):
         state = step(state, Entry(state.seq + 1, state.at + 1, event))
     for reminded in due_reminders(state, budget, state.at):
@@ -440,7 +443,7 @@ def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> 
 
 
 def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
-    """Each task starts, ends and is told; what the first and the last hundred cost, in the engine alone."""
+    """Measure the engine alone: the cost of reporting the first and the last hundred tasks."""
     budget = Budget(4_000_000, 8_000, Price(3, 15, 0.3, 3.75))
     state = State()
     first = Opened(1, "s", "n0nce", ("/w",), "/w")
@@ -476,7 +479,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all parts, or those that are named."""
+    """Run all parts, or the named ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which; all when none is named")
     told = parser.parse_args(argv)

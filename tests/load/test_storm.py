@@ -1,4 +1,4 @@
-"""A slice of the storm: a few subagents and tasks over the installed command. More: `python -m tests.load.storm`."""
+"""A small slice of `python -m tests.load.storm`: a few subagents and tasks over the installed command."""
 
 from collections.abc import Sequence
 from pathlib import Path

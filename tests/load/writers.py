@@ -1,9 +1,9 @@
-"""Many writers of few files: agents in several processes, an editor that knows nothing of them, and nothing is lost.
+"""Many writers of few files: agents in several processes and an independent editor, without lost text.
 
     python -m tests.load.writers --agents 8 --edits 200 --files 5 [--processes 2] [--kills 3] [--seed 1] [--folder DIR]
 
-Lost is text that was written by anyone and is neither in a file, nor in a conflict that was reported, nor in a blob
-that a log names. Prints one line of JSON; exit code 1 when anything is lost or lies about.
+Text is lost when it was written by anyone and is neither in a file, nor in a reported conflict, nor in a blob that a
+log names. Prints one line of JSON; the exit code is 1 when text is lost or temporary files are left.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace, recover_temp_files
 
-ROOM = Budget(100_000_000, 10_000)
+BUDGET = Budget(100_000_000, 10_000)
 NAMESPACE = uuid.UUID("00000000-0000-4000-8000-00000000feed")
 
 
@@ -58,11 +58,11 @@ class Clock:
         await asyncio.sleep(seconds)
 
 
-class Typist:
-    """A model that edits: it reads every file once, and then changes lines that it knows."""
+class EditingModel:
+    """A model that reads every file once and then changes lines that it knows."""
 
     provider, model, wire, name = "test", "typist", "scripted", "test/typist"
-    budget = ROOM
+    budget = BUDGET
 
     def __init__(self, label: str, files: Sequence[Path], edits: int, chance: random.Random) -> None:
         self.label, self.files, self.left, self.chance = label, files, edits, chance
@@ -97,16 +97,16 @@ class Typist:
         return
 
 
-# --- one process of agents ---------------------------------------------------------------------------------------
+# --- Agents of one process -------------------------------------------------------------------------------------------
 
 
 def session_id(label: str) -> str:
-    """The session of an agent, the same in each of its lives."""
+    """Return the session id of an agent, the same in each of its runs."""
     return str(uuid.uuid5(NAMESPACE, label))
 
 
 async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path], edits: int, seed: int) -> None:
-    """Agents of one process, as of one tree: they share locks and know of each other's writing."""
+    """Run the agents of one process, which share locks and know of each other's writes, like one tree."""
     shared: list[Dependencies] = []
     for path in dict.fromkeys(path.parent for path in files):
         recover_temp_files([str(path)])
@@ -116,10 +116,10 @@ async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path],
 async def run_agent(
     folder: Path, label: str, files: Sequence[Path], edits: int, seed: int, shared: list[Dependencies]
 ) -> None:
-    """One agent to the end of its edits."""
+    """Run one agent to the end of its edits."""
     state, session = str(folder / "state"), session_id(label)
     fresh = not (folder / "state" / "sessions" / session).exists()
-    model = Typist(label, files, edits, random.Random(f"{seed} {label} {os.getpid()}"))
+    model = EditingModel(label, files, edits, random.Random(f"{seed} {label} {os.getpid()}"))
     log = await open_log(state, session, create=fresh, wall_us=Clock().wall_us)
     tools = {tool.spec.name: tool for tool in builtin_tools()}
     tree = str(folder / "tree")
@@ -147,11 +147,11 @@ async def run_agent(
         await model.session.close()
 
 
-# --- the editor that knows nothing -------------------------------------------------------------------------------
+# --- Independent editor ----------------------------------------------------------------------------------------------
 
 
 def run_editor(files: Sequence[Path], journal: Path, seed: int, pause_s: float) -> None:
-    """Write tokens by append, in place and by rename until TERM comes; each is in the journal once it is written."""
+    """Write tokens by append, in place and by rename until TERM; log each in the journal once written."""
     chance = random.Random(f"editor {seed}")
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: over.append(1))
@@ -168,7 +168,7 @@ def run_editor(files: Sequence[Path], journal: Path, seed: int, pause_s: float) 
 
 
 def write_by(way: str, path: Path, token: str) -> None:
-    """One more line in a file. By truncating, the file is empty for a moment."""
+    """Add a line to a file. With truncation the file is empty for a moment."""
     if way == "append":
         with path.open("a") as file:
             file.write(f"{token}\n")
@@ -185,14 +185,14 @@ def write_by(way: str, path: Path, token: str) -> None:
     beside.rename(path)
 
 
-# --- the campaign ------------------------------------------------------------------------------------------------
+# --- Campaign --------------------------------------------------------------------------------------------------------
 
 
 def campaign(
     folder: Path, *, agents: int, edits: int, files: int, processes: int = 2, kills: int = 0, seed: int = 1,
     pause_s: float = 0.01,
 ) -> dict[str, object]:  # fmt: skip
-    """Run it in `folder`; what came of it."""
+    """Run the campaign in `folder`; return the results."""
     tree = folder / "tree"
     tree.mkdir()
     paths = [tree / f"f{n}.txt" for n in range(files)]
@@ -220,11 +220,11 @@ def campaign(
         editor.terminate()
         editor.wait()
     recover_temp_files([str(tree)])
-    return {**judged(folder, labels, paths), "codes": codes, "seconds": round(time.monotonic() - begun, 1)}
+    return {**count_losses(folder, labels, paths), "codes": codes, "seconds": round(time.monotonic() - begun, 1)}
 
 
-def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[str, object]:
-    """Count what was written and look for all of it."""
+def count_losses(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[str, object]:
+    """Count the written tokens and search for each."""
     places = [path.read_text() for path in (folder / "tree").iterdir() if path.is_file()]
     tokens = [line.split()[0] for line in (folder / "journal").read_text().splitlines()]
     edits = refused = merged = 0
@@ -241,7 +241,7 @@ def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[s
                     merged += isinstance(event, FileChanged) and bool(event.over)
                     names = [event.blob, event.over] if isinstance(event, FileChanged) else [event.blob]
                     kept += [reader.blob(name).decode() for name in names if name]
-        mine = list(done_by(entries))
+        mine = list(confirmed_tokens(entries))
         edits += len(mine)
         tokens += mine
         reader.close()
@@ -260,8 +260,8 @@ def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[s
     }
 
 
-def done_by(entries: Sequence[Entry]) -> Iterator[str]:
-    """Tokens that an agent was told are written."""
+def confirmed_tokens(entries: Sequence[Entry]) -> Iterator[str]:
+    """Return the tokens whose writes were confirmed to an agent."""
     calls: dict[str, str] = {}
     for entry in entries:
         event = entry.event
@@ -274,7 +274,7 @@ def done_by(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """See the module."""
+    """Run the campaign; see the module for its arguments."""
     parser = argparse.ArgumentParser()
     for name, default in [("agents", 8), ("edits", 200), ("files", 5), ("processes", 2), ("kills", 0), ("seed", 1)]:
         parser.add_argument(f"--{name}", type=int, default=default)

@@ -1,4 +1,4 @@
-"""Blobs: small in the database, large in files; what a crash leaves unnamed is swept."""
+"""Blobs: small ones in the database, large ones in files; files that no commit named are removed."""
 
 import asyncio
 import hashlib
@@ -9,7 +9,7 @@ import pytest
 
 from longrein.events import StoreDamaged
 from longrein.store import Reader
-from tests.store.kit import ID, add, crash, entries, entry, filled, folder, make, reopen
+from tests.store.fixtures import ID, add, crash, entries, entry, filled, folder, make, reopen
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Subagents' logs in the database of their root: written together, read apart, shared where they were forked."""
+"""Subagents' logs in the database of their root: joint writes, separate reads, entries shared by forks."""
 
 import asyncio
 import errno
@@ -24,10 +24,10 @@ from longrein.events import (
     decode_entry,
 )
 from longrein.store import (
-    Archive,
+    HistoryReader,
     Message,
-    Past,
     Reader,
+    SessionHistory,
     contents_of,
     export_jsonl,
     fork_log,
@@ -35,14 +35,12 @@ from longrein.store import (
     read_entries,
     title_of,
 )
-from tests.store.kit import (
+from tests.store.fixtures import (
     CHILD,
     GRANDCHILD,
     ID,
     OTHER,
     add,
-    begun,
-    bring_up,
     crash,
     done,
     entries,
@@ -51,7 +49,9 @@ from tests.store.kit import (
     make,
     reopen,
     seqs,
+    start_subagent,
     started,
+    subagent_start,
 )
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_i
     await add(log, entries(1, 3))
     child = log.child(CHILD)
     assert (list(child.entries), list(child.inbox), child.session) == ([], [], CHILD)
-    first = begun()
+    first = subagent_start()
     await done(log.append([started(4)], flush=True, beside=[(child, first, ())]))
     assert log._writer.commits == 2
     await add(child, [entry(3)])
@@ -91,7 +91,7 @@ async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
     names = [f"c0000000-0000-4000-8000-00000000000{n}" for n in range(3)]
     assert [log.child(name).number for name in (*names[:2], names[0])] == [2, 3, 2]
     for seq, name in enumerate(names, 3):
-        await bring_up(log, seq, name)
+        await start_subagent(log, seq, name)
     await log.close()
     log = await reopen(tmp_path)
     assert [log.child(name).number for name in (OTHER, *names)] == [5, 2, 3, 4]
@@ -101,7 +101,7 @@ async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
 async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))
-    child = await bring_up(log, 3)
+    child = await start_subagent(log, 3)
     for wrong in (2, 4):
         with pytest.raises(SessionError, match="out of order"):
             await add(child, [entry(wrong)])
@@ -120,9 +120,9 @@ async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 5))
     with pytest.raises(SessionError, match="out of order"):
-        await add(log.child(CHILD, 3), begun(shares=4))
+        await add(log.child(CHILD, 3), subagent_start(shares=4))
     child = log.child(CHILD, 4)
-    await add(child, begun(shares=4))
+    await add(child, subagent_start(shares=4))
     assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
     await log.close()
 
@@ -130,7 +130,7 @@ async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
 async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))
-    child = await bring_up(log, 3)
+    child = await start_subagent(log, 3)
     one, stored = log.put(b"root")
     two, stored = child.put(b"child")
     three, stored = child.put(b"again")
@@ -157,13 +157,13 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     await add(log, whole)
     child = log.child(CHILD, 5)
     assert list(child.entries) == whole[:5]
-    first = begun(shares=5)
+    first = subagent_start(shares=5)
     await done(log.append([started(9)], flush=True, beside=[(child, first, ())]))
     grandchild = child.child(GRANDCHILD, 6)  # of the fork's own one
-    below = begun(GRANDCHILD, parent=CHILD, shares=6)
+    below = subagent_start(GRANDCHILD, parent=CHILD, shares=6)
     await done(child.append([started(8, GRANDCHILD)], flush=True, beside=[(grandchild, below, ())]))
     cousin = child.child(OTHER, 3)  # of what the fork itself shares
-    await done(child.append([], flush=True, beside=[(cousin, begun(OTHER, parent=CHILD, shares=3), ())]))
+    await done(child.append([], flush=True, beside=[(cousin, subagent_start(OTHER, parent=CHILD, shares=3), ())]))
     await add(log, [entry(10)])
 
     async def check(session: str, expected: list[Entry]) -> None:
@@ -189,7 +189,7 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
         await log.close()
         log = await reopen(tmp_path)
     assert seqs(log) == list(range(1, 11))
-    past = Past(str(tmp_path), ID).child(CHILD)
+    past = SessionHistory(str(tmp_path), ID).child(CHILD)
     assert past is not None
     assert past.entry(3) == whole[2]
     assert [one.seq for one in past.entries(4, 6)] == [5, 6]
@@ -208,16 +208,16 @@ def begun_of(log: object, session: str) -> list[Entry]:
     return list(reader.entries(reader.first - 1))
 
 
-# --- finding, searching, exporting -------------------------------------------------------------------------------
+# --- Finding, searching, exporting -----------------------------------------------------------------------------------
 
 
 async def family(state: Path) -> None:
-    """A root with an empty subagent (a9) and a forked one (a10), which has one below itself (a10.a9)."""
+    """A root with an empty subagent (a9) and a forked one (a10), which has a subagent itself (a10.a9)."""
     log = await make(state)
     await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
-    await bring_up(log, 9, results=2)
-    fork = await bring_up(log, 10, OTHER, shares=6, results=0)
-    await bring_up(fork, 9, GRANDCHILD, results=1)
+    await start_subagent(log, 9, results=2)
+    fork = await start_subagent(log, 10, OTHER, shares=6, results=0)
+    await start_subagent(fork, 9, GRANDCHILD, results=1)
     await add(fork, [entry(10, "the word amber stands in the fork")])
     await log.close()
 
@@ -229,7 +229,7 @@ async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path
     log = await reopen(tmp_path, copy)
     assert seqs(log) == list(range(1, 11))  # the root's own entries only
     assert log.child(GRANDCHILD).number == 2
-    past = Past(str(tmp_path), copy)
+    past = SessionHistory(str(tmp_path), copy)
     child = past.child(OTHER)
     assert child is not None
     assert child.tail()[0] == 10
@@ -249,7 +249,7 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
 
     assert [seq for seq, _ in exported(Reader(str(tmp_path), ID))] == list(range(1, 11))
     root = Reader(str(tmp_path), ID)
-    fork = exported(root.other(root.number_of(OTHER)))
+    fork = exported(root.session_reader(root.number_of(OTHER)))
     assert [seq for seq, _ in fork] == list(range(1, 11))
     assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "ChildStarted")]
 
@@ -260,13 +260,13 @@ async def test_a_search_finds_what_is_shared_once(
 ) -> None:
     log = await make(tmp_path)
     await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
-    await bring_up(log, 6, results=1)
-    fork = await bring_up(log, 7, OTHER, shares=4, results=0)
+    await start_subagent(log, 6, results=1)
+    fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
     await add(fork, [entry(7, "the amber fork")])
     await log.close()
     if not indexed:
         monkeypatch.setattr("longrein.store.search.GRAM", 99)
-    past = Past(str(tmp_path), ID)
+    past = SessionHistory(str(tmp_path), ID)
     for _ in range(2):
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]
         below = past.child(OTHER)
@@ -280,11 +280,15 @@ async def test_a_search_finds_what_is_shared_once(
 
 async def test_a_subagents_past_is_read_beside_the_loop(tmp_path: Path) -> None:
     await family(tmp_path)
-    archive = Archive(str(tmp_path), ID).child(OTHER)
+    archive = HistoryReader(str(tmp_path), ID).child(OTHER)
     assert await archive.reading(lambda past: past.tail()[0]) == 10
     assert await archive.child(GRANDCHILD).reading(lambda past: past.tail()[0]) == 3
     with pytest.raises(SessionUnknown, match="there is no subagent"):
-        await Archive(str(tmp_path), ID).child("6f9d0000-0000-4000-8000-00000000000a").reading(lambda past: past.tail())
+        await (
+            HistoryReader(str(tmp_path), ID)
+            .child("6f9d0000-0000-4000-8000-00000000000a")
+            .reading(lambda past: past.tail())
+        )
 
 
 def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it() -> None:
@@ -302,7 +306,7 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == ("goal 3, pending", "Ship it\n\nAll green.")
 
 
-# --- adopted files ----------------------------------------------------------------------------------------------
+# --- Adopted files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 5, 64 * 1024, 64 * 1024 + 1, 3_000_000])

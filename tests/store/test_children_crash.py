@@ -1,4 +1,4 @@
-"""Joint writes under `kill -9`, and damage to subagents' logs: both sides of a write are there, or neither."""
+"""Joint writes under `kill -9` and damage to subagents' logs: both sides of a write exist, or neither."""
 
 import asyncio
 import os
@@ -13,25 +13,25 @@ import pytest
 from longrein.events import ChildStarted, Entry, StoreDamaged, StoreFull, ToolEnded, TurnEnded, UserSpoke
 from longrein.store import SessionLog
 from longrein.store.database import TABLES, entry_key
-from tests.store.kit import (
+from tests.store.fixtures import (
     CHILD,
     GRANDCHILD,
     OTHER,
     add,
-    begun,
-    bring_up,
     crash,
     done,
     entries,
     entry,
     folder,
-    fork_off,
     kill,
     make,
     reopen,
+    run_in_process,
     said,
     seqs,
+    start_subagent,
     started,
+    subagent_start,
     wall_us,
 )
 
@@ -43,8 +43,10 @@ def name(number: int) -> str:
 
 
 async def start_for_ever(state: Path, pipe: int, first: int) -> None:
-    """Start subagents until killed, each in one write with the root's entry, a message taken and a blob; then a word in
-    its own log. Each acknowledged root's seq is told to the parent."""
+    """Start subagents until killed; tell each acknowledged seq of the root to the parent process.
+
+    Each start is one write with the root's entry, a message taken and a blob; a message in the subagent's log follows.
+    """
     log = await (make(state) if first == 1 else reopen(state))
     if first == 1:
         await add(log, entries(1, 2))
@@ -54,7 +56,7 @@ async def start_for_ever(state: Path, pipe: int, first: int) -> None:
         shares = seq - 1 if seq % 3 == 0 else 0
         task = "x" * 70_000 if seq % 4 == 0 else log.put_blob(b"%d" % seq * 10)
         message, _ = child.put(b"%d" % seq, flush=False)
-        beside = [(child, begun(name(seq), shares=shares, task=task), [message] if seq % 2 else [])]
+        beside = [(child, subagent_start(name(seq), shares=shares, task=task), [message] if seq % 2 else [])]
         await done(log.append([started(seq, name(seq))], flush=seq % 2 == 0, beside=beside))
         os.write(pipe, b"%d\n" % seq)
         child.append([entry(shares + 3)], flush=False, beside=[(log, [entry(seq + 1)], ())])
@@ -68,7 +70,7 @@ async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or
     pause, first = random.Random(seed), 1
     for _ in range(4):
         reading, writing = os.pipe()
-        pid = fork_off(lambda first=first, writing=writing: start_for_ever(tmp_path, writing, first))  # type: ignore[misc]
+        pid = run_in_process(lambda first=first, writing=writing: start_for_ever(tmp_path, writing, first))  # type: ignore[misc]
         os.close(writing)
         told, enough = b"", pause.randrange(1, 8)
         while told.count(b"\n") < enough:
@@ -89,7 +91,8 @@ async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or
 
 
 def check_family(log: SessionLog, found: list[Entry]) -> None:
-    """Each `ChildStarted` has its whole first transaction, each child's third entry its companion in the root."""
+    """Check that each `ChildStarted` has its first transaction, and each third entry of a subagent its companion in
+    the root."""
     for one in found:
         if not isinstance(one.event, ChildStarted):
             continue
@@ -102,14 +105,14 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
     stored = [row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")]
     known = Counter(one.event.child for one in found if isinstance(one.event, ChildStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
-    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opened()} == set(known)
+    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()} == set(known)
 
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
     async def story() -> None:
         log = await make(tmp_path)
         await add(log, entries(1, 2))
-        child = await bring_up(log, 3)
+        child = await start_subagent(log, 3)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
         big = "x" * 60_000
@@ -131,7 +134,7 @@ async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Pat
     await log.close()
 
 
-# --- an older database -------------------------------------------------------------------------------------------
+# --- Older databases -------------------------------------------------------------------------------------------------
 
 
 async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
     assert "number" in TABLES
     log = await reopen(tmp_path)
     assert [(message.id, message.body) for message in log.inbox] == [(first, b"waits")]
-    await bring_up(log, 4)
+    await start_subagent(log, 4)
     assert log.put(b"more")[0] == first + 1
     await log.close()
     log = await reopen(tmp_path)
@@ -155,7 +158,7 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
     await log.close()
 
 
-# --- damage ------------------------------------------------------------------------------------------------------
+# --- Damage ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -163,11 +166,11 @@ async def state(tmp_path: Path) -> Path:
     """Entries 1–20; subagent CHILD started at 5 and asked again at 15, OTHER forked at 8, GRANDCHILD below it."""
     log = await make(tmp_path)
     await add(log, entries(1, 4))
-    child = await bring_up(log, 5, results=3)  # 1–5
+    child = await start_subagent(log, 5, results=3)  # 1–5
     await add(child, [Entry(6, wall_us(), TurnEnded("done"))])
     await add(log, entries(6, 7))
-    fork = await bring_up(log, 8, OTHER, shares=6)  # 7, 8
-    await bring_up(fork, 9, GRANDCHILD, results=2)  # 1–4
+    fork = await start_subagent(log, 8, OTHER, shares=6)  # 7, 8
+    await start_subagent(fork, 9, GRANDCHILD, results=2)  # 1–4
     await add(log, entries(9, 14))
     again = Entry(15, wall_us(), ChildStarted(CHILD, "explore", again=5))
     await done(log.append([again], flush=True, beside=[(child, [Entry(7, wall_us(), said("once more"))], ())]))
@@ -190,7 +193,7 @@ def lose(state: Path, number: int, seq: int) -> None:
 
 
 async def kept(state: Path) -> tuple[int, list[int], str]:
-    """(entries of the root, last entries of the three subagents, what the note says of them)."""
+    """Return (entries of the root, last entries of the three subagents, note of the repair)."""
     log = await reopen(state)
     found = len(log.entries), [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)]
     note = log.notes[0].rpartition("damaged-")[2].partition("; ")[2] if log.notes else "-"
@@ -265,7 +268,9 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
             except StoreDamaged:
                 damaged += 1
                 continue
-            own = [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opened() else []
+            own = (
+                [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opening_entry() else []
+            )
             assert len(own) != 1
             assert not own or session == GRANDCHILD or known[session]
             assert len(child.entries) < 7 or session != CHILD or known[CHILD] == 2

@@ -34,7 +34,7 @@ from longrein.store import (
     read_entries,
     write_transcript,
 )
-from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, opened, reopen, said, wall_us
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, opened, reopen, said, wall_us
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""`kill -9` at any instant, a full disk, two at once: nothing acknowledged is lost, nothing is half there."""
+"""`kill -9` at any instant, a full disk, concurrent writers: no acknowledged write is lost, none is half done."""
 
 import asyncio
 import os
@@ -14,21 +14,21 @@ import pytest
 
 from longrein.events import SessionBusy, StoreFull
 from longrein.store import SessionLog, is_open, list_sessions, open_log, read_entries
-from tests.store.kit import (
+from tests.store.fixtures import (
     ID,
     add,
     crash,
     done,
-    ended,
     entries,
     entry,
     filled,
     folder,
-    fork_off,
     kill,
     make,
     reopen,
+    run_in_process,
     seqs,
+    wait_status,
     wall_us,
 )
 
@@ -41,7 +41,7 @@ high-water mark, which may be behind."""
 
 
 async def acknowledge_for_ever(state: Path, pipe: int, start: int) -> None:
-    """Append until killed; each acknowledged seq is told to the parent."""
+    """Append until killed; tell each acknowledged seq to the parent process."""
     log = await (make(state) if start == 1 else reopen(state))
     seq = start
     while True:
@@ -54,9 +54,9 @@ async def acknowledge_for_ever(state: Path, pipe: int, start: int) -> None:
 
 
 def killed_after(state: Path, acknowledged: int, start: int, pause: random.Random) -> int:
-    """Run a writer, kill it some instant after its `acknowledged`-th word; the last seq it had been acknowledged."""
+    """Run a writer and kill it some time after acknowledgement `acknowledged`; return the last acknowledged seq."""
     reading, writing = os.pipe()
-    pid = fork_off(lambda: acknowledge_for_ever(state, writing, start))
+    pid = run_in_process(lambda: acknowledge_for_ever(state, writing, start))
     os.close(writing)
     said = b""
     while said.count(b"\n") < acknowledged:
@@ -88,12 +88,12 @@ async def test_R030_killed_at_any_instant_nothing_acknowledged_is_lost(tmp_path:
 
 
 def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
-    """The system calls of a real run: between a write to the log and its acknowledgement lies a flush of it."""
+    """System calls of a real run: each write to the log is flushed before it is acknowledged."""
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
         "import asyncio, os, sys\n"
-        "from tests.store.kit import *\n"
+        "from tests.store.fixtures import *\n"
         "async def main():\n"
         "    log = await make(Path(sys.argv[1]))\n"
         "    for seq in range(1, 6):\n"
@@ -184,13 +184,13 @@ async def test_R041_ten_at_once_in_one_state_folder(tmp_path: Path) -> None:
             list_sessions(str(tmp_path))
         await log.close()
 
-    pids = [fork_off(lambda number=number: run(number)) for number in range(10)]  # type: ignore[misc]
-    assert [ended(pid) for pid in pids] == [0] * 10
+    pids = [run_in_process(lambda number=number: run(number)) for number in range(10)]  # type: ignore[misc]
+    assert [wait_status(pid) for pid in pids] == [0] * 10
     assert [info.entries for info in list_sessions(str(tmp_path))] == [10] * 10
 
 
 async def fill_up(log: SessionLog, seq: int) -> int:
-    """Append 30 kB at a time until the disk is full; the seq that did not fit."""
+    """Append 30 kB at a time until the disk is full; return the seq that did not fit."""
     while True:
         try:
             await add(log, [entry(seq, "x" * 30_000)])
@@ -248,13 +248,15 @@ async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_p
 def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
     tmp_path: Path, failing: int, acknowledged: int
 ) -> None:
-    """The n-th flush of a run fails: what it carried is not acknowledged, and nothing behind it. The first four belong
-    to the making of the database, then each entry has its own."""
+    """The n-th flush of a run fails: its writes and all later ones are not acknowledged.
+
+    The first four flushes create the database, then each entry has its own.
+    """
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
         "import sys\n"
-        "from tests.store.kit import *\n"
+        "from tests.store.fixtures import *\n"
         "from longrein.events import SessionError\n"
         "async def main():\n"
         "    log = await make(Path(sys.argv[1]))\n"

@@ -1,4 +1,4 @@
-"""A session in which nobody said anything goes when it is left; anything else stays, whatever it is."""
+"""Sessions in which nobody said anything are removed when they are left; all others stay."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from longrein.events import AnyEvent, Entry, ModeSet, Opened, Parent, PinsSet, PrefixSet, TaskStarted, Text, UserSpoke
 from longrein.store import discard_empty, leave_message, list_sessions
-from tests.store.kit import ID, add, make, opened, reopen, wall_us
+from tests.store.fixtures import ID, add, make, opened, reopen, wall_us
 
 pytestmark = pytest.mark.anyio
 PREFIX = PrefixSet("start", "p", "m", "scripted", "Be good.", ())

@@ -1,4 +1,4 @@
-"""The project's goals: a graph that many processes change at once, and that survives all of them."""
+"""The project's goals: a graph that many processes change at once."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from longrein.events import Goal, ToolError
 from longrein.store import Goals, owner_of, project_key
-from longrein.store.goals import BEAT_US
+from longrein.store.goals import RENEW_US
 from longrein.store.port import LEASE_US, USER
-from tests.store.kit import ended, fork_off
+from tests.store.fixtures import run_in_process, wait_status
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ ME, OTHER = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab", "6f9d0000-0000-4000-8000-000
 
 
 class Time:
-    """A clock to turn."""
+    """A clock set by hand."""
 
     def __init__(self) -> None:
         self.us = 1_760_000_000_000_000
@@ -127,9 +127,9 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
         if (await theirs.goals())[0].lease_until == time.us + LEASE_US:
             break
         await asyncio.sleep(0.01)
-    time.us += BEAT_US - 1
+    time.us += RENEW_US - 1
     mine.beat()  # too early: nothing is written
-    assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - BEAT_US + 1
+    assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - RENEW_US + 1
     time.us += LEASE_US
     assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [("", "in_progress"), ("", "pending")]
     now, _ = await theirs.update(1, claim=True)
@@ -239,13 +239,13 @@ async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None
                 os.write(out, str(refusal).split()[0].encode() + b"\n")
             await mine.add(f"from {number}", "", ())
 
-        return fork_off(run)
+        return run_in_process(run)
 
     gate, opening = os.pipe()
     reading, writing = os.pipe()
     pids = [rival(number, gate, writing) for number in range(6)]
     os.write(opening, b"x" * 6)
-    assert [ended(pid) for pid in pids] == [0] * 6
+    assert [wait_status(pid) for pid in pids] == [0] * 6
     os.close(writing)
     assert sorted(os.read(reading, 65536).split()) == [b"[claimed]"] * 5 + [b"won"]
     assert ids(await goals_of(tmp_path).goals()) == [1, 2, 3, 4, 5, 6, 7]
@@ -313,11 +313,11 @@ def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
     assert project_key("/").startswith("root-")
 
 
-# --- the graph, whatever is done to it ---------------------------------------------------------------------------
+# --- Random changes of the graph -------------------------------------------------------------------------------------
 
 
 class Model(RuleBasedStateMachine):
-    """Three agents do anything; the graph is compared with one that is kept in plain dicts."""
+    """Three agents act at random; the graph is compared with one kept in plain dicts."""
 
     def __init__(self) -> None:
         super().__init__()

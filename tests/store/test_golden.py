@@ -1,6 +1,6 @@
-"""Law 12: old logs always load. The golden session of each schema version holds every event, every part, every field.
+"""Old logs always load. The golden session of each schema version holds every event, part and field.
 
-When the union grows, add a line to the golden session of the present version; never change a line that is there.
+When the union grows, add a line to the golden session of the present version; never change an existing line.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 
 from longrein.events import SCHEMA_VERSION, AnyEvent, AnyPart, Entry, decode_entry, encode_entry
 from longrein.store import Reader, export_jsonl, import_jsonl
-from tests.store.kit import reopen, wall_us
+from tests.store.fixtures import reopen, wall_us
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ def lines() -> list[bytes]:
 
 
 def structs(value: object) -> list[msgspec.Struct]:
-    """Every struct inside `value`, itself included."""
+    """Iterate every struct inside `value`, itself included."""
     match value:
         case msgspec.Struct():
             return [value, *(one for field in value.__struct_fields__ for one in structs(getattr(value, field)))]

@@ -1,4 +1,4 @@
-"""Messages of other processes: each file of the inbox folder is taken in once, whatever is killed when."""
+"""Messages of other processes: each file of the inbox folder is taken in once, also across kills."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store import leave_message
-from tests.store.kit import ID, add, crash, done, entries, entry, folder, make, reopen
+from tests.store.fixtures import ID, add, crash, done, entries, entry, folder, make, reopen
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""The log of one session: what is acknowledged is there, in order, after closing and after dying."""
+"""The log of one session: acknowledged writes are there, in order, after closing and after a crash."""
 
 import asyncio
 import threading
@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from longrein.events import Entry, SessionError, SessionReadOnly
 from longrein.store import Message, open_log, read_entries
 from longrein.store.database import Write
-from tests.store.kit import ID, OTHER, add, done, entries, entry, filled, folder, make, reopen, result, seqs, wall_us
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    done,
+    entries,
+    entry,
+    filled,
+    folder,
+    make,
+    reopen,
+    result,
+    seqs,
+    wall_us,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +77,7 @@ async def test_what_nobody_flushed_is_flushed_by_a_timer(tmp_path: Path) -> None
 
 
 async def test_a_grown_wal_is_folded_in_when_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.store.database.WAL_TIDY_BYTES", 100_000)
+    monkeypatch.setattr("longrein.store.database.WAL_IDLE_BYTES", 100_000)
     log = await make(tmp_path)
     await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
     for _ in range(3_000):
@@ -250,7 +264,7 @@ STEPS = st.lists(
 async def test_any_walk_ends_with_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple]
 ) -> None:
-    """Appends, messages, blobs and reopenings in any order, waited for or not."""
+    """Appends, messages, blobs and reopenings in any order, awaited or not."""
     state = tmp_path_factory.mktemp("walk")
     log = await make(state)
     written: list[Entry] = []

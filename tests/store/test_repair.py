@@ -1,4 +1,4 @@
-"""A damaged database is set aside, never overwritten; the longest good beginning of the log goes on."""
+"""A damaged database is set aside, never overwritten; the longest good beginning of the log is kept."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ import pytest
 from longrein.events import StoreDamaged, StoreFull, decode_entry
 from longrein.store import Reader, list_sessions, read_entries
 from longrein.store.errors import store_failure
-from tests.store.kit import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.fixtures import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ LAST = 60
 
 @pytest.fixture
 async def state(tmp_path: Path) -> Path:
-    """A closed session of 60 entries of 500 bytes, its WAL folded in."""
+    """A closed session of 60 entries of 500 bytes, its WAL checkpointed."""
     log = await make(tmp_path)
     await add(log, [*entries(1, 2), *(entry(seq, f"{seq:04} " * 100) for seq in range(3, LAST + 1))])
     log.put_blob(b"a blob of the session")
@@ -34,8 +34,10 @@ async def state(tmp_path: Path) -> Path:
 
 
 async def check(state: Path, kept: int | None, why: str) -> None:
-    """Opening keeps `kept` entries (None: some) and says so; it goes on from there; the damaged file is as it was. What
-    lies behind the damage is written out as text."""
+    """Check that opening keeps `kept` entries (None: some), reports it and goes on from there.
+
+    The damaged file is unchanged, and the entries behind the damage are written out as text.
+    """
     damaged = (folder(state) / "log.sqlite").read_bytes()
     log = await reopen(state)
     found = len(log.entries)
@@ -299,11 +301,11 @@ async def test_reading_a_folder_one_may_not_write(tmp_path: Path) -> None:
     os.chmod(folder(copy), 0o700)
 
 
-# --- files that were cut short, removed or changed, with SQLite none the wiser --------------------------------------
+# --- Files that were truncated, removed or changed unnoticed by SQLite -----------------------------------------------
 
 
 async def killed(state: Path, last: int = 40) -> tuple[bytes, bytes]:
-    """A session of `last` entries, killed with all of them in the write-ahead log; (main file, log)."""
+    """Return (main file, log) of a session of `last` entries, killed with all of them in the WAL."""
 
     async def die_open() -> None:
         log = await make(state)
@@ -398,6 +400,7 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
     log = await reopen(state)
     assert (len(log.entries), list(log.notes)) == (LAST, [])
     await log.close()
+    await asyncio.wrap_future(log._writer.closed)
     overwrite(state, (folder(state) / "log.sqlite").read_bytes().index(b"0030 0030"), b"0031")
     await check(state, 29, "entry 30 is not what was written")
 
@@ -407,7 +410,7 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
 async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
     state: Path, ends: tuple[str, ...], how: str
 ) -> None:
-    """What the open database holds is written again, also what was committed after the files were gone."""
+    """The contents of the open database are written back, with commits made after the files were gone."""
     log = await reopen(state)
     await add(log, [entry(LAST + 1)])
     for end in ends:

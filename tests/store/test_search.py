@@ -1,4 +1,4 @@
-"""Search: what it finds and where, that the index only makes it quicker, and that nothing can make it fail."""
+"""Search: its hits and their order, and that every failure of the index falls back to reading the log."""
 
 import asyncio
 import contextlib
@@ -38,17 +38,29 @@ from longrein.events import (
     UserSpoke,
     encode_event,
 )
-from longrein.store import Archive, Found, Past, SessionLog, fork_log
+from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
 from longrein.store import search as index
 from longrein.store.database import entry_key
-from longrein.store.search import place_of, query_of, scan, small, snippet
-from tests.store.kit import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
+from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    crash,
+    folder,
+    make,
+    opened,
+    reopen,
+    run_in_process,
+    wait_status,
+    wall_us,
+)
 
 pytestmark = pytest.mark.anyio
 
 
 async def written(state: Path, *events: AnyEvent, session: str = ID) -> SessionLog:
-    """A session of `Opened` and `events`."""
+    """Create a session of `Opened` and `events`."""
     log = await make(state, session)
     await append(log, opened(session), *events, first=1)
     return log
@@ -60,8 +72,8 @@ async def append(log: SessionLog, *events: AnyEvent, first: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def past_of(state: Path, session: str = ID) -> Iterator[Past]:
-    past = Past(str(state), session)
+def past_of(state: Path, session: str = ID) -> Iterator[SessionHistory]:
+    past = SessionHistory(str(state), session)
     try:
         yield past
     finally:
@@ -145,7 +157,7 @@ async def test_a_search_does_not_find_searches(tmp_path: Path) -> None:
 
 
 async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> None:
-    """Small ones in the database, large ones in files; across the pieces that the index is fed."""
+    """Small blobs in the database, large ones in files, and matches across indexed pieces."""
     log = await written(tmp_path)
     body = "".join(f"line {n} of the output\n" for n in range(20_000))
     cut = body[: index.SPAN_CHARS - 5] + "斜め横断の言葉" + body[index.SPAN_CHARS :]
@@ -175,17 +187,17 @@ async def test_the_newest_first_and_how_many(tmp_path: Path) -> None:
 
 
 class Fed:
-    """Counts the entries that go into an index."""
+    """Counts the entries that are indexed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seqs: list[int] = []
-        take = index._take
+        take = index._index_entry
 
         def counted(connection: sqlite3.Connection, row: index.Row, texts: Iterator[str]) -> int:
             self.seqs.append(index.entry_seq(row[0]))
             return take(connection, row, texts)
 
-        monkeypatch.setattr(index, "_take", counted)
+        monkeypatch.setattr(index, "_index_entry", counted)
 
 
 async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +214,7 @@ async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_long_log_goes_in_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "TURN_CHARS", 50)
+    monkeypatch.setattr(index, "BATCH_CHARS", 50)
     fed = Fed(monkeypatch)
     log = await written(tmp_path, *(result(f"needle {n} " + "." * 30) for n in range(20)))
     await log.close()
@@ -278,7 +290,7 @@ async def test_who_waits_too_long_for_another_search_reads_the_log(
 
 
 async def test_many_search_while_one_writes(tmp_path: Path) -> None:
-    """Threads and processes at once: each finds at least what was there when it began."""
+    """Threads and processes at once: each search finds at least the entries that were there when it began."""
     log = await written(tmp_path, *(result(f"needle {n}") for n in range(50)))
     counts: list[int] = []
 
@@ -292,7 +304,7 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
             assert len(past.search("needle", 500).hits) >= 50
 
     await log.close()
-    children = [fork_off(elsewhere) for _ in range(2)]
+    children = [run_in_process(elsewhere) for _ in range(2)]
     log = await reopen(tmp_path)
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
@@ -302,7 +314,7 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     for thread in threads:
         thread.join()
-    assert [ended(child) for child in children] == [0, 0]
+    assert [wait_status(child) for child in children] == [0, 0]
     assert len(counts) == 20
     assert min(counts) >= 50
     assert len(found(tmp_path, "needle", 500)) == 100
@@ -314,7 +326,7 @@ async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) ->
     await log.close()
 
     async def die() -> None:
-        take, count = index._take, [0]
+        take, count = index._index_entry, [0]
 
         def mortal(*asked: object) -> int:
             count[0] += 1
@@ -322,7 +334,7 @@ async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) ->
                 os._exit(0)
             return take(*asked)  # type: ignore[arg-type]
 
-        index._take = mortal  # type: ignore[assignment]
+        index._index_entry = mortal  # type: ignore[assignment]
         with past_of(tmp_path) as past:
             past.search("needle", 50)
 
@@ -340,7 +352,7 @@ async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
 
 
 def add_child(state: Path, number: int, session: str, *events: AnyEvent) -> None:
-    """A subagent's log in the database of its parent."""
+    """Create a subagent's log in the database of its parent."""
     with contextlib.closing(sqlite3.connect(folder(state) / "log.sqlite")) as connection, connection:
         connection.execute("INSERT INTO sessions VALUES(?, ?, 0, '/w', 'child')", (number, session))
         for seq, event in enumerate(events, 1):
@@ -367,7 +379,8 @@ async def test_a_subagents_log_is_read_and_searched_apart(tmp_path: Path) -> Non
 
 
 async def test_only_this_sessions_tree(tmp_path: Path) -> None:
-    """A child in a folder of its own names its parent; a stranger's log is not opened; a fork finds its original's."""
+    """A subagent in its own folder names its parent; other sessions stay closed; a fork finds its original's
+    subagents."""
     log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
     await log.close()
     child = await make(tmp_path, CHILD)
@@ -404,10 +417,10 @@ async def test_of_kind_and_seq_at(tmp_path: Path) -> None:
 
 async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     log = await written(tmp_path, result("a needle"))
-    archive = Archive(str(tmp_path), ID)
+    archive = HistoryReader(str(tmp_path), ID)
     names: list[str] = []
 
-    def work(past: Past) -> Found:
+    def work(past: SessionHistory) -> SearchResult:
         names.append(threading.current_thread().name)
         return past.search("needle", 5)
 
@@ -420,7 +433,7 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     await log.close()
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- Queries and matches ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -439,7 +452,7 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     ],
 )
 def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
-    assert query_of(text).words == words
+    assert parse_query(text).words == words
 
 
 @pytest.mark.parametrize(
@@ -453,7 +466,7 @@ def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
     ],
 )
 def test_snippets(text: str, query: str, expected: str) -> None:
-    place = place_of(small(text), query_of(query))
+    place = find_match(lower_case(text), parse_query(query))
     assert place is not None
     assert snippet(text, place) == expected
 

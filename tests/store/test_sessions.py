@@ -1,4 +1,4 @@
-"""Which sessions there are, where they lie and with which modes."""
+"""Lists of sessions, their folders and file modes."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from longrein.store import (
 )
 from longrein.store import reader as reading
 from longrein.store.session_folder import mount_type
-from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
+from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
 
 pytestmark = pytest.mark.anyio
 

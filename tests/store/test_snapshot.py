@@ -1,4 +1,4 @@
-"""The snapshot counts for the very log and the very code that it was made from, and for nothing else."""
+"""A snapshot is valid only for the log and the code it was made from."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
-from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ LARGE = "x" * 100_000
 
 
 async def kept(state: Path, last: int = 20, session: str = ID) -> None:
-    """A closed session of `last` entries, the third of them large, with a snapshot of all."""
+    """Create a closed session of `last` entries, the third one large, with a snapshot of all."""
     log = await make(state, session)
     new = [entry(seq, LARGE if seq == 3 else "", session) for seq in range(1, last + 1)]
     await add(log, new)
@@ -88,7 +88,7 @@ async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> 
     assert await found(tmp_path) is None
 
 
-# --- what makes it count for nothing ---------------------------------------------------------------------------------
+# --- Invalid snapshots -----------------------------------------------------------------------------------------------
 
 
 def path(state: Path, session: str = ID) -> Path:
@@ -96,7 +96,7 @@ def path(state: Path, session: str = ID) -> Path:
 
 
 def rows(state: Path, *statements: str, sound: bool = True) -> None:
-    """Change the stored log behind its back; with `sound` so that each row by itself is what was written."""
+    """Change the stored log directly; with `sound`, keep the checksum of each row right."""
     connection = sqlite3.connect(folder(state) / "log.sqlite")
     connection.create_function("checksum", 4, row_checksum)
     for statement in statements:
@@ -108,10 +108,10 @@ def rows(state: Path, *statements: str, sound: bool = True) -> None:
 
 
 def other_code(state: Path) -> None:
-    """As a longrein of other code would have written it."""
+    """Pretend that other code wrote the snapshot."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "code_version", lambda: b"other code")
-        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._stored(str(folder(state)))[0].log)
+        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._read_file(str(folder(state)))[0].log)
 
 
 LAST = "(SELECT max(key) FROM entries)"
@@ -173,12 +173,12 @@ async def test_an_older_log_put_back_is_not_taken_for_the_newer(tmp_path: Path) 
     assert await found(tmp_path) is None
 
 
-# --- long logs -------------------------------------------------------------------------------------------------------
+# --- Long logs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every log counts as long, and is looked through as soon as it is open."""
+    """Every log counts as long, and is checked right after open."""
     monkeypatch.setattr("longrein.store.repair.KEEP_BYTES_MAX", 1000)
     monkeypatch.setattr("longrein.store.log.CHECK_AFTER_S", 0.0)
 

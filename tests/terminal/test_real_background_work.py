@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.events import TaskEnded, UserSpoke, text_of
-from longrein.store import Past
+from longrein.store import SessionHistory
 from longrein.testing.loopback import Call, Fault, Turn
 from longrein.workspace import spooled_tasks
 from tests.e2e.harness import CliHarness, Provider
@@ -56,7 +56,7 @@ def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(cli: CliHa
         tty.send("\r")
         assert tty.wait_exit() == 0
     assert cli.wait_survivors() == []
-    past = Past(str(cli.state), cli.session)
+    past = SessionHistory(str(cli.state), cli.session)
     ends = [entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)]
     past.close()
     assert [(end.task, end.state) for end in ends] == [("b1", "killed"), ("b2", "failed")]
@@ -110,7 +110,7 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(cli: CliHarne
         )
         tty.until("idle · served").leave_quietly()
     assert (cli.project / "n.md").read_text() == "one\n"
-    past = Past(str(cli.state), cli.session)
+    past = SessionHistory(str(cli.state), cli.session)
     child = past.child(next(e.event.child for e in past.of_kind("ChildStarted")))  # type: ignore[union-attr]
     assert child is not None
     spoken = [text_of(e.event.parts) for e in child.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)]

@@ -68,7 +68,8 @@ from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import BackgroundOptions
-from tests.load.storm import MORE, named
+from tests.load.storm import MORE
+from tests.load.storm import expand_names
 from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
 from tests.testing.simulate import bash as run
 
@@ -690,7 +691,7 @@ class TreeSimulation:
         answered = max((_reach(e.event, own) for e in own if isinstance(e.event, Replied)), default=0)
         notices = [e for e in own if isinstance(e.event, Reminded) and e.event.text]
         texts = [e.event.text for e in notices if isinstance(e.event, Reminded)]
-        more = [name for text in texts for line in MORE.findall(text) for name in named(line)]
+        more = [name for text in texts for line in MORE.findall(text) for name in expand_names(line)]
         tasks = Counter(name for text in texts for name, _ in OVER.findall(text))
         tasks.update(name for name in more if "b" in name)
         hold("law 9: a task's end is told once", all(n == 1 for n in tasks.values()), tasks.most_common(3))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.kit import ID, OTHER, opened
+from tests.store.fixtures import ID, OTHER, opened
 
 from longrein.events import (
     AnyEvent,
@@ -32,7 +32,7 @@ from longrein.events import (
     marker,
     marker_sign,
 )
-from longrein.store import Archive, SessionLog, fork_log, open_log
+from longrein.store import HistoryReader, SessionLog, fork_log, open_log
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ class Story:
 async def story(desk: Any, tmp_path: Path) -> AsyncIterator[Story]:
     state = tmp_path / "state"
     log = await open_log(str(state), ID, create=True, wall_us=lambda: 0)
-    desk.archive, desk.call_id = Archive(str(state), ID), "c999.0"
+    desk.archive, desk.call_id = HistoryReader(str(state), ID), "c999.0"
     made = Story(desk, state, log)
     desk.now_us = made.at(30)
     await made.write(opened())
@@ -310,7 +310,7 @@ async def test_law_4_a_fork_and_what_was_rewound(story: Story) -> None:
     assert (await story.recall(handle="r3")).endswith("before the fork")  # rewound, not lost
     first = Opened(1, OTHER, "n0nce", ("/w",), "/w", parent=Parent(ID, 5))
     await fork_log(str(story.state), ID, 5, Entry(1, 0, first))
-    story.desk.archive = Archive(str(story.state), OTHER)
+    story.desk.archive = HistoryReader(str(story.state), OTHER)
     assert (await story.recall(handle="r3")).endswith("before the fork")
     assert "lines 19999-20000 of 20000" in await story.recall(handle="r4", lines="19999-")
     assert "before the fork" in await story.recall(query="fork")

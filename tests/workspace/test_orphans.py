@@ -14,7 +14,7 @@ from longrein.workspace import end_orphans
 from longrein.workspace.orphans import find_orphans
 from longrein.workspace.supervisor.process_tree import Process, owner_mark, process, processes_with, send, variable
 from tests.timeouts import HANG_S
-from tests.work import files_opened
+from tests.work_counters import files_opened
 
 
 class CrashedSession:

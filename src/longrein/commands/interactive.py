@@ -16,9 +16,22 @@ from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
-from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
-from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
+from longrein.run_context import CLOCK
+from longrein.run_context import RunContext
+from longrein.run_context import discard_unused
+from longrein.run_context import fork
+from longrein.run_context import read_run_context
+from longrein.store import USER
+from longrein.store import Goals
+from longrein.store import SessionInfo
+from longrein.store import list_sessions
+from longrein.store import project_key
+from longrein.workspace import GIT_CUT
+from longrein.workspace import Workspace
+from longrein.workspace import run_git
+from longrein.workspace import spooled_tasks
+from longrein.workspace import stop_background_task
+from longrein.store import HistoryReader
 
 FILES_MAX = 500_000
 """Files that are looked at for `@`, where git does not list them."""
@@ -108,7 +121,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
 
 
 async def _tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
-    archive = Archive(place.state_dir, built.session.id)
+    archive = HistoryReader(place.state_dir, built.session.id)
     return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
 
 

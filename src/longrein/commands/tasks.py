@@ -9,9 +9,20 @@ from longrein.frontends.reports import subagents as agents_page
 from longrein.frontends.reports import tasks as tasks_page
 from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, RunContext, sweep_orphans
-from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
-from longrein.workspace import SPOOL, SpooledTask, is_supervised, spooled_tasks, stop_background_task, unreadable_tasks
+from longrein.run_context import CLOCK
+from longrein.run_context import RunContext
+from longrein.run_context import sweep_orphans
+from longrein.store import SessionInfo
+from longrein.store import find_session
+from longrein.store import list_sessions
+from longrein.store import session_info
+from longrein.workspace import SPOOL
+from longrein.workspace import SpooledTask
+from longrein.workspace import is_supervised
+from longrein.workspace import spooled_tasks
+from longrein.workspace import stop_background_task
+from longrein.workspace import unreadable_tasks
+from longrein.store import SessionHistory
 
 ID_CHARS, ID_DASHES = 36, 4
 """Of a session's id, which its folder is called by."""
@@ -77,7 +88,7 @@ def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
 
 def _queued(place: RunContext, session: str) -> list[SpooledTask]:
     """Tasks that wait for their turn: only the log knows of them."""
-    past = Past(place.state_dir, session)
+    past = SessionHistory(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
     except SessionError:
@@ -102,7 +113,7 @@ def _info(place: RunContext, session: str) -> SessionInfo | None:
 def _of_session(place: RunContext, session: str) -> list[TaskRow]:
     """All that a session ever started: those that run as the spool tells of them, then those that are over."""
     spooled = {row.task.task: row for row in _rows(place, session)}
-    past = Past(place.state_dir, session)
+    past = SessionHistory(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
     finally:
@@ -123,7 +134,7 @@ def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
     if json:
         show(tasks_page.as_json([row]))
         return
-    past = Past(place.state_dir, row.session)
+    past = SessionHistory(place.state_dir, row.session)
     try:
         shown = tasks_page.output_tail(
             past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail
@@ -171,7 +182,7 @@ def agents(place: RunContext, session: str, *, json: bool) -> int:
 
 
 def _agents(place: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
-    past = Past(place.state_dir, info.session)
+    past = SessionHistory(place.state_dir, info.session)
     try:
         return agents_page.SessionSubagents(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
     finally:

@@ -1,28 +1,28 @@
-"""The session log on disk: one database per root session, one writer thread, blobs beside it."""
+"""The session log on disk: one database per root session, one writer thread, blob files."""
 
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
-from longrein.store.history import Archive, Past
+from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.log import SessionLog, leave_message, open_log
-from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo, Snapshot
+from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, SearchResult, SessionInfo, Snapshot
 from longrein.store.reader import Reader, read_entries
 from longrein.store.search import scan
 from longrein.store.sessions import discard_empty, find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
     "USER",
-    "Archive",
     "BlobWriter",
     "Content",
-    "Found",
     "Goals",
-    "Hit",
+    "HistoryReader",
     "Log",
     "Message",
-    "Past",
     "Reader",
+    "SearchHit",
+    "SearchResult",
+    "SessionHistory",
     "SessionInfo",
     "SessionLog",
     "Snapshot",

@@ -1,4 +1,7 @@
-"""Blobs by the SHA-256 of their bytes: small ones wait in memory for the next commit, large ones are files."""
+"""Blobs, named by the SHA-256 of their bytes.
+
+Blobs up to 64 kB go into the database with the next commit; larger ones are files `blobs/ab/<hash>`.
+"""
 
 import contextlib
 import errno
@@ -6,50 +9,54 @@ import hashlib
 import itertools
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from longrein.events import StoreDamaged
 from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
 
 INLINE_BYTES_MAX = 64 * 1024
-"""Content up to this size lies in the database and so costs no flush of its own."""
+"""Blobs up to this size go into the database, which saves a flush."""
 PIECE_BYTES = 256 * 1024
-"""Read and written at once."""
+"""Bytes that are read or written at once."""
 
 
 def blob_file(folder: str, blob: str) -> str:
-    """Path of a blob's file in a session's folder, there or not."""
+    """Return the path of a blob's file in a session's folder, whether or not it exists."""
     return os.path.join(folder, BLOBS, blob[:2], blob)
 
 
 def blob_hash(data: bytes) -> str:
-    """The name of `data`."""
+    """Return the hash that names `data`."""
     return hashlib.sha256(data).hexdigest()
 
 
 def is_hash(text: str) -> bool:
-    """Whether `text` can name a blob."""
+    """Whether `text` has the form of a blob's hash."""
     return len(text) == 64 and all(sign in "0123456789abcdef" for sign in text)
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob are not what was kept; for those who only want the bytes they are gone."""
+    """The bytes of a blob do not match its hash.
+
+    Also a `KeyError`, for callers that only ask for the bytes.
+    """
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
 
-def checked(data: object, blob: str, place: str) -> bytes:
-    """`data`, which lies at `place`, as the bytes of `blob`. Raises `BlobDamaged` when they are not."""
+def verify_blob(data: object, blob: str, place: str) -> bytes:
+    """Return `data`, found at `place`, if it matches the hash. Raises `BlobDamaged`."""
     if isinstance(data, bytes) and blob_hash(data) == blob:
         return data
     raise BlobDamaged(f"blob {blob[:12]} in {place} is not what was written")
 
 
-def read_file(folder: str, blob: str) -> bytes:
-    """Bytes of a blob file, checked. Raises `KeyError` when there is none, `BlobDamaged`."""
+def read_blob_file(folder: str, blob: str) -> bytes:
+    """Return the verified bytes of a blob file.
+
+    Raises `KeyError` when it does not exist, `BlobDamaged`.
+    """
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -58,21 +65,24 @@ def read_file(folder: str, blob: str) -> bytes:
         if error.errno == errno.EIO:
             raise BlobDamaged(f"{path} cannot be read: {error.strerror}") from None
         raise KeyError(blob) from None
-    return checked(data, blob, path)
+    return verify_blob(data, blob, path)
 
 
-class Kept:
-    """What one commit keeps."""
+class BlobBatch:
+    """Blobs of one commit."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
-        """Blobs that go into the database, by hash."""
+        """Hash -> bytes, for blobs that go into the database."""
         self.files: list[str] = []
         """Hashes of blob files, all of them on disk."""
 
 
 class Blobs:
-    """Blobs on their way into the log of one session. The loop's thread puts, the writer thread settles."""
+    """Blobs that wait for a commit of one session's log.
+
+    The loop's thread adds, the writer thread commits.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -81,17 +91,19 @@ class Blobs:
         self._numbers = itertools.count(1)
 
     def put(self, data: bytes) -> str:
-        """Keep `data` with the next commit; gives its hash."""
+        """Keep `data` with the next commit; return its hash."""
         blob = blob_hash(data)
         if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
             self._pending.setdefault(blob, bytes(data))
         return blob
 
-    def copy_of(self, path: str) -> tuple[str, bytes | str]:
-        """(hash, content or path): a small file's bytes, of a large one a link or copy on disk in the folder of blobs,
-        ready to be adopted.
+    def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
+        """Prepare the file at `path` for `adopt`.
 
-        For any thread. Nobody may write the file any more; it stays. Raises OSError, also when it is no plain file.
+        Returns (hash, bytes) for a small file, (hash, path of a link or copy) else.
+
+        For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
+        regular file.
         """
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -99,16 +111,19 @@ class Blobs:
             start = file.read(INLINE_BYTES_MAX + 1)
             if len(start) <= INLINE_BYTES_MAX:
                 return blob_hash(start), start
-            temporary = self.temporary()
-            if _linked(path, temporary):
+            temporary = self.temporary_path()
+            if _try_link(path, temporary):
                 flush(file.fileno())
                 file.seek(0)
                 return hashlib.file_digest(file, "sha256").hexdigest(), temporary
             file.seek(0)
-            return _copied(file, temporary), temporary
+            return _copy_file(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Take the finished file `path` as `blob`: it has its name now and is flushed before the next commit."""
+        """Move the finished file `path` to its place as `blob`.
+
+        It is flushed before the next commit.
+        """
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
@@ -117,51 +132,54 @@ class Blobs:
         os.rename(path, target)
         self._pending[blob] = None
 
-    def waiting(self, blob: str) -> bytes | None:
-        """Bytes of a blob that no commit holds yet; None when it is not here."""
+    def pending_bytes(self, blob: str) -> bytes | None:
+        """Return the bytes of a blob that is not committed yet; None when it is not held in memory."""
         return self._pending.get(blob)
 
-    def any_waiting(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a blob waits for a commit."""
         return bool(self._pending)
 
-    def temporary(self) -> str:
-        """Path for a new file in the folder of blobs; swept at the next open when nobody adopts it."""
+    def temporary_path(self) -> str:
+        """Return a path for a new file in the blobs folder.
+
+        The next open removes files that nobody adopted.
+        """
         make_folder(os.path.join(self.folder, BLOBS))
         return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
 
-    def settle(self) -> Kept:
-        """Everything that waits: large content is on disk under its name when this returns. Raises OSError."""
-        kept = Kept()
+    def prepare_commit(self) -> BlobBatch:
+        """Return all pending blobs; large ones are on disk as files on return. Raises OSError."""
+        batch = BlobBatch()
         for blob in list(self._pending):
             data = self._pending[blob]
             if data is not None and len(data) <= INLINE_BYTES_MAX:
-                kept.bodies[blob] = data
+                batch.bodies[blob] = data
             else:
                 if blob not in self._flushed:
-                    self._store(blob, data)
+                    self._flush_to_file(blob, data)
                     self._flushed.add(blob)
-                kept.files.append(blob)
-        return kept
+                batch.files.append(blob)
+        return batch
 
     def flush_files(self) -> None:
         """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
         for blob in [blob for blob in list(self._pending) if self._pending[blob] is None and blob not in self._flushed]:
-            self._store(blob, None)
+            self._flush_to_file(blob, None)
             self._flushed.add(blob)
 
-    def forget(self, kept: Kept) -> None:
-        """`kept` is committed."""
-        for blob in (*kept.bodies, *kept.files):
+    def mark_committed(self, batch: BlobBatch) -> None:
+        """Drop the blobs of a committed batch from the pending ones."""
+        for blob in (*batch.bodies, *batch.files):
             del self._pending[blob]
             self._flushed.discard(blob)
 
-    def _store(self, blob: str, data: bytes | None) -> None:
+    def _flush_to_file(self, blob: str, data: bytes | None) -> None:
         path = blob_file(self.folder, blob)
         if data is None:
             flush_path(path)
         else:
-            temporary = self.temporary()
+            temporary = self.temporary_path()
             write_file(temporary, (data,))
             make_folder(os.path.dirname(path))
             os.rename(temporary, path)
@@ -169,21 +187,21 @@ class Blobs:
         flush_path(os.path.join(self.folder, BLOBS))
         flush_path(self.folder)
 
-    def sweep(self, named: Callable[[], set[str]]) -> int:
-        """Remove files that no commit named, as a crash leaves them; how many."""
-        swept = 0
+    def remove_unnamed(self, named: Callable[[], set[str]]) -> int:
+        """Remove files that no commit named, which a crash leaves behind; return their number."""
+        removed = 0
         names: set[str] | None = None
         for path, blob in blob_files(self.folder):
             names = named() if names is None else names
             if blob not in names:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                    swept += 1
-        return swept
+                    removed += 1
+        return removed
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
-    """(path, name) of every file among the blobs of the session in `folder`, temporary ones too."""
+    """Iterate (path, name) of every file in the blobs folder of the session in `folder`, temporary ones included."""
     try:
         found = list(os.scandir(os.path.join(folder, BLOBS)))
     except OSError:
@@ -195,8 +213,8 @@ def blob_files(folder: str) -> Iterator[tuple[str, str]]:
             yield item.path, item.name
 
 
-def _linked(path: str, target: str) -> bool:
-    """Whether `target` is now a second name of `path`; False on another file system or one without links."""
+def _try_link(path: str, target: str) -> bool:
+    """Make `target` a hard link to `path`; False where links are not possible."""
     try:
         os.link(path, target)
     except FileNotFoundError:
@@ -207,8 +225,11 @@ def _linked(path: str, target: str) -> bool:
     return True
 
 
-def _copied(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; the hash. Leaves nothing when it fails."""
+def _copy_file(file: BinaryIO, target: str) -> str:
+    """Copy `file` to the new file `target`, on disk; return its hash.
+
+    Leaves nothing behind on failure.
+    """
     digest = hashlib.sha256()
 
     def pieces() -> Iterator[bytes]:
@@ -221,7 +242,10 @@ def _copied(file: BinaryIO, target: str) -> str:
 
 
 class GrowingBlob:
-    """A blob written piece by piece (`port.BlobWriter`). In memory up to 64 kB, then in a file."""
+    """A blob written piece by piece (`port.BlobWriter`).
+
+    In memory up to 64 kB, then in a file.
+    """
 
     def __init__(self, blobs: Blobs, finished: Callable[[], object]) -> None:
         """`finished` is called when a file waits to be flushed."""
@@ -235,13 +259,13 @@ class GrowingBlob:
 
     @property
     def path(self) -> str:
-        """The file, readable while it grows. Asking for it makes it. Raises OSError."""
+        """Path of the file, readable while it grows. The first access creates it. Raises OSError."""
         if not self._path:
             self._spill()
         return self._path
 
     def write(self, data: bytes) -> None:
-        """Append. Raises OSError (full disk)."""
+        """Append `data`. Raises OSError, such as for a full disk."""
         if self._descriptor < 0 and len(self._start) + len(data) > INLINE_BYTES_MAX:
             self._spill()
         if self._descriptor >= 0:
@@ -252,7 +276,7 @@ class GrowingBlob:
         self.size_bytes += len(data)
 
     def pieces(self) -> Iterator[bytes]:
-        """All that was written so far, in order. Raises OSError."""
+        """Iterate everything written so far, in order. Raises OSError."""
         if self._descriptor < 0:
             yield bytes(self._start)
             return
@@ -261,7 +285,7 @@ class GrowingBlob:
                 yield piece
 
     def finish(self) -> str:
-        """Name it by its hash; gives the hash. Raises OSError."""
+        """Complete the blob; return its hash. Raises OSError."""
         blob = self._hash.hexdigest()
         if self._descriptor < 0:
             return self._blobs.put(bytes(self._start))
@@ -271,7 +295,7 @@ class GrowingBlob:
         return blob
 
     def discard(self) -> None:
-        """Forget it."""
+        """Drop the blob."""
         self._start.clear()
         if self._descriptor >= 0:
             self._close()
@@ -279,7 +303,7 @@ class GrowingBlob:
                 os.unlink(self._path)
 
     def _spill(self) -> None:
-        path = self._blobs.temporary()
+        path = self._blobs.temporary_path()
         self._descriptor = new_file(path)
         self._path = path
         self._write(self._start)
@@ -293,30 +317,3 @@ class GrowingBlob:
     def _close(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
-
-
-# --- Work that takes its time, beside the event loop and the writer: each in a thread of its own ---------------------
-
-
-T = TypeVar("T")
-
-
-def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
-    """Begin `work` in a thread called `longrein-<name>`; resolves as it does.
-
-    Whoever stops waiting lets the thread finish.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = work()
-        except BaseException as error:  # the thread's end is the caller's news, whatever it is
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=f"longrein-{name}", daemon=True).start()
-    return future

@@ -1,8 +1,8 @@
-"""What an entry of the log holds, part by part: the originals, not what the view made of them.
+"""The parts of an entry, as recorded in the log and not as the view shows them.
 
-The 1-based place of a part in `contents_of` is the part of its handle: `r412.2` is the second. Contents come first;
-parts that stand aside (a provider's own bytes, a summary's ledger, last the entry as it is stored) come after them, so
-that every byte of every entry has a handle, and a handle without a part still gives only what one would want to read.
+The 1-based position of a part in `contents_of` is the part number of its handle: `r412.2` is the second. Main parts
+come first. Auxiliary parts (a provider's own bytes, a summary's ledger, last the whole entry as stored) come after
+them, so that every byte of an entry has a handle, and a handle without a part number returns only the main parts.
 """
 
 import codecs
@@ -48,41 +48,44 @@ from longrein.events import (
 )
 
 COPIES = ("reexpanded",)
-"""Reminders that repeat what stands elsewhere in the log."""
-UNSOUGHT = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
-"""What a search leaves out where it holds nothing to read: it names what others say, or the search itself."""
+"""Kinds of reminders that repeat other entries."""
+NOT_SEARCHED = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
+"""Events that a search skips when they have no parts, because other entries hold their content."""
 
 
 class Content(msgspec.Struct, frozen=True):
     """One part of an entry."""
 
     title: str
-    """What it is, such as `call Write`."""
+    """Description, such as `call Write`."""
     text: str = ""
-    """Its text, where that lies in the log."""
+    """Its text, if that is in the log."""
     blob: str = ""
-    """Hash of the text, where that lies in a blob."""
+    """Hash of its text, if that is in a blob."""
     part: AnyPart | None = None
-    """What is no text: an image or a binary document, to be shown again."""
+    """An image or binary document."""
     aside: bool = False
-    """Whether it is given only when it is asked for by its own handle."""
-    sought: bool = True
-    """Whether a search looks into it; repetitions of what stands elsewhere are left out."""
+    """Whether only its own handle returns it."""
+    searchable: bool = True
+    """Whether a search looks into it. Repetitions of other entries are left out."""
     tool: str = ""
-    """Tool whose call or result it is."""
+    """Tool of the call or result."""
     raw: bool = False
-    """Whether every control character in it is shown, line ends excepted."""
+    """Whether control characters except line ends are shown."""
 
 
 def contents_of(entry: Entry) -> list[Content]:
-    """Every part of `entry` in order, the one that is the whole entry last. Never empty."""
+    """Return every part of `entry` in order; the last one is the whole entry as stored."""
     event, found = entry.event, _contents(entry.event)
-    told = not found and not isinstance(event, UNSOUGHT)
-    return [*found, Content(f"{kind_of(event)} as stored", _stored(event), aside=bool(found), sought=told)]
+    is_searchable = not found and not isinstance(event, NOT_SEARCHED)
+    return [
+        *found,
+        Content(f"{kind_of(event)} as stored", _stored_text(event), aside=bool(found), searchable=is_searchable),
+    ]
 
 
 def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
-    """What an entry is, in words."""
+    """Return a description of an entry."""
     event = entry.event
     match event:
         case UserSpoke():
@@ -113,7 +116,7 @@ def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
 
 
 def kind_of(event: AnyEvent) -> str:
-    """The name of an event."""
+    """Return the class name of an event."""
     return type(event).__name__
 
 
@@ -122,36 +125,36 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case UserSpoke():
             return [_content(part) for part in event.parts]
         case ToolEnded():
-            parts = [_of_tool(_content(part), event.name) for part in event.parts]
-            raw = Content("output byte for byte", blob=event.raw, aside=True, sought=False, raw=True)
+            parts = [_with_tool(_content(part), event.name) for part in event.parts]
+            raw = Content("output byte for byte", blob=event.raw, aside=True, searchable=False, raw=True)
             return [*parts, raw] if event.raw else parts
         case Replied():
             blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
-            return [*map(_content, event.parts), *map(_unsought, blocks)]
+            return [*map(_content, event.parts), *map(_not_searched, blocks)]
         case Reminded() if event.text:
-            return [Content(f"reminder {event.kind}", event.text, sought=event.kind not in COPIES)]
+            return [Content(f"reminder {event.kind}", event.text, searchable=event.kind not in COPIES)]
         case Summarized():
             more = [("prose", event.prose), ("ledger", event.ledger), ("acknowledgement", event.reply)]
-            rest = [Content(name, text, aside=True, sought=name == "prose") for name, text in more if text]
-            return [Content("summary", event.text, sought=False), *rest]
+            rest = [Content(name, text, aside=True, searchable=name == "prose") for name, text in more if text]
+            return [Content("summary", event.text, searchable=False), *rest]
         case Cleared() if event.forms:
-            return [Content(f"short form of {form.handle}", form.text, sought=False) for form in event.forms]
+            return [Content(f"short form of {form.handle}", form.text, searchable=False) for form in event.forms]
         case PrefixSet():
             tools = msgspec.json.format(msgspec.json.encode((event.tools, event.deferred)), indent=1).decode()
             context = [Content("static context", text) for text in event.context]
-            system = Content("system text", event.system, sought=False)
-            return [*context, system, Content("tools", tools, aside=True, sought=False)]
+            system = Content("system text", event.system, searchable=False)
+            return [*context, system, Content("tools", tools, aside=True, searchable=False)]
         case ToolStarted() if event.arguments is not None:
             return [Content(f"call {event.name}", arguments_text(event.arguments), tool=event.name)]
         case AskFailed() if event.partial:
             return [Content("partial reply", blob=event.partial), Content("why it failed", event.message)]
         case FileSeen() if event.blob:
-            return [Content("content", blob=event.blob, sought=False)]
+            return [Content("content", blob=event.blob, searchable=False)]
         case FileChanged() if event.blob or event.diff or event.over:
-            content = [Content("content", blob=event.blob, sought=False)] if event.blob else []
+            content = [Content("content", blob=event.blob, searchable=False)] if event.blob else []
             if event.over:
                 content.append(
-                    Content("what somebody else had written there", blob=event.over, aside=True, sought=False)
+                    Content("what somebody else had written there", blob=event.over, aside=True, searchable=False)
                 )
             return content + ([Content("what changed", event.diff, aside=bool(content))] if event.diff else [])
         case TaskStarted():
@@ -161,18 +164,18 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case TaskEnded() if event.tail:
             return [Content("output", event.tail)]
         case ChildStarted() if event.task:
-            return [Content("task", event.task, sought=not event.call)]
+            return [Content("task", event.task, searchable=not event.call)]
         case ChildEnded() if event.report:
             return [Content("report", event.report)]
         case GoalChanged():
             goal = event.goal
             return [Content("goal", f"{goal.title}\n\n{goal.body}" if goal.body else goal.title)]
         case Interrupted():
-            return [Content("interrupted", event.text, sought=False)]
+            return [Content("interrupted", event.text, searchable=False)]
         case HookAnswered() if event.text:
             return [Content(f"hook {event.event}", event.text)]
         case PermissionAsked():
-            return [Content("what was asked", event.shown, sought=False)]
+            return [Content("what was asked", event.shown, searchable=False)]
         case _:
             return []
 
@@ -194,16 +197,16 @@ def _content(part: AnyPart) -> Content:
             return Content(f"result of {part.name}", "\n".join(_content(one).text for one in part.parts))
 
 
-def _of_tool(content: Content, tool: str) -> Content:
+def _with_tool(content: Content, tool: str) -> Content:
     return msgspec.structs.replace(content, tool=tool)
 
 
-def _unsought(content: Content) -> Content:
-    return msgspec.structs.replace(content, sought=False)
+def _not_searched(content: Content) -> Content:
+    return msgspec.structs.replace(content, searchable=False)
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
-    """Arguments of a call, long texts as they are and not as JSON, so that they can be paged and copied."""
+    """Return the arguments of a call as text, long texts verbatim instead of as JSON."""
     if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return f"{next(iter(arguments))}: {only}"
     return "\n".join(
@@ -219,8 +222,8 @@ def _short(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _stored(event: AnyEvent) -> str:
-    """Any event, a field a line, texts as they are."""
+def _stored_text(event: AnyEvent) -> str:
+    """Return any event as text, one field a line, texts verbatim."""
     fields = msgspec.json.decode(encode_event(event), type=dict[str, Any])
     del fields["type"]
     return f"{kind_of(event)}\n{arguments_text(fields)}" if fields else kind_of(event)
@@ -231,7 +234,7 @@ def _is_blob(text: str) -> bool:
 
 
 def encoding_of(data: bytes | bytearray) -> str:
-    """Encoding of a text by its first bytes: UTF-16 where a mark or the places of its NULs say so, else UTF-8."""
+    """Guess the encoding of a text from its first bytes: UTF-16 by its byte order mark or NULs, else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     sample = data[:512]

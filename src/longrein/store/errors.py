@@ -1,4 +1,4 @@
-"""What the disk and SQLite say, as one of our errors with one line for the person."""
+"""Map errors of SQLite and the disk to `SessionError`s with one line for the user."""
 
 import contextlib
 import errno
@@ -14,61 +14,64 @@ _ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
 
 
 PROBE_BYTES = 64 * 1024
-"""Written to see whether there is room."""
+"""Size of the probe file that tests for free room."""
 SUSPECT = "suspect"
-"""A file in a session's folder that says: a write met damage, rebuild the database at the next open."""
+"""File in a session's folder that requests a rebuild of the database at the next open, after a write met damage."""
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that the file is not what it wrote."""
+    """Whether SQLite reports a damaged file."""
     return isinstance(error, sqlite3.DatabaseError) and (
-        _primary(error) in (_CORRUPT, _NOTADB)
+        _primary_code(error) in (_CORRUPT, _NOTADB)
         or any(words in str(error) for words in ("malformed", "Could not decode"))
         or _short_read(error)
     )
 
 
 def is_damage_at_open(error: sqlite3.DatabaseError) -> bool:
-    """The same of an error met while a log was opened, when every statement and table is known to be right."""
-    return is_damage(error) or _primary(error) in (0, _ERROR)
+    """Whether an error during open means a damaged file.
+
+    At open all statements and tables are known to be right, so SQL errors count as damage too.
+    """
+    return is_damage(error) or _primary_code(error) in (0, _ERROR)
 
 
 def store_failure(error: BaseException, folder: str) -> SessionError:
-    """The error of our tree for what went wrong with the session in `folder`; never raises."""
+    """Return the `SessionError` for an error in the session in `folder`; never raises."""
     if isinstance(error, SessionError):
         return error
     if isinstance(error, OSError):
-        return _of_system(error, folder)
+        return _from_os_error(error, folder)
     if isinstance(error, sqlite3.Error):
-        return _of_sqlite(error, folder)
+        return _from_sqlite_error(error, folder)
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
-def _of_system(error: OSError, folder: str) -> SessionError:
+def _from_os_error(error: OSError, folder: str) -> SessionError:
     if error.errno in _NO_ROOM:
-        return _full(folder, error.strerror or "no room")
+        return _store_full(folder, error.strerror or "no room")
     if error.errno == errno.EIO:
         return _broken_disk(folder, error.strerror or "input/output error")
     return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
 
 
-def _of_sqlite(error: sqlite3.Error, folder: str) -> SessionError:
+def _from_sqlite_error(error: sqlite3.Error, folder: str) -> SessionError:
     if is_damage(error):
         return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
-    if _primary(error) == _FULL:
-        return _full(folder, str(error))
-    if _primary(error) == _IOERR:  # SQLite says this of every failed write but one for which there is no room
-        return _full(folder, str(error)) if _no_room(folder) else _broken_disk(folder, str(error))
+    if _primary_code(error) == _FULL:
+        return _store_full(folder, str(error))
+    if _primary_code(error) == _IOERR:  # SQLite also reports this for writes that hit a quota or a size limit
+        return _store_full(folder, str(error)) if _is_full(folder) else _broken_disk(folder, str(error))
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
-def _full(folder: str, why: str) -> StoreFull:
+def _store_full(folder: str, why: str) -> StoreFull:
     name = os.path.basename(folder)
     return StoreFull(f"cannot write to {folder} ({why}); free some room, then go on with `longrein -r {name}`")
 
 
-def _no_room(folder: str) -> bool:
-    """Whether a file in `folder` cannot grow: by a limit on the size of files, a quota, or a full disk."""
+def _is_full(folder: str) -> bool:
+    """Whether a file in `folder` cannot grow, because of a file size limit, a quota or a full disk."""
     if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
         return True
     probe = os.path.join(folder, f".probe-{os.getpid()}")
@@ -94,7 +97,7 @@ def _broken_disk(folder: str, why: str) -> SessionError:
     )
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -103,6 +106,6 @@ def _short_read(error: sqlite3.Error) -> bool:
 
 
 def mark_suspect(folder: str) -> None:
-    """Have the database rebuilt at the next open."""
+    """Request a rebuild of the database at the next open."""
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.join(folder, SUSPECT), os.O_CREAT | os.O_CLOEXEC, 0o600))

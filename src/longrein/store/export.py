@@ -1,4 +1,4 @@
-"""A log as text: our JSONL out and in, and the plain chat transcript that other tools know."""
+"""Export and import of a log as JSONL, and the plain chat transcript for other tools."""
 
 import asyncio
 import os
@@ -34,20 +34,146 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.session_folder import make_folder, new_file
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Export and import -----------------------------------------------------------------------------------------------
+
+
+IMPORT_ROWS = 512
+"""Entries in one transaction of an import."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One line of an export, its event still encoded."""
+
+    seq: int
+    at: int
+    event: msgspec.Raw
+
+
+class _Header(msgspec.Struct, frozen=True):
+    """The fields needed to decode the first event."""
+
+    type: str
+    version: int
+    session: str
+
+
+def export_jsonl(reader: Reader, out: BinaryIO) -> int:
+    """Write every entry as one line of JSONL (`events.encode_entry`); return their number.
+
+    Older events are lifted to the current schema, events of a newer longrein are copied as they are. Raises
+    `StoreDamaged` at an unreadable entry, OSError.
+    """
+    written = 0
+    for row in reader.rows():
+        key, at, version, _, _ = row
+        if version < SCHEMA_VERSION:
+            line = encode_entry(_at_current_schema(entry_of(reader.folder, row)))
+        else:
+            line = b'{"seq":%d,"at":%d,"event":%s}' % (entry_seq(key), at, stored_body(reader.folder, row))
+        out.write(line + b"\n")
+        written += 1
+    return written
+
+
+def _at_current_schema(entry: Entry) -> Entry:
+    """Give the first entry the schema version of the export."""
+    if isinstance(entry.event, Opened):
+        return Entry(entry.seq, entry.at, msgspec.structs.replace(entry.event, version=SCHEMA_VERSION))
+    return entry
+
+
+async def import_jsonl(state_dir: str, lines: Iterable[bytes], *, wall_us: Callable[[], int]) -> str:
+    """Create a session from an export; return its id.
+
+    On return it is complete on disk, or was not created.
+
+    Raises `SessionError` naming the wrong line, or when the session exists; `SessionReadOnly` for an export of a newer
+    longrein; `StoreFull`.
+    """
+    entries = _entries(lines)
+    first = next(entries, None)
+    if first is None or not isinstance(first.event, Opened):
+        raise SessionError("this is not an export of a session: its first line is no Opened")
+    log = await open_log(state_dir, first.event.session, create=True, wall_us=wall_us)
+    try:
+        await _fill(log, first, entries)
+    except SessionError:
+        await log.close()
+        shutil.rmtree(log.folder, ignore_errors=True)
+        raise
+    await log.close()
+    return log.session
+
+
+async def _fill(log: SessionLog, first: Entry, entries: Iterator[Entry]) -> None:
+    batch = [first]
+    for entry in entries:
+        if len(batch) >= IMPORT_ROWS:
+            await asyncio.wrap_future(log.append(batch, flush=False))
+            batch = []
+        batch.append(entry)
+    await asyncio.wrap_future(log.append(batch, flush=True))
+
+
+def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
+    version = SCHEMA_VERSION
+    for number, text in enumerate(lines, 1):
+        try:
+            line = msgspec.json.decode(text, type=_Line)
+            if number == 1:
+                version = msgspec.json.decode(line.event, type=_Header).version
+            event = decode_event(bytes(line.event), version)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise SessionError(f"line {number} of the export is not an entry ({error})") from None
+        if line.seq != number:
+            raise SessionError(f"line {number} of the export is entry {line.seq}; entries are missing or out of order")
+        yield Entry(line.seq, line.at, event)
+
+
+def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
+    """Write the conversation to `transcript_<seconds>.jsonl` in `folder`, one `{"role", "content"}` a line; return the
+    path.
+
+    The name is the time of the last entry, with a number if the name is taken: no file is overwritten. Mode 0600.
+    Raises `StoreFull`, `SessionError`.
+    """
+    kept = list(entries)
+    stem = os.path.join(folder, f"transcript_{kept[-1].at // 1_000_000 if kept else 0}")
+    try:
+        make_folder(folder)
+        path, descriptor = _new_unused_file(stem)
+        with os.fdopen(descriptor, "wb") as file:
+            for line in chat_turns(kept):
+                file.write(msgspec.json.encode(line) + b"\n")
+    except OSError as error:
+        raise store_failure(error, folder) from None
+    return path
+
+
+def _new_unused_file(stem: str) -> tuple[str, int]:
+    for number in range(1, 10_000):
+        path = f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl"
+        try:
+            return path, new_file(path)
+        except FileExistsError:
+            continue
+    raise SessionError(f"{stem}.jsonl and thousands beside it exist; move them away")
+
+
+# --- Chat turns ------------------------------------------------------------------------------------------------------
 #
-# The conversation of a log as plain chat turns, `{"role", "content"}`, for tools that know nothing of longrein.
+# The conversation of a log as `{"role", "content"}`, for tools that know nothing of longrein.
 
 
 Turn = dict[str, Any]
-"""`role` is `user` or `assistant`; `content` a text or a list of content blocks."""
+"""A chat turn: `role` is `user` or `assistant`, `content` a text or a list of content blocks."""
 
 
-def chat_lines(entries: Iterable[Entry]) -> Iterator[Turn]:
-    """Chat turns in the order they happened. Results stand in one turn after their calls, in the order of the calls.
+def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
+    """Convert entries to chat turns in the order they happened.
 
-    Everything that was said is there, also what was later cleared, summarised or rewound; reminders of the harness are
-    nobody's words and stay in the log.
+    The results of a reply's calls form one turn after it, in call order. Text that was later cleared, summarised or
+    rewound is included; reminders are not.
     """
     order: list[str] = []
     results: dict[str, Turn] = {}
@@ -113,123 +239,3 @@ def _block(part: AnyPart) -> Turn:
         case Document():
             note = f"[{part.media}, {part.size_bytes} bytes, blob {part.blob}]"
             return {"type": "text", "text": "\n".join(filter(None, (text_of((part,)), note)))}
-
-
-# --- export ----------------------------------------------------------------------------------------------------------
-
-
-IMPORT_ROWS = 512
-"""Entries in one transaction of an import."""
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """One line of an export, its event not yet read."""
-
-    seq: int
-    at: int
-    event: msgspec.Raw
-
-
-class _Header(msgspec.Struct, frozen=True):
-    """What must be known before the first event can be read."""
-
-    type: str
-    version: int
-    session: str
-
-
-def export_jsonl(reader: Reader, out: BinaryIO) -> int:
-    """Write every entry as one line of our JSONL (`events.encode_entry`); how many. Events of a newer longrein are
-    passed on as they are, older ones are lifted. Raises `StoreDamaged` at an entry that cannot be read, OSError."""
-    written = 0
-    for row in reader.rows():
-        key, at, version, _, _ = row
-        if version < SCHEMA_VERSION:
-            line = encode_entry(_present(entry_of(reader.folder, row)))
-        else:
-            line = b'{"seq":%d,"at":%d,"event":%s}' % (entry_seq(key), at, stored_body(reader.folder, row))
-        out.write(line + b"\n")
-        written += 1
-    return written
-
-
-def _present(entry: Entry) -> Entry:
-    """An export is of one schema, and its first line says which."""
-    if isinstance(entry.event, Opened):
-        return Entry(entry.seq, entry.at, msgspec.structs.replace(entry.event, version=SCHEMA_VERSION))
-    return entry
-
-
-async def import_jsonl(state_dir: str, lines: Iterable[bytes], *, wall_us: Callable[[], int]) -> str:
-    """Make a session of an export; gives its id. It is whole on disk when this returns, or not there at all.
-
-    Raises `SessionError` naming the line that is wrong or when the session is there already, `SessionReadOnly` for
-    an export of a newer longrein, `StoreFull`.
-    """
-    entries = _entries(lines)
-    first = next(entries, None)
-    if first is None or not isinstance(first.event, Opened):
-        raise SessionError("this is not an export of a session: its first line is no Opened")
-    log = await open_log(state_dir, first.event.session, create=True, wall_us=wall_us)
-    try:
-        await _fill(log, first, entries)
-    except SessionError:
-        await log.close()
-        shutil.rmtree(log.folder, ignore_errors=True)
-        raise
-    await log.close()
-    return log.session
-
-
-async def _fill(log: SessionLog, first: Entry, entries: Iterator[Entry]) -> None:
-    batch = [first]
-    for entry in entries:
-        if len(batch) >= IMPORT_ROWS:
-            await asyncio.wrap_future(log.append(batch, flush=False))
-            batch = []
-        batch.append(entry)
-    await asyncio.wrap_future(log.append(batch, flush=True))
-
-
-def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
-    version = SCHEMA_VERSION
-    for number, text in enumerate(lines, 1):
-        try:
-            line = msgspec.json.decode(text, type=_Line)
-            if number == 1:
-                version = msgspec.json.decode(line.event, type=_Header).version
-            event = decode_event(bytes(line.event), version)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise SessionError(f"line {number} of the export is not an entry ({error})") from None
-        if line.seq != number:
-            raise SessionError(f"line {number} of the export is entry {line.seq}; entries are missing or out of order")
-        yield Entry(line.seq, line.at, event)
-
-
-def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
-    """Write the conversation as `transcript_<seconds>.jsonl` into `folder`, one `{"role", "content"}` a line; its path.
-
-    The name is the time of the last entry, with a number when it is taken: no file is ever overwritten. 0600.
-    Raises `StoreFull`, `SessionError`.
-    """
-    kept = list(entries)
-    stem = os.path.join(folder, f"transcript_{kept[-1].at // 1_000_000 if kept else 0}")
-    try:
-        make_folder(folder)
-        path, descriptor = _unused(stem)
-        with os.fdopen(descriptor, "wb") as file:
-            for line in chat_lines(kept):
-                file.write(msgspec.json.encode(line) + b"\n")
-    except OSError as error:
-        raise store_failure(error, folder) from None
-    return path
-
-
-def _unused(stem: str) -> tuple[str, int]:
-    for number in range(1, 10_000):
-        path = f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl"
-        try:
-            return path, new_file(path)
-        except FileExistsError:
-            continue
-    raise SessionError(f"{stem}.jsonl and thousands beside it exist; move them away")

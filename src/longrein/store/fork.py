@@ -1,4 +1,7 @@
-"""A fork is a session of its own: the entries up to a point are copied, large content is shared by hard links."""
+"""Fork a session: copy its entries up to a point into a new session.
+
+Blob files are shared by hard links.
+"""
 
 import asyncio
 import contextlib
@@ -7,19 +10,21 @@ import shutil
 import sqlite3
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
-from longrein.store.blobs import blob_file, in_thread
+from longrein.store.blobs import blob_file
 from longrein.store.database import ROOT, entry_key, entry_seq, read_only
 from longrein.store.errors import store_failure
-from longrein.store.repair import Unsound, copy_tables, insert_entry, new_database, new_row, sound_rows
+from longrein.store.repair import LogDamage, copy_tables, insert_entry, new_database, new_row, read_checked_rows
 from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
+from longrein.store.threads import run_in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
-    """Make the session that `first` opens of entries 2 to `to` of `source`, which keep their seqs and times.
+    """Create the session that `first` opens, with entries 2 to `to` of `source`; seqs and times stay.
 
-    `first` is entry 1 of the new session: an `Opened` with the new session's id. The source may be open elsewhere
-    and is not changed. The new session is whole on disk when this returns, or not there at all. Raises
-    `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    `first` is entry 1 of the new session: an `Opened` with its id. The source may be open elsewhere and is not
+    changed. On return the new session is complete on disk; after an error it does not exist.
+
+    Raises `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
     opened = first.event
     assert isinstance(opened, Opened)
@@ -28,7 +33,7 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     folder, fresh = make_session_folder(state_dir, opened.session)
     if not fresh:
         raise SessionError(f"there is already a session {opened.session}")
-    await asyncio.wrap_future(in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
+    await asyncio.wrap_future(run_in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
 
 
 def _fork(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
@@ -45,7 +50,7 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
         contextlib.closing(read_only(os.path.join(origin, DATABASE))) as source,
         contextlib.closing(new_database(building)) as target,
     ):
-        source.execute("BEGIN")  # one view of the source, whatever its owner writes meanwhile
+        source.execute("BEGIN")  # a consistent view of the source while its owner writes
         _copy_entries(origin, source, target, to)
         body = encode_event(opened)
         insert_entry(target, new_row(entry_key(ROOT, 1), first.at, SCHEMA_VERSION, body))
@@ -64,13 +69,13 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
 def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int) -> None:
     last = 0
     try:
-        for row in sound_rows(source, origin):
+        for row in read_checked_rows(source, origin):
             last = entry_seq(row[0])
             if 1 < last <= to:
                 insert_entry(target, row)
             if last >= to:
                 return
-    except Unsound as damage:
+    except LogDamage as damage:
         raise StoreDamaged(f"{origin} is damaged ({damage}); open that session once to repair it") from None
     raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
 
@@ -80,7 +85,7 @@ def _link(origin: str, folder: str, blob: str) -> None:
     make_folder(os.path.dirname(target))
     try:
         os.link(blob_file(origin, blob), target)
-    except FileNotFoundError:  # gone from the original too: reading it says so
+    except FileNotFoundError:  # missing in the source too; reading the blob reports it
         return
     except OSError:  # a file system without links
         shutil.copyfile(blob_file(origin, blob), target)

@@ -1,7 +1,7 @@
-"""The graph of goals inside one transaction: who waits for whom, who has claimed what, and what may be changed.
+"""The graph of goals inside one transaction: blockers, claims and checks of changes.
 
-An edge is never removed by what happens to a goal: whether a blocker still blocks is computed from its status. So
-completing it, deleting it and opening it again all do what one expects, and nothing is lost.
+A change of a goal never removes an edge. Whether a blocker blocks is computed from its status, so completing, deleting
+and reopening a goal need no repair of edges.
 """
 
 import sqlite3
@@ -15,50 +15,49 @@ from longrein.events import Goal, ToolError
 from longrein.store.port import LEASE_US, USER
 
 OPEN = ("pending", "in_progress")
-"""Statuses of goals that are to be reached; they block those that wait for them."""
+"""Statuses of open goals; open goals block those that depend on them."""
 STATUSES = (*OPEN, "completed", "deleted")
 TITLE_CHARS_MAX = 200
-"""Of a title."""
+"""Length limit of a title."""
 BODY_CHARS_MAX = 20_000
-"""Of a body."""
+"""Length limit of a body."""
 BLOCKERS_MAX = 50
-"""Of one goal."""
+"""Most blockers of one goal."""
 OPEN_MAX = 500
-"""Open goals of a project."""
+"""Most open goals of a project."""
 SHOWN_CHARS = 2_000
-"""Of a body that an error shows."""
+"""Characters of a body that an error shows."""
 NAMED_MAX = 20
-"""Goals that an error names."""
+"""Most goals that an error names."""
 COLUMNS = "id, title, status, body, owner, lease_until, revision, changed_by"
 
 
 class Change(NamedTuple):
-    """What is to become of a goal; what is None stays."""
+    """Wanted changes of a goal; None leaves a field as it is."""
 
     status: str | None = None
     title: str | None = None
     body: str | None = None
     blocked_by: tuple[int, ...] | None = None
     claim: bool | None = None
-    """True takes it for the caller, False lets go."""
+    """True claims the goal for the caller, False releases it."""
 
 
-class Graph:
-    """All goals of a project, read at the beginning of a transaction."""
+class GoalGraph:
+    """All goals of a project, read at the start of a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
         self.connection = connection
         self.owner = owner
-        """Who asks."""
+        """Owner name of the caller."""
         self.now_us = now_us
-        latest = now_us + LEASE_US  # a later end is from before the clock was set back
+        latest = now_us + LEASE_US  # a later end dates from before the clock was set back
         connection.execute("UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest))
         blockers: dict[int, list[int]] = {}
         for goal, blocker in connection.execute("SELECT goal, blocker FROM blocks ORDER BY goal, blocker"):
             blockers.setdefault(goal, []).append(blocker)
         self.goals: dict[int, Goal] = {}
-        """By id, in order. A claim that has run out is none, but to its holder while nobody else has taken it: that one
-        lives, and it was the clock that went on."""
+        """Goals by id, in order. An expired claim counts only for its holder, until another agent takes the goal."""
         self.changed_by: dict[int, str] = {}
         for row in connection.execute(f"SELECT {COLUMNS} FROM goals ORDER BY id"):
             number, title, status, body, holder, lease, revision, changer = row
@@ -68,26 +67,26 @@ class Graph:
             self.changed_by[number] = changer
 
     def goal(self, number: int) -> Goal:
-        """One of them. Raises `ToolError`, naming the open ones."""
+        """Return goal `number`. Raises `ToolError` that names the open goals."""
         if number not in self.goals:
-            raise ToolError(f"[unknown-goal] There is no goal {number}; {self._named()}.")
+            raise ToolError(f"[unknown-goal] There is no goal {number}; {self._open_goals_text()}.")
         return self.goals[number]
 
-    def _named(self) -> str:
+    def _open_goals_text(self) -> str:
         found = [f"{goal.id} ({_cut(goal.title, 60)})" for goal in self.goals.values() if goal.status in OPEN]
         more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
         return f"open are {', '.join(found[:NAMED_MAX])}{more}" if found else "none is open"
 
-    def blocking(self, goal: Goal) -> list[int]:
-        """Goals that `goal` still waits for."""
+    def open_blockers(self, goal: Goal) -> list[int]:
+        """Return ids of the open goals that block `goal`."""
         return [one for one in goal.blocked_by if one in self.goals and self.goals[one].status in OPEN]
 
-    def waiting(self) -> set[int]:
-        """Open goals that wait for others."""
-        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.blocking(goal)}
+    def blocked(self) -> set[int]:
+        """Return ids of open goals that are blocked."""
+        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.open_blockers(goal)}
 
     def store(self, goal: Goal) -> None:
-        """Write a goal as it is now."""
+        """Write a goal and its edges."""
         row = (goal.id, goal.title, goal.status, goal.body, goal.owner, goal.lease_until, goal.revision)
         self.connection.execute(
             f"INSERT OR REPLACE INTO goals({COLUMNS}, changed_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -99,32 +98,37 @@ class Graph:
         self.goals[goal.id] = goal
 
     def path(self, start: int, target: int) -> list[int]:
-        """Goals from `start` to `target`, each waiting for the next; empty when there is no such path. Every edge
-        counts, also of goals that are over: they may be opened again."""
-        came: dict[int, int] = {start: 0}
-        ways = [start]
-        while ways:
-            here = ways.pop()
+        """Return goals from `start` to `target`, each blocked by the next; empty when there is no such path.
+
+        Edges of finished goals count too, because those goals may be reopened.
+        """
+        reached_from: dict[int, int] = {start: 0}
+        pending = [start]
+        while pending:
+            here = pending.pop()
             if here == target:
                 found = [here]
-                while came[found[-1]]:
-                    found.append(came[found[-1]])
+                while reached_from[found[-1]]:
+                    found.append(reached_from[found[-1]])
                 return found[::-1]
             for one in self.goals[here].blocked_by if here in self.goals else ():
-                if one not in came:
-                    came[one] = here
-                    ways.append(one)
+                if one not in reached_from:
+                    reached_from[one] = here
+                    pending.append(one)
         return []
 
 
-def listed(graph: Graph, every: bool) -> Sequence[Goal]:
-    """Open goals in the order of their ids; with `every` also those that are over. The caller's claims go on."""
-    beaten(graph)
+def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
+    """Return open goals by id; with `every` also completed and deleted ones.
+
+    Renews the caller's claims.
+    """
+    renew_claims(graph)
     return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
 
 
-def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
-    """A new goal."""
+def add_goal(graph: GoalGraph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
+    """Add a goal and return it. Raises `ToolError`."""
     if sum(goal.status in OPEN for goal in graph.goals.values()) >= OPEN_MAX:
         raise ToolError(f"[too-many] {OPEN_MAX} goals are open; complete or delete some first. Nothing was added.")
     _check_texts(title, body)
@@ -135,29 +139,31 @@ def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> G
     return goal
 
 
-def updated(graph: Graph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
-    """The goal as it is now, and those that wait for nothing any more.
+def update_goal(
+    graph: GoalGraph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]
+) -> tuple[Goal, Sequence[Goal]]:
+    """Change a goal; return it and the goals that this has unblocked. Raises `ToolError`.
 
-    `wanted`: a `Change`. `seen`: revisions that the caller knows.
+    `wanted`: the fields of a `Change`. `seen`: goal id -> revision that the caller knows.
     """
     change = Change(*wanted)
-    goal, waited = graph.goal(number), graph.waiting()
+    goal, blocked_before = graph.goal(number), graph.blocked()
     _check_seen(graph, goal, change, seen)
     title = goal.title if change.title is None else change.title
     body = goal.body if change.body is None else change.body
     _check_texts(title, body)
     blockers = goal.blocked_by if change.blocked_by is None else _blockers(graph, number, change.blocked_by)
-    now = _claimed(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
+    now = _apply_claim(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
     if now == goal:
         return goal, ()
     graph.store(replace(now, revision=goal.revision + 1))
-    beaten(graph)
-    free = sorted(waited - graph.waiting())
+    renew_claims(graph)
+    free = sorted(blocked_before - graph.blocked())
     return graph.goals[number], [graph.goals[one] for one in free if graph.goals[one].status in OPEN]
 
 
-def beaten(graph: Graph) -> None:
-    """Renew the claims of whoever asks."""
+def renew_claims(graph: GoalGraph) -> None:
+    """Renew the caller's claims."""
     until = graph.now_us + LEASE_US
     for goal in list(graph.goals.values()):
         if goal.owner == graph.owner and goal.lease_until < until:
@@ -165,12 +171,12 @@ def beaten(graph: Graph) -> None:
             graph.goals[goal.id] = replace(goal, lease_until=until)
 
 
-def left(graph: Graph) -> None:
-    """End the claims of whoever asks; nothing else of the goals changes."""
+def release_claims(graph: GoalGraph) -> None:
+    """Release the caller's claims and change nothing else."""
     graph.connection.execute("UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,))
 
 
-# --- what may be ------------------------------------------------------------------------------------------------
+# --- Checks ----------------------------------------------------------------------------------------------------------
 
 
 def _check_texts(title: str, body: str) -> None:
@@ -184,15 +190,18 @@ def _check_texts(title: str, body: str) -> None:
         raise ToolError(f"[too-long] A body has at most {BODY_CHARS_MAX} characters, this one {len(body)}; shorten it.")
 
 
-def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
-    """`wanted` in order, each once. Raises `ToolError` for what is unknown, deleted, too many or a cycle."""
+def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
+    """Return `wanted` sorted and unique.
+
+    Raises `ToolError` for unknown, deleted or too many goals, or a cycle.
+    """
     blockers = tuple(sorted(set(wanted)))
     if len(blockers) > BLOCKERS_MAX:
         raise ToolError(f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed.")
     for one in blockers:
         if one == number:
             raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
-        if graph.goal(one).status == "deleted" and one not in _waits_for(graph, number):
+        if graph.goal(one).status == "deleted" and one not in _blockers_of(graph, number):
             raise ToolError(f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed.")
         if path := graph.path(one, number):
             chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
@@ -200,12 +209,12 @@ def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ..
     return blockers
 
 
-def _waits_for(graph: Graph, number: int) -> tuple[int, ...]:
+def _blockers_of(graph: GoalGraph, number: int) -> tuple[int, ...]:
     return graph.goals[number].blocked_by if number in graph.goals else ()
 
 
-def _check_seen(graph: Graph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
-    """Nobody overwrites words that they have not seen."""
+def _check_seen(graph: GoalGraph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
+    """Refuse changes of texts by a caller that has not seen the last change."""
     written = [
         name
         for name in ("title", "body", "blocked_by")
@@ -215,14 +224,14 @@ def _check_seen(graph: Graph, goal: Goal, change: Change, seen: Mapping[int, int
     if written and not known and seen.get(goal.id) != goal.revision:
         waits = f", blocked_by {list(goal.blocked_by)}" if goal.blocked_by else ""
         raise ToolError(
-            f"[changed] {_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is now: "
-            f"{goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing was changed; list the goals, "
-            "then send what it should be now."
+            f"[changed] {_owner_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is "
+            f"now: {goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing was changed; list the "
+            "goals, then send what it should be now."
         )
 
 
-def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
-    """`goal` with the status and the claim that `change` wants."""
+def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
+    """Return `goal` with the status and claim that `change` wants."""
     status = change.status or goal.status
     if status not in STATUSES:
         raise ToolError(f"[status] {status!r} is no status; use {', '.join(STATUSES)}. Nothing was changed.")
@@ -233,25 +242,25 @@ def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
         return goal
     _check_claim(graph, goal)
     if claim:
-        return _taken(graph, goal, status)
+        return _take_claim(graph, goal, status)
     if status == "completed" != goal.status:
-        _check_free(graph, goal)
+        _check_unblocked(graph, goal)
     status = "pending" if status == "in_progress" else status
     return replace(goal, status=status, owner="", lease_until=0)
 
 
-def _taken(graph: Graph, goal: Goal, status: str) -> Goal:
+def _take_claim(graph: GoalGraph, goal: Goal, status: str) -> Goal:
     if status not in OPEN:
         raise ToolError(
             f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
         )
-    _check_free(graph, goal)
+    _check_unblocked(graph, goal)
     return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
 
 
-def _check_free(graph: Graph, goal: Goal) -> None:
-    """What waits for others is neither begun nor reached."""
-    if open_ones := graph.blocking(goal):
+def _check_unblocked(graph: GoalGraph, goal: Goal) -> None:
+    """Refuse to claim or complete a blocked goal."""
+    if open_ones := graph.open_blockers(goal):
         named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
         raise ToolError(
             f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its blocked_by. "
@@ -259,18 +268,18 @@ def _check_free(graph: Graph, goal: Goal) -> None:
         )
 
 
-def _check_claim(graph: Graph, goal: Goal) -> None:
+def _check_claim(graph: GoalGraph, goal: Goal) -> None:
     if goal.owner in ("", graph.owner) or graph.owner == USER:
         return
     minutes = max(1, round((goal.lease_until - graph.now_us) / 60_000_000))
     raise ToolError(
-        f"[claimed] {_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if it goes "
-        "on. Nothing was changed; take another goal."
+        f"[claimed] {_owner_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if "
+        "it goes on. Nothing was changed; take another goal."
     )
 
 
-def _name(owner: str) -> str:
-    """An owner in words."""
+def _owner_name(owner: str) -> str:
+    """Return an owner name for messages."""
     session, _, label = owner.partition("/")
     if owner == USER:
         return "The user"

@@ -1,7 +1,7 @@
-"""The project's goals: a small graph that outlives conversations, in a database of its own that many processes share.
+"""The goals of a project, in a database of their own that sessions and processes share.
 
-`Goals` implements what tools and frontends ask of it (`tools.GoalPort`). Each call is one short transaction in a thread
-of its own, with a connection of its own: nothing is held between calls, nothing runs on the event loop.
+`Goals` implements `tools.GoalPort`. Each call is one short transaction in a thread with a connection of its own, so
+nothing is held between calls and nothing blocks the event loop.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from longrein.events import Goal, StoreFull, ToolError
-from longrein.store import goal_graph as graph
-from longrein.store.blobs import in_thread
+from longrein.store import goal_graph
 from longrein.store.database import read_only
 from longrein.store.errors import is_damage, store_failure
 from longrein.store.port import LEASE_US
-from longrein.store.session_folder import flush_path, make_folder, new_file, on_network
+from longrein.store.session_folder import flush_path, is_on_network, make_folder, new_file
+from longrein.store.threads import run_in_thread
 
-BEAT_US = LEASE_US // 3
-"""How often one is given at least, while its owner works."""
+RENEW_US = LEASE_US // 3
+"""Interval of renewals of claims while the owner works, in microseconds."""
 
 
 def project_key(root: str) -> str:
-    """Name of the goals' database of the project in folder `root`: readable, and another for each folder."""
+    """Return the name of the goals database of the project in `root`: readable and unique to the folder."""
     real = os.path.realpath(root)
     readable = "".join(sign if sign.isalnum() and sign.isascii() else "-" for sign in os.path.basename(real))
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
@@ -35,12 +35,12 @@ def project_key(root: str) -> str:
 
 
 def owner_of(session: str, label: str = "") -> str:
-    """Who claims: a session, or a subagent in it by its label."""
+    """Return the owner name of a session, or of the subagent `label` in it."""
     return f"{session}/{label}" if label else session
 
 
 class Goals:
-    """Goals of one project, as one agent sees and changes them. Made without touching the disk."""
+    """Goals of one project, for one agent. Construction does not touch the disk."""
 
     def __init__(
         self,
@@ -52,20 +52,24 @@ class Goals:
         redact: Callable[[str], str] = lambda text: text,
         network: bool | None = None,
     ) -> None:
-        """`key`: see `project_key`. `wall_us` is called in threads too. `redact` replaces secrets in what is written.
-        `network`: what kind of file system the state folder is on; None finds out."""
+        """Set up access for `owner`.
+
+        `key`: see `project_key`. `wall_us`: microseconds UTC, also in threads. `redact` removes secrets from texts.
+
+        `network`: whether the state folder is on a network file system; None finds out.
+        """
         self.path = os.path.join(state_dir, "goals", f"{key}.sqlite")
-        """The database, there or not."""
+        """Path of the database, whether or not it exists."""
         self.owner = owner
-        """In whose name claims are made."""
+        """Owner name of the claims that this agent makes."""
         self._wall_us = wall_us
         self._redact = redact
         self._network = network
         self._seen: dict[int, int] = {}
         self._agents: dict[str, Goals] = {owner: self}
-        self._beaten_us = 0
-        self._beat: Future[Any] | None = None
-        """The last sign of life, which may still be on its way."""
+        self._renewed_us = 0
+        self._renewal: Future[Any] | None = None
+        """The last renewal of claims, which may still be running."""
 
     @property
     def begun(self) -> bool:
@@ -73,7 +77,7 @@ class Goals:
         return os.path.exists(self.path)
 
     def by(self, owner: str) -> "Goals":
-        """The same goals as another agent of this process sees and changes them; the same object each time."""
+        """Return the same goals for another agent of this process; the same object for the same owner."""
         if owner not in self._agents:
             state_dir, name = os.path.dirname(os.path.dirname(self.path)), os.path.basename(self.path)
             key = name.removesuffix(".sqlite")
@@ -86,12 +90,12 @@ class Goals:
         """See `tools.GoalPort.goals`."""
         if not self.begun:
             return ()
-        found: Sequence[Goal] = await self._do("listed", every)
+        found: Sequence[Goal] = await self._run(goal_graph.list_goals, every)
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
         """See `tools.GoalPort.add`."""
-        goal: Goal = await self._do("added", self._clean(title), self._clean(body), tuple(blocked_by))
+        goal: Goal = await self._run(goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by))
         self._seen[goal.id] = goal.revision
         return goal
 
@@ -108,64 +112,69 @@ class Goals:
         """See `tools.GoalPort.update`."""
         texts = (self._clean(title) if title else None, None if body is None else self._clean(body))
         waits = None if blocked_by is None else tuple(blocked_by)
-        now, freed = await self._do("updated", goal, (status or None, *texts, waits, claim), self._seen)
+        now, freed = await self._run(goal_graph.update_goal, goal, (status or None, *texts, waits, claim), self._seen)
         if (status, title, body, blocked_by, claim) != ("", "", None, None, None):
             self._seen[goal] = now.revision
         return now, freed
 
     def unseen(self, goals: Sequence[Goal]) -> list[Goal]:
-        """Those of `goals` that this agent did not know as they are; it does now."""
+        """Return those of `goals` that are new or changed for this agent, and mark them as seen."""
         news = [goal for goal in goals if self._seen.get(goal.id) != goal.revision]
         self._seen.update((goal.id, goal.revision) for goal in news)
         return news
 
     def beat(self) -> None:
-        """A sign of life: the caller's claims hold on. Costs something once in five minutes, and never waits."""
+        """Renew this agent's claims. Writes at most once in five minutes, and never waits."""
         now_us = self._wall_us()
-        if abs(now_us - self._beaten_us) >= BEAT_US and self.begun:
-            self._beaten_us = now_us
-            self._beat = in_thread(lambda: self._work("beaten"), "goals")  # what goes wrong the next real call tells
+        if abs(now_us - self._renewed_us) >= RENEW_US and self.begun:
+            self._renewed_us = now_us
+            self._renewal = run_in_thread(
+                lambda: self._run_in_transaction(goal_graph.renew_claims), "goals"
+            )  # the next real call reports an error
 
     async def leave(self) -> None:
-        """The caller's work is over: what it had claimed and not completed is free, and stays in progress. Never
-        fails: a claim that could not be given back runs out."""
-        if not self._beaten_us or not self.begun:
+        """Release this agent's claims; unfinished goals stay in progress.
+
+        Never fails: a claim that cannot be released expires.
+        """
+        if not self._renewed_us or not self.begun:
             return
         try:
-            if self._beat is not None:
-                await asyncio.wrap_future(self._beat)
-            await self._do("left")
+            if self._renewal is not None:
+                await asyncio.wrap_future(self._renewal)
+            await self._run(goal_graph.release_claims)
         except ToolError:
             pass
 
     def _clean(self, text: str) -> str:
         return self._redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
 
-    async def _do(self, name: str, *values: object) -> Any:
-        self._beaten_us = self._wall_us()
-        return await asyncio.wrap_future(in_thread(lambda: self._work(name, *values), "goals"))
+    async def _run(self, operation: Callable[..., Any], *arguments: object) -> Any:
+        self._renewed_us = self._wall_us()
+        return await asyncio.wrap_future(
+            run_in_thread(lambda: self._run_in_transaction(operation, *arguments), "goals")
+        )
 
-    def _work(self, name: str, *values: object) -> Any:
-        """In a thread: the whole of one call."""
+    def _run_in_transaction(self, operation: Callable[..., Any], *arguments: object) -> Any:
+        """Run `operation` on the goal graph in one transaction. Called in a thread."""
         if self._network is None:
-            self._network = on_network(os.path.dirname(os.path.dirname(self.path)))
+            self._network = is_on_network(os.path.dirname(os.path.dirname(self.path)))
         now_us = self._wall_us()
 
         def act(connection: Any) -> Any:
-            return getattr(graph, name)(graph.Graph(connection, self.owner, now_us), *values)
+            return operation(goal_graph.GoalGraph(connection, self.owner, now_us), *arguments)
 
-        return transaction(self.path, act, network=self._network)
+        return run_transaction(self.path, act, network=self._network)
 
 
-# --- The goals' database file: one transaction at a time, and what becomes of a file that is damaged -----------------
+# --- Database file ---------------------------------------------------------------------------------------------------
 #
-# As with sessions, a damaged database is never written to: it is set aside as `….damaged-<n>`, and what can be read
-# of it goes into a new one.
+# A damaged database is never written to. It is set aside as `….damaged-<n>`, and what can be read goes into a new one.
 
 
 T = TypeVar("T")
 LAYOUT = 1
-"""Version of the tables, in `user_version`."""
+"""Version of the tables, stored in `user_version`."""
 TABLES = f"""
 CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL,
     owner TEXT NOT NULL, lease_until INTEGER NOT NULL, revision INTEGER NOT NULL, changed_by TEXT NOT NULL,
@@ -173,32 +182,32 @@ CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, st
 CREATE TABLE blocks(goal INTEGER NOT NULL, blocker INTEGER NOT NULL, PRIMARY KEY(goal, blocker)) WITHOUT ROWID;
 PRAGMA user_version={LAYOUT};
 """
-# goals.id is never used twice; a deleted goal stays, and so do all its edges: what blocks is computed
+# goals.id is never reused; deleted goals and all edges stay, and whether a goal blocks is computed
 BUSY_S = 10.0
-"""How long a transaction waits for those of other processes."""
+"""Time that a transaction waits for other processes."""
 
 
-def transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
-    """`act` with the database at `path`, made if missing, in one transaction: all of it or nothing.
+def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
+    """Run `act` on the database at `path`, created if missing, in one transaction.
 
-    Raises `ToolError`, in words for whoever asked, when the file cannot be used.
+    Raises `ToolError` with a text for the caller when the file cannot be used.
     """
     try:
         make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(new_file(path))
-        return _transacted(path, act, network=network)
+        return _run_with_connection(path, act, network=network)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
-            raise _mended(path, str(error)) from None
+            raise _repair(path, str(error)) from None
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise ToolError("[busy] Other processes keep the goals busy; nothing was changed. Try again.") from None
-        raise _failed(error, path) from None
+        raise _tool_error(error, path) from None
     except OSError as error:
-        raise _failed(error, path) from None
+        raise _tool_error(error, path) from None
 
 
-def _failed(error: Exception, path: str) -> ToolError:
+def _tool_error(error: Exception, path: str) -> ToolError:
     full = isinstance(store_failure(error, os.path.dirname(path)), StoreFull)
     if full:
         return ToolError(f"[disk-full] There is no room for the goals in {path}; nothing was changed.")
@@ -206,11 +215,11 @@ def _failed(error: Exception, path: str) -> ToolError:
     return ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.")
 
 
-def _transacted(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
+def _run_with_connection(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
     with contextlib.closing(_open(path, network=network)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _lay_out(connection, path)
+            _create_tables(connection, path)
             result = act(connection)
             connection.execute("COMMIT")
         except BaseException:
@@ -225,7 +234,7 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
     try:
         wanted = "delete" if network else "wal"
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-            with _alone(path):  # two that change it at once would find it locked and not wait
+            with _file_lock(path):  # processes that change it at once would fail without waiting
                 connection.execute(f"PRAGMA journal_mode={wanted}")
         connection.execute("PRAGMA synchronous=FULL")
     except BaseException:
@@ -234,7 +243,7 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
     return connection
 
 
-def _lay_out(connection: sqlite3.Connection, path: str) -> None:
+def _create_tables(connection: sqlite3.Connection, path: str) -> None:
     layout = connection.execute("PRAGMA user_version").fetchone()[0]
     if layout > LAYOUT:
         raise ToolError(f"[newer] {path} was written by a newer longrein; upgrade this one to use the goals.")
@@ -243,22 +252,25 @@ def _lay_out(connection: sqlite3.Connection, path: str) -> None:
             connection.execute(statement)
 
 
-def _mended(path: str, why: str) -> ToolError:
-    """Set the damaged file aside and make a new one of what can be read; what to tell of it."""
-    with _alone(path):
-        if _is_sound(path):  # another process has mended it meanwhile
+def _repair(path: str, why: str) -> ToolError:
+    """Set the damaged file aside and build a new one from what can be read.
+
+    Returns the error for the caller.
+    """
+    with _file_lock(path):
+        if _is_sound(path):  # another process has repaired it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
-        aside, building = _free_name(path), path + ".new"
+        aside, building = _unused_name(path), path + ".new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(building)
         os.close(new_file(building))
-        kept = _copy(path, building)
+        kept = _copy_readable(path, building)
         for end in ("-wal", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + end, aside + end)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + "-shm")
-        _second_name(path, aside)
+        _move_aside(path, aside)
         flush_path(building)
         os.rename(building, path)
         flush_path(os.path.dirname(path))
@@ -269,8 +281,8 @@ def _mended(path: str, why: str) -> ToolError:
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """While no other process makes or mends the file."""
+def _file_lock(path: str) -> Iterator[None]:
+    """Keep other processes from creating or repairing the file inside the block."""
     descriptor = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -288,25 +300,28 @@ def _is_sound(path: str) -> bool:
         return False
 
 
-def _second_name(path: str, aside: str) -> None:
+def _move_aside(path: str, aside: str) -> None:
     try:
         os.link(path, aside)
     except OSError:  # a file system without links
         os.rename(path, aside)
 
 
-def _free_name(path: str) -> str:
+def _unused_name(path: str) -> str:
     number = 1
     while os.path.exists(f"{path}.damaged-{number}"):
         number += 1
     return f"{path}.damaged-{number}"
 
 
-def _copy(damaged: str, building: str) -> int:
-    """Copy what can be read; the number of goals. Their counter goes on where it was, as far as that can be told."""
+def _copy_readable(damaged: str, building: str) -> int:
+    """Copy what can be read; return the number of goals.
+
+    The id counter continues as far as it is known.
+    """
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
-        _lay_out(target, building)
+        _create_tables(target, building)
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
             for table in ("goals", "blocks"):
                 with contextlib.suppress(sqlite3.DatabaseError):

@@ -1,9 +1,9 @@
-"""The high-water mark: how far the logs of a database are known to be on disk, in a small file beside it.
+"""The high-water mark: a small file that records how far a database is known to be on disk.
 
-SQLite takes a write-ahead log that was removed, cut short or changed for one that ends early, and says nothing. The
-mark is written after every flush, so a log that ends before its mark has lost entries. It is never flushed itself: it
-survives `kill -9`, and after a power cut it may be behind the log but never ahead of it. Lists of sessions read it in
-place of the database.
+SQLite takes a WAL that was removed, cut short or changed for one that ends early, and reports nothing. The mark is
+written after every flush, so a log that ends before its mark has lost entries. The mark itself is not flushed: it
+survives `kill -9`, and after a power cut it may be behind the log but never ahead of it. Lists of sessions read it
+instead of the database.
 """
 
 import contextlib
@@ -14,41 +14,44 @@ import msgspec
 
 from longrein.store.session_folder import flush
 
-NAME = "high-water-mark"
-"""The file in a session's folder: eight hexadecimal digits of the CRC-32 of the JSON behind them, to the line's end."""
+MARK_FILE = "high-water-mark"
+"""File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on one line."""
 LAG_NS = 1_000_000_000
-"""A commit that is not flushed yet, and a copy of the folder, leave the mark older than the database by less."""
+"""A trusted mark is older than the database by less than this. Unflushed commits and copies of the folder make it
+older."""
 BYTES_MAX = 1024 * 1024
-"""A larger file is none of ours."""
+"""A larger file is not a mark."""
 
 
 class HighWaterMark(msgspec.Struct):
-    """What was on disk at the last flush."""
+    """The state that was on disk at the last flush."""
 
     created: int = 0
-    """When the session was opened first, microseconds UTC."""
+    """Time when the session was first opened, microseconds UTC."""
     cwd: str = ""
-    """Where it started."""
+    """Working directory in which it was started."""
     title: str = ""
-    """First words of the user."""
+    """First words of the user's first message."""
     updated: int = 0
-    """Time of the last entry of the root session, microseconds UTC; 0 when it is not known."""
+    """Time of the last entry of the root session, microseconds UTC; 0 when unknown."""
     entries: dict[int, int] = {}
     """Number of a session in the database -> its last seq."""
     message: int = 0
     """Highest id of an inbox message."""
     size_bytes: int = 0
-    """Of the main file when it was last closed; it never shrinks."""
+    """Size of the main file when it was last closed; it never shrinks."""
     cut: set[int] = set()
-    """Numbers of sessions that have lost their last entries and have not gone on since: what they did last is not
-    known, and nothing of it may be done a second time unasked."""
+    """Numbers of sessions that have lost their last entries and were not written since. Their last acts are unknown,
+    so nothing may be repeated without asking."""
 
 
 def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
-    """The mark of the session in `folder`; None where there is none that can be trusted, or only one that was written
-    long before `since_ns`."""
+    """Return the mark of the session in `folder`; None when it is missing, invalid or too old.
+
+    `since_ns`: time of the last write to the database. A mark written long before that is too old.
+    """
     try:
-        descriptor = os.open(f"{folder}/{NAME}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -70,16 +73,19 @@ _decoder = msgspec.json.Decoder(HighWaterMark)
 
 
 class MarkFile:
-    """The file of one session, open for writing. What cannot be written is left out: a mark may be behind."""
+    """The mark file of one session, open for writing.
+
+    Failed writes are ignored, because a mark may be behind.
+    """
 
     def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, NAME)
+        self._path = os.path.join(folder, MARK_FILE)
         self._descriptor = -1
 
     def write(self, mark: HighWaterMark, *, durable: bool = False) -> None:
-        """Replace the mark in one system call, so that a killed process leaves the old one or the new one.
+        """Replace the mark in one system call, so that a killed process leaves the old or the new one.
 
-        `durable`: on disk when this returns.
+        `durable`: flush it before returning.
         """
         body = _encode(mark)
         with contextlib.suppress(OSError):
@@ -90,14 +96,14 @@ class MarkFile:
                 flush(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Close the file. Idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def write_mark(folder: str, mark: HighWaterMark) -> None:
-    """Bring the mark of a session that nobody has open to disk."""
+    """Write and flush the mark of a session that nobody has open."""
     file = MarkFile(folder)
     file.write(mark, durable=True)
     file.close()

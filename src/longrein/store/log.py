@@ -1,6 +1,7 @@
-"""The log of one session, opened for writing: what `port.Log` promises, on SQLite.
+"""The log of one session, open for writing: `port.Log` on SQLite.
 
-A subagent's is of the same class: it has its own entries and inbox, and shares the rest with the root's.
+`open_log` opens the log of a root session. `SessionLog.child` opens the log of a subagent: the same class, with its
+own entries and inbox and the root's database, lock, writer and blobs. `leave_message` is for other processes.
 """
 
 import asyncio
@@ -13,163 +14,108 @@ from threading import Event
 
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
-from longrein.store.blobs import Blobs, GrowingBlob, in_thread
+from longrein.store.blobs import Blobs, GrowingBlob
 from longrein.store.database import ROOT, SEQ_MAX, Database, Write
 from longrein.store.errors import mark_suspect, store_failure
-from longrein.store.pending_writes import Strand
+from longrein.store.pending_writes import SessionRows
 from longrein.store.port import Message, Snapshot
-from longrein.store.reader import Reader, StoredEntries, cut
-from longrein.store.repair import Survey, Unsound, open_sound, sound
+from longrein.store.reader import Reader, StoredEntries, truncate_spans
+from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_repair
 from longrein.store.session_folder import (
     INBOX,
     SessionLock,
     existing_folder,
     flush_path,
+    is_on_network,
     make_folder,
     make_session_folder,
-    on_network,
     session_id,
     take_lock,
     write_file,
 )
 from longrein.store.snapshot import write_snapshot
+from longrein.store.threads import run_in_thread
 from longrein.store.writer import Writer
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What the logs of one database share: the lock, the writer, the blobs, and the numbers that they deal out.
+# --- Shared by the logs of one database ------------------------------------------------------------------------------
 
 
-class Shared:
-    """For the loop's thread; the database itself belongs to the writer's."""
+class SharedStore:
+    """Lock, writer, blobs and number counters that the logs of one database share.
+
+    For the event loop's thread; only the writer's thread uses the database itself.
+    """
 
     def __init__(self, folder: str, lock: SessionLock) -> None:
         self.folder = folder
-        """Folder of the session and all below it."""
+        """Folder of the root session."""
         self.lock = lock
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
-        """What was repaired at open."""
+        """Repairs made at open."""
         self.cut: Collection[int] = ()
-        """Numbers of sessions whose last entries were lost before this open."""
+        """Numbers of sessions that have lost their last entries."""
         self.writer: Writer
         self._last_message = 0
         self._last_number = ROOT
         self._numbers: dict[str, int] = {}
 
     def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Make the database of a new session, in the writer thread."""
+        """Create the database of a new session, in the writer thread."""
         self.writer = Writer(
             self.folder, lambda: Database(self.folder, self.blobs, self.notes, network=network), wall_us
         )
 
-    def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[Survey]:
-        """Open the database that is there, in the writer thread. The survey is in what is given back once the writer
-        says `opened`."""
-        surveys: list[Survey] = []
+    def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[LogSummary]:
+        """Open the existing database in the writer thread.
+
+        Returns a list that holds its `LogSummary` once the writer's future `opened` is done.
+        """
+        summaries: list[LogSummary] = []
 
         def open_database() -> Database:
-            database, survey = open_sound(self.folder, self.blobs, self.notes, network=network)
-            surveys.append(survey)
+            database, summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
+            summaries.append(summary)
             return database
 
         self.writer = Writer(self.folder, open_database, wall_us)
-        return surveys
+        return summaries
 
-    def go_on(self, survey: Survey) -> None:
-        """Deal out what comes after all that the database has seen."""
-        self._last_message, self._last_number, self.cut = survey.last_message, survey.last_number, survey.cut
+    def continue_from(self, summary: LogSummary) -> None:
+        """Set the counters for messages and sessions to the highest numbers in use."""
+        self._last_message, self._last_number, self.cut = summary.last_message, summary.last_number, summary.cut
 
-    def next_message(self) -> int:
-        """Id of a new inbox message: rising over all sessions of the database, for ever."""
+    def next_message_id(self) -> int:
+        """Return the id of a new inbox message; ids rise over all sessions of the database."""
         self._last_message += 1
         return self._last_message
 
     def number_for(self, session: str) -> int:
-        """Number of a session that is not stored yet; the same each time."""
+        """Return the number of a session that is not stored yet; the same one each time."""
         if session not in self._numbers:
             self._last_number += 1
             self._numbers[session] = self._last_number
         return self._numbers[session]
 
 
-# --- Words from other processes: each is a file in the session's `inbox/`, taken into the database once --------------
-
-
-MESSAGE_BYTES_MAX = 1024 * 1024
-"""Of one message from another process."""
-MESSAGES_MAX = 256
-"""Taken in at once, and at most so many may lie there."""
-
-_numbers = itertools.count(1)
-
-
-def leave_message(state_dir: str, session: str, body: bytes) -> None:
-    """Leave `body` for the process that has `session` open, or opens it next. On disk when this returns.
-
-    Raises `SessionUnknown`, `StoreFull`, `SessionError`.
-    """
-    folder = existing_folder(state_dir, session)
-    inbox = os.path.join(folder, INBOX)
-    if len(body) > MESSAGE_BYTES_MAX:
-        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
-    if len(waiting_files(folder)) >= MESSAGES_MAX:
-        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
-    number = next(_numbers)
-    temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
-    try:
-        make_folder(inbox)
-        write_file(temporary, (body,))
-        # the kernel's time orders senders, pid and number tell apart what it does not: a name is never used twice
-        name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
-        os.rename(temporary, os.path.join(inbox, name))
-        flush_path(inbox)
-    except OSError as error:
-        raise store_failure(error, folder) from None
-
-
-def waiting_files(folder: str) -> list[str]:
-    """Names of messages that lie in the inbox of the session in `folder`, oldest first."""
-    try:
-        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
-    except FileNotFoundError:
-        return []
-
-
-def read_message(folder: str, name: str) -> bytes:
-    """Body of one; empty when it is gone."""
-    try:
-        with open(os.path.join(folder, INBOX, name), "rb") as file:
-            return file.read(MESSAGE_BYTES_MAX)
-    except OSError:
-        return b""
-
-
-def remove_message(folder: str, name: str) -> None:
-    """Remove one that is stored; a missing one is fine."""
-    try:
-        os.unlink(os.path.join(folder, INBOX, name))
-    except OSError:
-        return
-
-
-# --- log -------------------------------------------------------------------------------------------------------------
+# --- Log -------------------------------------------------------------------------------------------------------------
 
 
 CHECK_AFTER_S = 2.0
-"""How long after the open the entries are looked through that a snapshot stands for."""
+"""Delay after open before the entries that the snapshot covers are checked."""
 CLOSE_WAIT_S = 0.01
-"""How long `close` waits for SQLite to fold the WAL into the main file, once everything is on disk."""
+"""Time that `close` waits for SQLite to checkpoint the WAL, once everything is on disk."""
 
 
 async def open_log(
     state_dir: str, session: str, *, create: bool, wall_us: Callable[[], int], network: bool | None = None
 ) -> "SessionLog":
-    """Open the log of `session`, or make it with `create`. Everything slow happens in the log's writer thread.
+    """Open the log of `session`; with `create`, make it. The writer thread does the slow work.
 
-    A new log is given back before its database exists: what is appended waits for it. `wall_us` gives microseconds
-    UTC, also in the writer thread. `network` says what kind of file system it is; None finds out. Raises
-    `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    A new log is returned before its database exists, and appends wait for it. `wall_us` returns microseconds UTC and
+    is also called in the writer thread. `network`: whether the folder is on a network file system; None finds out.
+
+    Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
     session, fresh = session_id(session), False
     if create:
@@ -180,8 +126,8 @@ async def open_log(
         lock = await take_lock(folder, wall_us)
     except OSError as error:
         raise store_failure(error, folder) from None
-    log = SessionLog(Shared(folder, lock), Reader(state_dir, session), Strand(session, ROOT, listed=True))
-    network = on_network(folder) if network is None else network
+    log = SessionLog(SharedStore(folder, lock), Reader(state_dir, session), SessionRows(session, ROOT, listed=True))
+    network = is_on_network(folder) if network is None else network
     if fresh:
         log.start(wall_us, network)
         return log
@@ -196,30 +142,30 @@ async def open_log(
 
 
 class SessionLog:
-    """See `port.Log`; made by `open_log`, and by `child` of another."""
+    """Implementation of `port.Log`; made by `open_log`, and by `child` of another log."""
 
-    def __init__(self, shared: Shared, reader: Reader, strand: Strand) -> None:
-        self.session = strand.session
+    def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
+        self.session = rows.session
         self.entries: Sequence[Entry] = ()
         self.inbox: Sequence[Message] = ()
         self.notes = shared.notes
         self.snapshot: Snapshot | None = None
         self.checked: Future[str] | None = None
-        """What is wrong with entries that were not looked through at open, '' for nothing; None where all were."""
+        """Future of the check of entries that were not read at open: the damage, or ''. None when all were read."""
         self.was_cut = False
         self.reader = reader
-        """Reads what is committed: entries by seq, blobs. For the loop's thread."""
+        """Reads committed entries and blobs. For the event loop's thread."""
         self.folder = shared.folder
-        """Folder of the session, and of all below it."""
-        self.number = strand.number
-        """Its number in the database."""
+        """Folder of the root session."""
+        self.number = rows.number
+        """Number of the session in the database."""
         self._shared = shared
-        self._strand = strand
+        self._rows = rows
         self._blobs = shared.blobs
         self._collecting: set[str] = set()
-        self._latest: Future[None] | None = None
-        self._stopped: Future[None] | None = None
-        self._snapshots: Future[bool] | None = None
+        self._last_write: Future[None] | None = None
+        self._stop: Future[None] | None = None
+        self._snapshot_write: Future[bool] | None = None
         self._closing = Event()
 
     @property
@@ -227,33 +173,36 @@ class SessionLog:
         return self._shared.writer
 
     def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Make the database of a new session, in the writer thread."""
+        """Create the database of a new session, in the writer thread."""
         self._shared.start(wall_us, network)
 
     async def load(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Open the database that is there, in the writer thread, and say what is in it."""
-        surveys = self._shared.load(wall_us, network)
+        """Open the existing database in the writer thread and take over its contents."""
+        summaries = self._shared.load(wall_us, network)
         await asyncio.wrap_future(self._writer.opened)
-        survey = surveys[0]
-        self.entries = StoredEntries(self.reader, survey.rows, survey.size)
-        self.inbox = [Message(number, body) for number, body in survey.inbox]
-        self.was_cut = ROOT in survey.cut
-        self._strand.about = survey.about
-        self.snapshot = survey.snapshot
-        self._shared.go_on(survey)
-        if survey.unread:
-            self.checked = in_thread(lambda: self._check(survey.unread), "check")
+        summary = summaries[0]
+        self.entries = StoredEntries(self.reader, summary.rows, summary.size)
+        self.inbox = [Message(number, body) for number, body in summary.inbox]
+        self.was_cut = ROOT in summary.cut
+        self._rows.about = summary.about
+        self.snapshot = summary.snapshot
+        self._shared.continue_from(summary)
+        if summary.unread:
+            self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Look through the first entries, which the snapshot spared, once the start is over."""
+        """Check the entries up to seq `last`, which the snapshot spared at open.
+
+        Returns the damage or ''.
+        """
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
         try:
-            for _ in sound(reader.rows(0, last), self.folder, 1):
+            for _ in check_rows(reader.rows(0, last), self.folder, 1):
                 if self._closing.is_set():
                     break
-        except (Unsound, StoreDamaged) as damage:
+        except (LogDamage, StoreDamaged) as damage:
             mark_suspect(self.folder)
             return f"the log in {self.folder} is damaged ({damage}); open the session again to repair it"
         except SessionError:
@@ -262,36 +211,37 @@ class SessionLog:
             reader.close()
         return ""
 
-    # --- subagents -------------------------------------------------------------------------------------------
+    # --- Subagents, history and snapshots
 
     def child(self, session: str, shares: int = 0) -> "SessionLog":
-        """See `port.Log.child`. What is there is read at once and checked; it is what is committed by now.
+        """Open the log of a subagent. See `port.Log.child`.
 
-        Raises `SessionUnknown` for a text that is no id, `StoreDamaged` (the next open of the root mends it).
+        Raises `SessionUnknown` for text that is not a session id, `StoreDamaged` (the next open of the root repairs
+        it).
         """
         session = session_id(session)
         try:
             return self._child(session, shares)
-        except (Unsound, StoreDamaged) as damage:
+        except (LogDamage, StoreDamaged) as damage:
             mark_suspect(self.folder)
             why = f"the log of a subagent in {self.folder} is damaged ({damage}); open the session again to repair it"
             raise StoreDamaged(why) from None
 
     def _child(self, session: str, shares: int) -> "SessionLog":
         number = self.reader.number_of(session) or self._shared.number_for(session)
-        reader = self.reader.other(number)
-        rows = list(sound(reader.rows_of(number, 0, SEQ_MAX), self.folder, reader.first))
+        reader = self.reader.session_reader(number)
+        rows = list(check_rows(reader.rows_of(number, 0, SEQ_MAX), self.folder, reader.first))
         if rows:
             shares = reader.first - 1
         else:
-            reader = self.reader.other(number, cut(self.reader.spans(), shares))
-            self._writer.begin(number, shares)
-        log = SessionLog(self._shared, reader, Strand(session, number, listed=bool(rows)))
+            reader = self.reader.session_reader(number, truncate_spans(self.reader.spans(), shares))
+            self._writer.start_session(number, shares)
+        log = SessionLog(self._shared, reader, SessionRows(session, number, listed=bool(rows)))
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
         log.was_cut = number in self._shared.cut
         if rows:
-            log._strand.about = reader.about()
+            log._rows.about = reader.about()
         return log
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
@@ -300,21 +250,21 @@ class SessionLog:
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
         """See `port.Log.keep_snapshot`."""
-        writing = self._snapshots is not None and not self._snapshots.done()
+        writing = self._snapshot_write is not None and not self._snapshot_write.done()
         if self.number != ROOT or writing or self._closing.is_set():
             return None
         log = self._writer.call(lambda database: (database.root_hash.seq, database.root_hash.digest()))
-        self._snapshots = in_thread(lambda: self._write_snapshot(snapshot, log), "snapshot")
-        return self._snapshots
+        self._snapshot_write = run_in_thread(lambda: self._write_snapshot(snapshot, log), "snapshot")
+        return self._snapshot_write
 
     def _write_snapshot(self, snapshot: Snapshot, log: "Future[tuple[int, bytes]]") -> bool:
-        with contextlib.suppress(SessionError):  # the log cannot be written any more
+        with contextlib.suppress(SessionError):  # the log can no longer be written
             seq, digest = log.result()
             if seq == snapshot.seq:
                 return write_snapshot(self.folder, self.session, snapshot, digest)
         return False
 
-    # --- writing ---------------------------------------------------------------------------------------------
+    # --- Writing
 
     def append(
         self,
@@ -326,49 +276,49 @@ class SessionLog:
     ) -> "Future[None]":
         """See `port.Log.append`."""
         write = Write(flush=flush)
-        self._strand.write(write, entries, take)
+        self._rows.add(write, entries, take)
         logs = [self]
         for log, more, taken in beside:
             if not isinstance(log, SessionLog) or log._shared is not self._shared:
                 raise ValueError(f"session {log.session} is not in the database of {self.session}")
-            log._strand.write(write, more, taken)
+            log._rows.add(write, more, taken)
             logs.append(log)
         future = self._writer.write(write)
         for log in logs:
-            log._latest = future
-            log._strand.watch(future)
+            log._last_write = future
+            log._rows.watch_commit(future)
         return future
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """See `port.Log.put`."""
-        message = self._shared.next_message()
+        message = self._shared.next_message_id()
         write = Write(flush=flush)
         write.put = [(message, body, self.number)]
-        self._strand.list_in(write)
-        self._latest = self._writer.write(write)
-        self._strand.watch(self._latest)
-        return message, self._latest
+        self._rows.add_listing(write)
+        self._last_write = self._writer.write(write)
+        self._rows.watch_commit(self._last_write)
+        return message, self._last_write
 
     async def collect(self) -> list[Message]:
-        """See `port.Log.collect`: the folder is the root's, what lies there for a subagent passes through it."""
+        """Take in messages of other processes. See `port.Log.collect`."""
         if self.number != ROOT:
             return []
-        names = [name for name in waiting_files(self.folder) if name not in self._collecting]
+        names = [name for name in inbox_files(self.folder) if name not in self._collecting]
         if not names:
             return []
         self._collecting.update(names)
         try:
-            return await self._take_in(names)
+            return await self._store_messages(names)
         finally:
             self._collecting.difference_update(names)
 
-    async def _take_in(self, names: Sequence[str]) -> list[Message]:
-        known = self.reader.collected(names)  # committed, but killed before its file was removed
+    async def _store_messages(self, names: Sequence[str]) -> list[Message]:
+        known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
         found = []
         write = Write(flush=True)
         for name in names:
             if name not in known:
-                found.append(Message(self._shared.next_message(), read_message(self.folder, name)))
+                found.append(Message(self._shared.next_message_id(), read_message(self.folder, name)))
         write.put = [(message.id, message.body, ROOT) for message in found]
         write.names = [name for name in names if name not in known]
         if found:
@@ -377,7 +327,7 @@ class SessionLog:
             remove_message(self.folder, name)
         return found
 
-    # --- blobs -----------------------------------------------------------------------------------------------
+    # --- Blobs
 
     def put_blob(self, data: bytes) -> str:
         """See `port.Log.put_blob`."""
@@ -385,7 +335,7 @@ class SessionLog:
 
     async def adopt(self, path: str) -> str:
         """See `port.Log.adopt`."""
-        blob, content = await asyncio.wrap_future(in_thread(lambda: self._blobs.copy_of(path), "adopt"))
+        blob, content = await asyncio.wrap_future(run_in_thread(lambda: self._blobs.copy_for_adoption(path), "adopt"))
         if isinstance(content, bytes):
             return self._blobs.put(content) if content else ""
         self._blobs.adopt(blob, content)
@@ -394,8 +344,8 @@ class SessionLog:
 
     def read_blob(self, blob: str) -> bytes:
         """See `port.Log.read_blob`."""
-        waiting = self._blobs.waiting(blob)
-        return self.reader.blob(blob) if waiting is None else waiting
+        pending = self._blobs.pending_bytes(blob)
+        return self.reader.blob(blob) if pending is None else pending
 
     def blob_path(self, blob: str) -> str:
         """See `port.Log.blob_path`."""
@@ -406,26 +356,88 @@ class SessionLog:
         return GrowingBlob(self._blobs, self._flush_files)
 
     def _flush_files(self) -> None:
-        # it begins at once in the writer thread; when that fails, the commit that names the file tries again
+        # start the flush now; if it fails, the commit that names the file tries again
         self._writer.call(lambda _: self._blobs.flush_files())
 
     async def close(self) -> None:
-        """See `port.Log.close`. A subagent's waits for what it has queued and lets go of nothing that others need."""
+        """Flush and release. See `port.Log.close`. A subagent's log only waits for its last write."""
         if self.number != ROOT:
-            if self._latest is not None:  # how it ended is known to whoever made the write
-                await asyncio.gather(asyncio.wrap_future(self._latest), return_exceptions=True)
+            if self._last_write is not None:  # the caller of that write learns of its error
+                await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
             return
         self._closing.set()
-        beside = [asyncio.wrap_future(one) for one in (self._snapshots, self.checked) if one is not None]
-        if beside:  # whoever opens the log next may keep a snapshot, too, and no other connection may be open
-            await asyncio.wait(beside)
-        if self._stopped is None:
-            self.reader.close()  # SQLite folds the WAL in when the last connection goes, and only a writing one can
-            self._stopped = self._writer.stop()
+        pending = [asyncio.wrap_future(one) for one in (self._snapshot_write, self.checked) if one is not None]
+        if pending:  # the next owner may write a snapshot too, and SQLite checkpoints only without other connections
+            await asyncio.wait(pending)
+        if self._stop is None:
+            self.reader.close()  # SQLite checkpoints the WAL when the last connection closes, and only a writer can
+            self._stop = self._writer.stop()
         try:
-            await asyncio.wrap_future(self._stopped)
+            await asyncio.wrap_future(self._stop)
         finally:
             self._shared.lock.release()
         closed = asyncio.wrap_future(self._writer.closed)
         await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
-        closed.cancel()  # else the thread would call a loop that may be gone
+        closed.cancel()  # else the thread would call an event loop that may be gone
+
+
+# --- Messages from other processes -----------------------------------------------------------------------------------
+#
+# Each message is a file in the session's `inbox/` until it is stored in the database, exactly once.
+
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""Size limit of one message from another process."""
+MESSAGES_MAX = 256
+"""Most messages that may wait in the folder, and that are taken in at once."""
+
+_numbers = itertools.count(1)
+
+
+def leave_message(state_dir: str, session: str, body: bytes) -> None:
+    """Leave `body` in the inbox of `session`, for the process that has it open or opens it next.
+
+    It is on disk on return. Raises `SessionUnknown`, `StoreFull`, `SessionError`.
+    """
+    folder = existing_folder(state_dir, session)
+    inbox = os.path.join(folder, INBOX)
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
+    if len(inbox_files(folder)) >= MESSAGES_MAX:
+        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
+    number = next(_numbers)
+    temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
+    try:
+        make_folder(inbox)
+        write_file(temporary, (body,))
+        # ordered by the kernel's time; pid and number make the name unique
+        name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
+        os.rename(temporary, os.path.join(inbox, name))
+        flush_path(inbox)
+    except OSError as error:
+        raise store_failure(error, folder) from None
+
+
+def inbox_files(folder: str) -> list[str]:
+    """Return the names of the message files in the inbox of the session in `folder`, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
+    except FileNotFoundError:
+        return []
+
+
+def read_message(folder: str, name: str) -> bytes:
+    """Return the body of a message file; empty when the file is gone."""
+    try:
+        with open(os.path.join(folder, INBOX, name), "rb") as file:
+            return file.read(MESSAGE_BYTES_MAX)
+    except OSError:
+        return b""
+
+
+def remove_message(folder: str, name: str) -> None:
+    """Remove a message file; a missing one is fine."""
+    try:
+        os.unlink(os.path.join(folder, INBOX, name))
+    except OSError:
+        return

@@ -1,8 +1,8 @@
-"""Rows read from the pages of a damaged database and its write-ahead log, without the trees that should lead to them.
+"""Salvage rows from the pages of a damaged database and its WAL, without SQLite's trees.
 
-SQLite gives up a file that was cut short, and silently ends a write-ahead log at the first frame with a wrong bit. Here
-every page is looked at for itself. A row is taken only when it proves itself: an entry by its checksum, a blob by its
-hash. Entries and blobs are never changed or deleted, so an old copy of a page holds nothing that is wrong today.
+SQLite gives up on a file that was cut short, and ends a WAL silently at the first frame with a wrong bit. This module
+reads every page by itself and takes a row only when its checksum or hash is right. Entries and blobs are never changed
+or deleted, so old copies of a page hold nothing outdated.
 
 Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
 """
@@ -17,21 +17,21 @@ from longrein.store.blobs import INLINE_BYTES_MAX, blob_hash
 from longrein.store.database import Row, is_sound_row
 
 PAGE_BYTES = 4096
-"""Of every database that longrein makes."""
+"""Page size of every database that longrein makes."""
 PAYLOAD_BYTES_MAX = INLINE_BYTES_MAX + 1024
-"""No row of entries or blobs is larger."""
+"""Size limit of rows of `entries` and `blobs`."""
 _LEAF = b"\x0d"
 """First byte of a leaf page of a table."""
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _LOCAL_MAX = PAGE_BYTES - 35
-"""A larger payload goes on in a chain of overflow pages."""
+"""A larger payload continues in a chain of overflow pages."""
 _LOCAL_MIN = (PAGE_BYTES - 12) * 32 // 255 - 23
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 """Serial type of an integer -> its size."""
 
 
 class PageScan:
-    """The pages of one database that nobody has open."""
+    """Pages of one database that nobody has open."""
 
     def __init__(self, path: str) -> None:
         self._main = _Pages(path, 0, PAGE_BYTES, 0)
@@ -39,26 +39,26 @@ class PageScan:
         self._frames, self._newest = _committed(self._wal)
 
     def entries(self) -> Iterator[Row]:
-        """Every sound row of `entries`, in no order; those on several copies of a page more than once."""
+        """Iterate the rows of `entries` with a right checksum, unordered, with duplicates."""
         for key, values in self._rows(columns=5, key_type=0):
             row = (key, *values[1:])
             if is_sound_row(row):
                 yield row
 
     def blobs(self) -> Iterator[tuple[bytes, bytes]]:
-        """(hash, body) of every sound row of `blobs`, likewise."""
+        """Iterate (hash, body) of the rows of `blobs` with a right hash, unordered, with duplicates."""
         for _, values in self._rows(columns=2, key_type=2 * 32 + 12):
             name, body = values
             if isinstance(body, bytes) and blob_hash(body) == name.hex():
                 yield name, body
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._main.close()
         self._wal.close()
 
     def _rows(self, columns: int, key_type: int) -> Iterator[tuple[int, list[Any]]]:
-        """(rowid, values) of rows with so many columns, the first of that serial type."""
+        """Iterate (rowid, values) of rows with that many columns, the first of serial type `key_type`."""
         for page in self._leaves():
             for at in _cells(page):
                 with contextlib.suppress(IndexError, ValueError, struct.error):
@@ -68,7 +68,7 @@ class PageScan:
                         yield rowid, values
 
     def _leaves(self) -> Iterator[bytes]:
-        """Every copy of a leaf page: of the write-ahead log the newest first, then the main file's."""
+        """Iterate every copy of a leaf page: the WAL's from the newest on, then the main file's."""
         for frame in reversed(self._frames):
             page = self._wal.read(frame)
             if page[:1] == _LEAF:
@@ -79,7 +79,10 @@ class PageScan:
                 yield page
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
-        """(rowid, payload) of the cell at offset `at`. Raises `ValueError` and `IndexError` where it is none."""
+        """Return (rowid, payload) of the cell at offset `at`.
+
+        Raises `ValueError` or `IndexError` if invalid.
+        """
         size, at = _varint(page, at)
         if not 0 < size <= PAYLOAD_BYTES_MAX:
             raise ValueError(size)
@@ -97,13 +100,13 @@ class PageScan:
         return rowid, b"".join(pieces)[:size]
 
     def _latest(self, number: int) -> bytes:
-        """The newest copy of page `number`, from 1."""
+        """Return the newest copy of page `number`, counted from 1."""
         frame = self._newest.get(number)
         return self._main.read(number - 1) if frame is None else self._wal.read(frame)
 
 
 class _Pages:
-    """Pages of equal size in a file; one that cannot be read, or lies behind the end, is empty."""
+    """Pages of equal size in a file. Unreadable pages and pages behind the end are empty."""
 
     def __init__(self, path: str, start: int, step: int, skip: int) -> None:
         self._start, self._step, self._skip = start, step, skip
@@ -113,15 +116,15 @@ class _Pages:
             self.count = max(0, os.fstat(self._descriptor).st_size - start + PAGE_BYTES - 1) // step
 
     def read(self, number: int) -> bytes:
-        """Page `number`, from 0."""
+        """Return page `number`, counted from 0."""
         return self._read(self._start + number * self._step + self._skip, PAGE_BYTES)
 
     def header(self, number: int) -> bytes:
-        """What stands before it."""
+        """Return the header before page `number`."""
         return self._read(self._start + number * self._step, self._skip)
 
     def _read(self, at: int, size: int) -> bytes:
-        with contextlib.suppress(OSError):  # a sector that the disk cannot read
+        with contextlib.suppress(OSError):  # unreadable sector
             return os.pread(self._descriptor, size, at)
         return b""
 
@@ -131,10 +134,11 @@ class _Pages:
 
 
 def _committed(wal: _Pages) -> tuple[list[int], dict[int, int]]:
-    """Frames of the write-ahead log without those of a transaction that was never finished; page -> its newest frame.
+    """Return the frames of the WAL without those of an unfinished transaction, and page -> its newest frame.
 
-    Each frame's header is page number, size of the database after a commit (else 0), two salts, two checksums. The log
-    is written from its start again and again, each time with other salts, so its first frame is of the newest round.
+    The header of a frame holds page number, database size after a commit (else 0), two salts and two checksums. SQLite
+    writes the WAL from its start again and again, each time with new salts, so the first frame belongs to the newest
+    round.
     """
     headers = [struct.unpack(">IIII", wal.header(number)[:16].ljust(16, b"\0")) for number in range(wal.count)]
     salts = headers[0][2:] if headers else ()
@@ -145,7 +149,7 @@ def _committed(wal: _Pages) -> tuple[list[int], dict[int, int]]:
 
 
 def _cells(page: bytes) -> list[int]:
-    """Offsets of the cells of a leaf page, as far as they can be offsets."""
+    """Return the plausible cell offsets of a leaf page."""
     if len(page) < 8:
         return []
     count = min(struct.unpack_from(">H", page, 3)[0], (len(page) - 8) // 2)
@@ -153,7 +157,7 @@ def _cells(page: bytes) -> list[int]:
 
 
 def _local(size: int) -> int:
-    """How much of a payload of `size` bytes lies in its leaf page."""
+    """Return how many of `size` payload bytes lie in the leaf page itself."""
     if size <= _LOCAL_MAX:
         return size
     wanted = _LOCAL_MIN + (size - _LOCAL_MIN) % (PAGE_BYTES - 4)
@@ -161,7 +165,10 @@ def _local(size: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, offset behind it) of the variable-length integer at `at`. Raises `IndexError`."""
+    """Return (value, offset behind it) of the variable-length integer at `at`.
+
+    Raises `IndexError`.
+    """
     value = 0
     for offset in range(at, at + 8):
         byte = data[offset]
@@ -172,8 +179,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _values(payload: bytes, columns: int, key_type: int) -> list[Any] | None:
-    """The values of a record; None when it has not so many columns or another first type. Raises `IndexError`,
-    `ValueError`."""
+    """Return the values of a record; None when its number of columns or first type differs.
+
+    Raises `IndexError`, `ValueError`.
+    """
     end, at = _varint(payload, 0)
     types: list[int] = []
     while at < end and len(types) <= columns:
@@ -189,7 +198,10 @@ def _values(payload: bytes, columns: int, key_type: int) -> list[Any] | None:
 
 
 def _value(payload: bytes, at: int, kind: int) -> tuple[Any, int]:
-    """(value, offset behind it) of the serial type `kind`. Raises `ValueError`."""
+    """Return (value, offset behind it) of the value of serial type `kind`.
+
+    Raises `ValueError`.
+    """
     if kind >= 12:
         end = at + (kind - 12) // 2
         if end > len(payload):

@@ -1,4 +1,4 @@
-"""One session among those of a database: how its entries become rows, and what lists show of it."""
+"""Rows of one session on their way to the writer: its entries and its row in `sessions`."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -7,63 +7,63 @@ from longrein.events import SCHEMA_VERSION, Entry, Opened, UserSpoke, encode_eve
 from longrein.store.database import Write, entry_key
 
 TITLE_CHARS_MAX = 80
-"""Of a session's title."""
-WORDLESS = "(no words)"
-"""Title of a session whose first message has none."""
+"""Length limit of a session's title."""
+NO_WORDS_TITLE = "(no words)"
+"""Title of a session whose first message has no text."""
 
 
-class Strand:
-    """What one session writes. For the loop's thread."""
+class SessionRows:
+    """Fills writes with one session's rows. For the event loop's thread."""
 
     def __init__(self, session: str, number: int, *, listed: bool) -> None:
-        """`listed`: whether the database holds its row of `sessions` as far as it is known."""
+        """`listed`: whether the database already holds the session's row of `sessions`."""
         self.session = session
         self.number = number
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
-        self.listed = listed
+        self.is_listed = listed
 
-    def write(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
-        """Have `write` hold `entries` and take the messages `take` out of the inbox."""
+    def add(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
+        """Add `entries` to `write`, and the ids of the inbox messages `take` to delete."""
         for entry in entries:
             body = encode_event(entry.event)
             write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body))
-            if self.about[2] in ("", WORDLESS):
-                self._learn(entry)
+            if self.about[2] in ("", NO_WORDS_TITLE):
+                self._update_about(entry)
         if take:
             write.take = (*write.take, *take)
-        self.list_in(write)
+        self.add_listing(write)
 
-    def list_in(self, write: Write) -> None:
-        """Have `write` hold the session's row, where the database has not."""
-        if not self.listed:
+    def add_listing(self, write: Write) -> None:
+        """Add the session's row of `sessions` to `write`, unless the database holds it."""
+        if not self.is_listed:
             write.about.append((self.number, self.session, *self.about))
 
-    def _learn(self, entry: Entry) -> None:
-        """What lists show of the session comes from its first entries."""
+    def _update_about(self, entry: Entry) -> None:
+        """Take time, cwd and title from the first entries."""
         created, cwd, title = self.about
         match entry.event:
             case Opened():
                 self.about = (entry.at, entry.event.cwd, title)
             case UserSpoke():
-                self.about = (created, cwd, title_of(entry.event))
+                self.about = (created, cwd, session_title(entry.event))
             case _:
                 return
-        self.listed = False
+        self.is_listed = False
 
-    def watch(self, written: "Future[None]") -> None:
-        """Remember that its row is stored when `written` is; one that fails leaves it to the next."""
-        if not self.listed:
+    def watch_commit(self, written: "Future[None]") -> None:
+        """Mark the session's row as stored once `written` succeeds; after a failure the next write has it."""
+        if not self.is_listed:
             about = self.about
-            written.add_done_callback(lambda done: self._stored(done, about))
+            written.add_done_callback(lambda done: self._on_commit(done, about))
 
-    def _stored(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
-        # in the writer thread
+    def _on_commit(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
+        # called in the writer thread
         if written.exception() is None and about == self.about:
-            self.listed = True
+            self.is_listed = True
 
 
-def title_of(event: UserSpoke) -> str:
-    """First words of the user, on one line; who sent an image alone has said something, too."""
-    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split()) or WORDLESS
+def session_title(event: UserSpoke) -> str:
+    """Return the first words of the user's message on one line; a fixed title for a message without text."""
+    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split()) or NO_WORDS_TITLE
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

@@ -1,4 +1,4 @@
-"""What the agent needs of a session's log on disk."""
+"""Protocols and data types of the session log."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -9,103 +9,103 @@ import msgspec
 from longrein.events import Entry
 
 LEASE_US = 15 * 60 * 1_000_000
-"""How long a claim of a goal holds without a sign of life."""
+"""Time in microseconds for which a claim of a goal holds without renewal."""
 USER = "user"
-"""The owner of goals that may take and change what others have claimed."""
+"""Owner name of the user, who may change and take goals that others have claimed."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message in the inbox, stored before it is acknowledged."""
+    """One inbox message."""
 
     id: int
-    """Rising within a session."""
+    """Rises within a session."""
     body: bytes
-    """JSON; its meaning is the agent's."""
+    """JSON that only the agent interprets."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The folded state of a session at one entry."""
 
     seq: int
-    """The entry."""
+    """Seq of that entry."""
     state: bytes | bytearray
-    """Its form is the agent's."""
+    """Encoded by the agent."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One line of `longrein sessions`."""
+    """Summary of one stored session, as `longrein sessions` lists it."""
 
     session: str
     """UUID."""
     folder: str
-    """Where it is stored."""
+    """Folder of the session."""
     created_at: int
     """Microseconds UTC."""
     updated_at: int
     """Microseconds UTC of the last entry."""
     cwd: str
-    """Where it started."""
+    """Working directory in which it was started."""
     title: str
-    """First words of the user."""
+    """First words of the user's first message."""
     entries: int
     """Number of entries."""
     open: bool
-    """Whether a process holds it now."""
+    """Whether a process has it open."""
     damaged: bool = False
-    """Whether it could not be read; opening it sets the damaged database aside and keeps what is good."""
+    """Whether its database cannot be read. Opening the session sets the file aside and keeps the good entries."""
 
 
-class Hit(msgspec.Struct, frozen=True):
-    """One part of one entry that answers a query."""
+class SearchHit(msgspec.Struct, frozen=True):
+    """One part of one entry that matches a query."""
 
     handle: str
-    """What brings it whole."""
+    """Handle for `Recall`."""
     seq: int
-    """Its entry."""
+    """Seq of the entry."""
     at: int
-    """When it was written, microseconds UTC."""
+    """Time of the entry, microseconds UTC."""
     title: str
-    """What it is, in words."""
+    """Description of the part."""
     line: int
-    """Line of the snippet, from 1."""
+    """Line number of the snippet, from 1."""
     count: int
-    """How often the query occurs in it."""
+    """Number of matches in the part."""
     snippet: str
-    """That line, cut where it is long."""
+    """The matching line, shortened."""
     exact: bool
-    """Whether the query stands there as it was written; else its words do."""
+    """True for a match of the query as written, False for a match of its single words."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What came of a search."""
+class SearchResult(msgspec.Struct, frozen=True):
+    """Hits of one search."""
 
-    hits: tuple[Hit, ...]
-    """Newest first, but those where the query stands as it was written before all others."""
+    hits: tuple[SearchHit, ...]
+    """Exact matches first, then the others; each group newest first."""
     more: bool = False
-    """Whether there may be more than were asked for."""
+    """Whether more matches exist than the limit allowed."""
 
 
 class Log(Protocol):
-    """The log of one session, opened for writing: the lock is held until `close`.
+    """The log of one session, open for writing. The session is locked until `close`.
 
-    Writes are queued for one writer thread and done in order; those that wait together become one commit. Each
-    future resolves when its write is committed, and with `flush` when it is on disk. Methods may be called from
-    the loop's thread only and never block it.
+    One writer thread does all writes in order; writes that wait together become one commit. Each future resolves when
+    its write is committed, and with `flush` when it is on disk. Call the methods from the event loop's thread only;
+    none of them blocks it.
     """
 
     session: str
-    """Id."""
+    """Session id."""
     entries: Sequence[Entry]
-    """What was there when it was opened, in order."""
+    """Entries that were stored when the log was opened, in order."""
     inbox: Sequence[Message]
-    """Messages that were there and not yet taken, in order."""
+    """Inbox messages that were stored when the log was opened and not taken yet, in order."""
     notes: list[str]
-    """What was repaired at open; each a line for the user."""
+    """Repairs made at open, one line each for the user."""
     snapshot: Snapshot | None
-    """The one that was kept last, where it still fits the log; None for a subagent."""
+    """The last snapshot, if it fits the log; always None for a subagent."""
     was_cut: bool
-    """Whether entries that came after these were lost, and none were written since: what seems not to have begun may
-    have been done."""
+    """Whether the last entries were lost and none were written since. An act that the log does not show may have
+    happened."""
 
     def append(
         self,
@@ -117,110 +117,120 @@ class Log(Protocol):
     ) -> "Future[None]":
         """Write `entries` and delete the inbox messages `take`, in one transaction.
 
-        `beside`: (log, entries, messages to delete) of other sessions in this database, in the same transaction.
+        `beside`: (log, entries, messages to delete) of other sessions of this database, written in the same
+        transaction.
 
-        Without `flush` a `kill -9` loses nothing; a power cut may until the next flushing commit or 20 ms later.
-        The future fails with `StoreFull` or `StoreDamaged`; then nothing of the call was written.
+        Without `flush`, `kill -9` loses nothing, and a power cut may lose the write until the next flushing commit or
+        20 ms later. The future fails with `StoreFull` or `StoreDamaged`; then nothing of this call was written.
         """
         ...
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
-        """Store an inbox message; gives its id at once: rising, and no other of a root and its subagents has it."""
+        """Store an inbox message; return its id at once, with the future of the write.
+
+        Ids rise, and are unique over a root session and its subagents.
+        """
         ...
 
     def child(self, session: str, shares: int = 0) -> "Log":
-        """The log of subagent `session` in this database, made with its first write when it is not there.
+        """Open the log of subagent `session` in this database; its first write creates it.
 
-        `shares`: how many of this log's entries are its own first ones, by reference (a fork); its own go on from
-        there, the first being an `Opened` whose `parent.seq` is `shares`. Of one that is there `shares` is read from
-        it, and `entries` and `inbox` are what is committed at the call. It has its own inbox (`collect` gives
-        nothing: the folder is the root's), shares blobs, the writer and the lock, and is closed with this one; its own
-        `close` waits until what it has queued is written.
+        `shares`: number of entries of this log with which a new, forked subagent begins, by reference. Its own first
+        entry is an `Opened` whose `parent.seq` is `shares`. For a stored subagent the number is read from the
+        database.
 
-        Raises `StoreDamaged` when it cannot be read to its end; the next open of the root mends it.
+        `entries` and `inbox` hold what is committed at the call. The subagent has its own inbox (`collect` returns
+        nothing, because the folder belongs to the root), and shares blobs, writer and lock. Closing this log closes it
+        too; its own `close` waits for its queued writes.
+
+        Raises `StoreDamaged` when the subagent's log cannot be read to its end; the next open of the root repairs it.
         """
         ...
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
-        """Keep it for the next open, beside all else and without a flush: whether that was done.
+        """Write the snapshot for the next open, in a thread and without a flush.
 
-        It is not where the log ends at another entry. None while the last one is being written, and for a subagent.
+        Returns a future that says whether it was written: it is not when the log ends at another entry. Returns None
+        for a subagent and while another snapshot is being written.
         """
         ...
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
-        """Committed entries from seq `first` to `last`, shared ones included, a few at a time in memory."""
+        """Iterate committed entries from seq `first` to `last`, shared ones included, in small batches."""
         ...
 
     async def adopt(self, path: str) -> str:
-        """Make the file at `path` a blob; gives its hash. '' for an empty file. Raises `OSError`, `StoreFull`.
+        """Make the file at `path` a blob; return its hash, '' for an empty file.
 
-        The file stays where it is (a hard link, where none can be made a copy): its owner removes it when an entry
-        that names the blob is on disk, so that a crash in between loses nothing. Nobody writes to it any more. It is
-        hashed beside the loop and the writer.
+        Raises `OSError`, `StoreFull`.
+
+        Nobody may write to the file any more. The file stays: it is linked, or copied where links are not possible.
+        Its owner removes it once an entry that names the blob is on disk, so a crash in between loses nothing. A
+        thread of its own does the hashing.
         """
         ...
 
     async def collect(self) -> "list[Message]":
-        """Take in what other processes left in the session's `inbox/` folder (`leave_message`), oldest first.
+        """Take in messages that other processes left with `leave_message`, oldest first.
 
-        Each is stored and on disk before its file goes, so it is given once, also when killed in between. Costs one
-        look into a folder when there is nothing. Raises `StoreFull`, `StoreDamaged`.
+        Each message is on disk in the database before its file is removed, so each is returned once, also after a
+        kill. An empty inbox folder costs one listing. Raises `StoreFull`, `StoreDamaged`.
         """
         ...
 
     def put_blob(self, data: bytes) -> str:
-        """Keep `data`; gives its hash (SHA-256, hex). On disk before or with the next commit that flushes.
+        """Keep `data` as a blob; return its hash (SHA-256, hex).
 
-        Up to 64 kB it goes into the database with the next commit, larger ones become a file.
+        It is on disk no later than the next commit that flushes. Up to 64 kB go into the database with the next
+        commit, larger data becomes a file.
         """
         ...
 
     def read_blob(self, blob: str) -> bytes:
-        """Bytes of a blob; `KeyError` when there is none."""
+        """Return the bytes of a blob. Raises `KeyError` when it does not exist."""
         ...
 
     def blob_path(self, blob: str) -> str:
-        """Path of a blob file for streaming, or '' when it lies in the database or does not exist."""
+        """Return the path of a blob's file; '' when it lies in the database or does not exist."""
         ...
 
     def new_blob(self) -> "BlobWriter":
-        """A blob to be written piece by piece (command output), without holding it in memory."""
+        """Start a blob that is written piece by piece, such as the output of a command."""
         ...
 
     async def close(self) -> None:
-        """Flush what is queued, release the lock. Idempotent."""
+        """Flush queued writes and release the lock. Idempotent."""
         ...
 
 
 class BlobWriter(Protocol):
-    """A growing blob in a temporary file of the session's folder. Used by one thread at a time."""
+    """A growing blob in a temporary file of the session's folder. For one thread at a time."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         ...
 
     @property
     def path(self) -> str:
-        """The file, readable while it grows."""
+        """Path of the file, readable while it grows."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Append. Raises OSError (full disk)."""
+        """Append `data`. Raises OSError, such as for a full disk."""
         ...
 
     def pieces(self) -> Iterator[bytes]:
-        """All that was written so far, in order. Raises OSError."""
+        """Iterate everything written so far, in order. Raises OSError."""
         ...
 
     def finish(self) -> str:
-        """Name it by its hash; it survives the next flushing commit that names it. Gives the hash.
+        """Complete the blob; return its hash.
 
-        The data is flushed to disk by the writer thread before that commit, not here.
+        The writer thread flushes the data before the next commit that flushes, which must name the blob to keep it.
         """
         ...
 
     def discard(self) -> None:
-        """Forget it."""
+        """Drop the blob."""
         ...

@@ -1,4 +1,4 @@
-"""Reading a session's log without its lock: entries one by one or streamed in order, blobs whole or in part."""
+"""Read a session's log without its lock: entries by seq or in order, blobs whole or in part."""
 
 import contextlib
 import os
@@ -9,22 +9,22 @@ from typing import Any, overload
 import msgspec
 
 from longrein.events import Entry, Opened, StoreDamaged, decode_event
-from longrein.store.blobs import BlobDamaged, blob_file, checked, is_hash, read_file
-from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_sound_row, lost_main, read_only
+from longrein.store.blobs import BlobDamaged, blob_file, is_hash, read_blob_file, verify_blob
+from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_main_file_lost, is_sound_row, read_only
 from longrein.store.errors import store_failure
-from longrein.store.session_folder import DATABASE, existing_folder, set_aside
+from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
 BATCH_ROWS = 256
-"""Rows read at once: no read stays open long enough to hold up the writer's checkpoints."""
+"""Rows per query, so that no read stays open long enough to delay the writer's checkpoints."""
 _ROWS = "SELECT key, at, version, crc, body FROM entries"
 
 
 Span = tuple[int, int]
-"""(number of a session, last seq): entries of it that belong to a log, after those of the spans before."""
+"""(session number, last seq): entries of that session which belong to a log, after those of earlier spans."""
 
 
-def cut(spans: Sequence[Span], to: int) -> list[Span]:
-    """`spans` as far as entry `to`."""
+def truncate_spans(spans: Sequence[Span], to: int) -> list[Span]:
+    """Return `spans` up to entry `to`."""
     found: list[Span] = []
     for number, last in spans:
         if found and found[-1][1] >= to:
@@ -33,58 +33,63 @@ def cut(spans: Sequence[Span], to: int) -> list[Span]:
     return found if to else []
 
 
-class Source:
-    """The connection that reads a session's database, opened when it is first asked."""
+class ReadConnection:
+    """Read-only connection to a session's database, opened at the first query."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._connection: sqlite3.Connection | None = None
 
     def all(self, query: str, *values: object) -> list[Any]:
-        """Every row. Raises `StoreDamaged`, `StoreFull`, `SessionError`."""
+        """Return every row. Raises `StoreDamaged`, `StoreFull`, `SessionError`."""
         again = True
         while True:
             try:
-                return self._asked(query, values)
+                return self._query(query, values)
             except sqlite3.Error as error:
-                if self._in_the_making(error):
+                if self._is_being_made(error):
                     return []
                 if not again:
                     raise store_failure(error, self.folder) from None
-                again = False  # the file may have been made between the two looks
+                again = False  # the file may have been created in between
                 self.close()
 
-    def _asked(self, query: str, values: tuple[object, ...]) -> list[Any]:
+    def _query(self, query: str, values: tuple[object, ...]) -> list[Any]:
         if self._connection is None:
             self._connection = read_only(os.path.join(self.folder, DATABASE))
         return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: object) -> tuple[Any, ...] | None:
-        """The first row, if there is one."""
+        """Return the first row, or None."""
         found = self.all(query, *values)
         return found[0] if found else None
 
-    def _in_the_making(self, error: sqlite3.Error) -> bool:
-        """Whether another process has not made the tables yet, or not even the file. Raises `StoreDamaged`."""
+    def _is_being_made(self, error: sqlite3.Error) -> bool:
+        """Whether another process has not created the file or its tables yet.
+
+        Raises `StoreDamaged`.
+        """
         path = os.path.join(self.folder, DATABASE)
-        if os.path.exists(path) or lost_main(path):
+        if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)
-        if aside := set_aside(self.folder):
+        if aside := damaged_databases(self.folder):
             raise StoreDamaged(f"the database of this session is damaged and was set aside as {aside[-1]}")
         return True
 
     def close(self) -> None:
-        """Let go of the files. Idempotent; reading again opens them again."""
+        """Close the files. Idempotent; the next query opens them again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 class Reader:
-    """Reads one session from its files, also while another process writes it. Used by one thread at a time.
+    """Reads one session from its files, also while another process writes it.
 
-    The log of a forked subagent begins with entries of its parent, which lie there once. Raises `SessionUnknown` when
-    it is made, `StoreDamaged` and `SessionReadOnly` when what it reads is so.
+    For one thread at a time.
+
+    The log of a forked subagent begins with entries of its parent, which are stored once, with the parent. The
+    constructor raises `SessionUnknown`; reading raises `StoreDamaged` and `SessionReadOnly`.
     """
 
     def __init__(
@@ -93,52 +98,55 @@ class Reader:
         session: str,
         number: int = ROOT,
         *,
-        source: Source | None = None,
+        source: ReadConnection | None = None,
         spans: Sequence[Span] = (),
     ) -> None:
-        """`number`: which of the sessions in the database of `session`, as `number_of` gives it. `source`: another
-        reader's. `spans`: what it shares, where that is not stored yet."""
+        """Open session `number` in the database of root `session`; see `number_of`.
+
+        `source`: connection of another reader of that database. `spans`: entries that it shares, if that is not stored
+        yet.
+        """
         self.session = session
-        """Id of the root, which the folder is named after."""
+        """Id of the root session, which names the folder."""
         self.number = number
-        """Its number in the database."""
+        """Number of the session in the database."""
         self.folder = existing_folder(state_dir, session)
-        """Its folder."""
+        """Folder of the root session."""
         self._state_dir = state_dir
-        self._source = source or Source(self.folder)
+        self._source = source or ReadConnection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
 
-    def other(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
-        """The session of that number in the same database, through the same connection."""
+    def session_reader(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
+        """Return a reader of session `number` in the same database, on the same connection."""
         return Reader(self._state_dir, self.session, number, source=self._source, spans=spans)
 
     def spans(self) -> Sequence[Span]:
-        """Where its entries lie, the oldest first; the last span is its own."""
+        """Return the spans of the log, oldest first; the last span is the session's own."""
         if self._spans:
             return self._spans
-        opened = self.opened()
+        opened = self.opening_entry()
         if opened is None:
             return [(self.number, SEQ_MAX)]
         parent, seq = opened.event.parent, opened.seq  # type: ignore[union-attr]
         number = self.number_of(parent.session) if seq > 1 and parent is not None else 0
-        shared = cut(self.other(number).spans(), seq - 1) if 0 < number < self.number else []
+        shared = truncate_spans(self.session_reader(number).spans(), seq - 1) if 0 < number < self.number else []
         self._spans = [*shared, (self.number, SEQ_MAX)]
         return self._spans
 
     @property
     def first(self) -> int:
-        """Seq of the first entry that is its own and not shared with its parent."""
+        """Seq of the session's first own entry, not shared with its parent."""
         spans = self.spans()
         return spans[-2][1] + 1 if len(spans) > 1 else 1
 
-    def opened(self) -> Entry | None:
-        """The first entry that is its own, which says where it comes from; None when nothing is stored yet."""
+    def opening_entry(self) -> Entry | None:
+        """Return the session's first own entry, if it is an `Opened`; None when nothing is stored yet."""
         row = next(self.rows_of(self.number, 0, SEQ_MAX, batch=1), None)
         entry = entry_of(self.folder, row) if row else None
         return entry if entry and isinstance(entry.event, Opened) else None
 
     def tail(self) -> tuple[int, int]:
-        """(seq, time) of the last committed entry; zeros when there is none."""
+        """Return (seq, time) of the last committed entry; zeros when there is none."""
         for number, first, last in self.newest_spans():
             query = "SELECT key, at FROM entries WHERE key >= ? AND key <= ? ORDER BY key DESC LIMIT 1"
             row = self._source.one(query, entry_key(number, first), entry_key(number, last))
@@ -147,24 +155,24 @@ class Reader:
         return 0, 0
 
     def newest_spans(self) -> Iterator[tuple[int, int, int]]:
-        """(number, first seq, last seq) of the spans, its own first."""
+        """Iterate (session number, first seq, last seq) of the spans, newest first."""
         spans = self.spans()
         for at in range(len(spans) - 1, -1, -1):
             yield spans[at][0], spans[at - 1][1] + 1 if at else 1, spans[at][1]
 
     def entry(self, seq: int) -> Entry | None:
-        """One entry; None when there is none of that seq."""
+        """Return entry `seq`, or None."""
         number = next((number for number, last in self.spans() if seq <= last), 0)
         row = self._source.one(f"{_ROWS} WHERE key = ?", entry_key(number, seq)) if number else None
         return entry_of(self.folder, row) if row else None
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
-        """Entries after seq `after`, up to `to` (0: the last there is), in order, a few at a time in memory."""
+        """Iterate entries after seq `after` up to `to` (0: the last one), in order and in small batches."""
         for row in self.rows(after, to):
             yield entry_of(self.folder, row)
 
     def rows(self, after: int = 0, to: int = 0) -> Iterator[Row]:
-        """The same as they are stored."""
+        """Iterate the rows of the log after seq `after` up to `to` (0: the last one), in order."""
         for number, last in self.spans():
             end = min(last, to or last)
             if after < end:
@@ -172,7 +180,7 @@ class Reader:
                 after = end
 
     def rows_of(self, number: int, after: int, to: int, batch: int = BATCH_ROWS) -> Iterator[Row]:
-        """Rows of session `number` alone, after seq `after` and up to `to`."""
+        """Iterate the rows of session `number` alone, after seq `after` up to `to`."""
         key, end = entry_key(number, after), entry_key(number, to)
         while True:
             rows = self._source.all(f"{_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch)
@@ -182,7 +190,7 @@ class Reader:
             key = rows[-1][0]
 
     def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """Entries whose events have these names, the newest first."""
+        """Iterate entries whose events have these class names, newest first."""
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
         tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
@@ -195,7 +203,7 @@ class Reader:
                 key = batch[-1][0]
 
     def seq_at(self, at: int) -> int:
-        """The last entry that was written up to time `at`; 0 when there is none."""
+        """Return the last entry written up to time `at` (microseconds UTC); 0 when there is none."""
         query = "SELECT key FROM entries WHERE key >= ? AND key <= ? AND at <= ? ORDER BY key DESC LIMIT 1"
         for number, first, last in self.newest_spans():
             row = self._source.one(query, entry_key(number, first), entry_key(number, last), at)
@@ -204,8 +212,11 @@ class Reader:
         return 0
 
     def seq_ago(self, ago_us: int, now_us: int) -> int:
-        """The last entry that is `ago_us` old or older; 0 when none is. The time between two entries counts where it
-        went forward: what came before the clock was set back is older than what came after, whatever they say."""
+        """Return the last entry that is at least `ago_us` old; 0 when there is none.
+
+        Ages are summed from the forward steps between entries, so entries written before the clock was set back count
+        as older than those after it.
+        """
         query = "SELECT key, at FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
         newer, left = now_us, ago_us
         for number, first, last in self.newest_spans():
@@ -218,23 +229,29 @@ class Reader:
         return 0
 
     def number_of(self, session: str) -> int:
-        """Number of a session in this database; 0 when it is not there."""
+        """Return the number of a session in this database; 0 when it is not there."""
         row = self._source.one("SELECT number FROM sessions WHERE session = ?", session)
         return int(row[0]) if row else 0
 
     def inbox(self) -> list[tuple[int, bytes]]:
-        """(id, body) of the messages that wait for it, in order. Only of a database of the present layout."""
+        """Return (id, body) of waiting inbox messages, in order.
+
+        The database must have the present layout.
+        """
         return self._source.all("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number)
 
     def blob(self, blob: str) -> bytes:
-        """Bytes of a blob. `KeyError` when there is none, `BlobDamaged` when they are not what was kept."""
+        """Return the bytes of a blob. Raises `KeyError` when it does not exist, `BlobDamaged`."""
         if not is_hash(blob):
             raise KeyError(blob)
         row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
-        return checked(row[0], blob, self.folder) if row else read_file(self.folder, blob)
+        return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
 
     def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
-        """At most `size_bytes` of a blob from offset `start`, not checked against its hash. `KeyError` when none."""
+        """Return at most `size_bytes` of a blob from offset `start`, unverified.
+
+        Raises `KeyError`.
+        """
         path = self.blob_path(blob)
         if not path:
             return self.blob(blob)[start : start + size_bytes]
@@ -243,30 +260,30 @@ class Reader:
             return file.read(size_bytes)
 
     def blob_path(self, blob: str) -> str:
-        """Path of a blob that is a file; '' when it lies in the database or does not exist."""
+        """Return the path of a blob's file; '' when it lies in the database or does not exist."""
         path = blob_file(self.folder, blob) if is_hash(blob) else ""
         return path if os.path.isfile(path) else ""
 
     def collected(self, names: Sequence[str]) -> set[str]:
-        """Which of the files `names` of the inbox folder were taken in already."""
+        """Return which of the inbox files `names` were taken in already."""
         marks = ", ".join("?" * len(names))
         return {row[0] for row in self._source.all(f"SELECT name FROM collected WHERE name IN ({marks})", *names)}
 
     def about(self) -> tuple[int, str, str]:
-        """(created in microseconds UTC, cwd, title); empty values when nothing is known yet."""
+        """Return (created in microseconds UTC, cwd, title); empty values when unknown."""
         row = self._source.one("SELECT created, cwd, title FROM sessions WHERE number = ?", self.number)
         return (row[0], row[1], row[2]) if row else (0, "", "")
 
     def close(self) -> None:
-        """Let go of the files. Idempotent; reading again opens them again."""
+        """Close the files. Idempotent; the next read opens them again."""
         self._source.close()
 
 
 class StoredEntries(Sequence[Entry]):
-    """The entries a session had when it was opened: read and decoded as they are walked, never all in memory."""
+    """Entries that a session had at open, read and decoded during iteration and never all in memory."""
 
     def __init__(self, reader: Reader, rows: Sequence[Row] | None, size: int) -> None:
-        """`rows` when all of them are small enough to be kept until they were walked once."""
+        """`rows`: all rows, if they are small enough to keep until the first iteration."""
         self._reader = reader
         self._rows = rows
         self._size = size
@@ -296,13 +313,16 @@ class StoredEntries(Sequence[Entry]):
 
 
 def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry]:
-    """Entries of a session after seq `after`, streamed; needs no lock. Raises as `Reader` does."""
+    """Iterate the entries of a session after seq `after`, without a lock.
+
+    Raises what `Reader` raises.
+    """
     with contextlib.closing(Reader(state_dir, session)) as reader:
         yield from reader.entries(after)
 
 
 def entry_of(folder: str, row: Row) -> Entry:
-    """The entry in a stored row. Raises `StoreDamaged`, `SessionReadOnly`."""
+    """Decode a stored row. Raises `StoreDamaged`, `SessionReadOnly`."""
     key, at, version, _, _ = row
     try:
         return Entry(entry_seq(key), at, decode_event(stored_body(folder, row), version))
@@ -311,14 +331,17 @@ def entry_of(folder: str, row: Row) -> Entry:
 
 
 def stored_body(folder: str, row: Row) -> bytes:
-    """The event's bytes, wherever they lie. Raises `StoreDamaged` when they are not what was written."""
+    """Return the event's bytes of a row, from the row or its file.
+
+    Raises `StoreDamaged` when they are damaged.
+    """
     seq, body = entry_seq(row[0]), row[4]
     if not is_sound_row(row):
         raise StoreDamaged(f"entry {seq} in {folder} is not what was written")
     if isinstance(body, bytes):
         return body
     try:
-        return read_file(folder, body)
+        return read_blob_file(folder, body)
     except BlobDamaged:
         raise
     except KeyError:

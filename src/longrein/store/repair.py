@@ -1,7 +1,8 @@
-"""Opening a log that was there before: looking through it, and keeping the good part when it is damaged.
+"""Open an existing log: check its entries, and rebuild the database when it is damaged.
 
-A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, then the longest good beginning
-of its log is copied into a new one. Killed anywhere in between, the next open finds no `log.sqlite` and goes on.
+A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and the longest good beginning of
+each log is copied into a new database. After a kill in between, the next open finds no `log.sqlite` and continues the
+repair.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from longrein.events import (
     UserSpoke,
     decode_event,
 )
-from longrein.store.blobs import BlobDamaged, Blobs, blob_files, is_hash, read_file
+from longrein.store.blobs import BlobDamaged, Blobs, blob_files, is_hash, read_blob_file
 from longrein.store.database import (
     ROOT,
     TABLES,
@@ -33,74 +34,83 @@ from longrein.store.database import (
     Row,
     entry_key,
     entry_seq,
+    is_main_file_lost,
     is_sound_row,
     key_number,
     last_key,
-    lost_main,
     read_only,
     row_checksum,
 )
 from longrein.store.errors import SUSPECT, is_damage, is_damage_at_open
 from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
 from longrein.store.page_scan import PageScan
-from longrein.store.pending_writes import WORDLESS, title_of
+from longrein.store.pending_writes import NO_WORDS_TITLE, session_title
 from longrein.store.port import Snapshot
 from longrein.store.reader import stored_body
-from longrein.store.session_folder import DATABASE, flush_path, new_file, set_aside, write_file
+from longrein.store.session_folder import DATABASE, damaged_databases, flush_path, new_file, write_file
 from longrein.store.snapshot import read_snapshot
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Copying rows (shared with fork) ---------------------------------------------------------------------------------
 #
-# Copying a log into a new database: what repair and fork have in common. Nothing here writes to the source.
+# Nothing here writes to the source.
 
 
-class Unsound(Exception):
-    """The log is good up to here."""
+class LogDamage(Exception):
+    """A log is damaged from an entry on."""
 
 
-def sound_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1) -> Iterator[Row]:
-    """The entries of session `number` from seq `first` on. Raises `Unsound` at the first that is missing or not what
-    was written."""
+def read_checked_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1) -> Iterator[Row]:
+    """Iterate the rows of session `number` from seq `first` on.
+
+    Raises `LogDamage` at the first row that is missing or damaged.
+    """
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
     values = (entry_key(number, first - 1), entry_key(number + 1, 0))
-    with contextlib.closing(_until_damage(connection, query, values)) as rows:
-        yield from sound(rows, folder, first)
+    with contextlib.closing(_select_until_damage(connection, query, values)) as rows:
+        yield from check_rows(rows, folder, first)
 
 
-def sound(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
-    """`rows` of one session as far as they are what was written, from seq `first` on without a gap. Raises `Unsound`
-    at the first that is not."""
+def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
+    """Pass on `rows` of one session while they are intact and without a gap, from seq `first` on.
+
+    Raises `LogDamage` at the first row that is missing or damaged.
+    """
     for expected, row in enumerate(rows, first):
         if entry_seq(row[0]) != expected:
-            raise Unsound(f"entry {expected} is missing")
+            raise LogDamage(f"entry {expected} is missing")
         if not is_sound_row(row):
-            raise Unsound(f"entry {expected} is not what was written")
+            raise LogDamage(f"entry {expected} is not what was written")
         if isinstance(row[4], str):
             _check_file(folder, row[4], expected)
         yield row
 
 
 def _check_file(folder: str, blob: str, seq: int) -> None:
-    """Raises `Unsound` when the file that holds entry `seq` is gone or not what was written."""
+    """Raise `LogDamage` when the file that holds entry `seq` is missing or damaged."""
     try:
-        read_file(folder, blob)
+        read_blob_file(folder, blob)
     except BlobDamaged:
-        raise Unsound(f"the file of entry {seq} is not what was written") from None
+        raise LogDamage(f"the file of entry {seq} is not what was written") from None
     except KeyError:
-        raise Unsound(f"the file of entry {seq} is missing") from None
+        raise LogDamage(f"the file of entry {seq} is missing") from None
 
 
-def _until_damage(connection: sqlite3.Connection, query: str, values: tuple[int, int]) -> Generator[Row, None, None]:
+def _select_until_damage(
+    connection: sqlite3.Connection, query: str, values: tuple[int, int]
+) -> Generator[Row, None, None]:
     try:
         yield from connection.execute(query, values)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        raise Unsound(str(error)) from None
+        raise LogDamage(str(error)) from None
 
 
 def new_database(path: str) -> sqlite3.Connection:
-    """An empty database at `path`, in a transaction, without flushes. Replaces what a killed copy left there."""
+    """Create an empty database at `path`, in an open transaction, without flushes.
+
+    Replaces an unfinished copy.
+    """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     os.close(new_file(path))
@@ -113,17 +123,20 @@ def new_database(path: str) -> sqlite3.Connection:
 
 
 def new_row(key: int, at: int, version: int, body: bytes) -> Row:
-    """A row of `entries`."""
+    """Return a row of `entries` with its checksum."""
     return key, at, version, row_checksum(key, at, version, body), body
 
 
 def insert_entry(target: sqlite3.Connection, row: Row) -> None:
-    """Add one entry as it is stored."""
+    """Insert one row of `entries` as stored."""
     target.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
 
 
 def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row; of a damaged one, what can be read. The source may be of an older layout."""
+    """Copy `tables` row by row, as far as they can be read.
+
+    The source may have an older layout.
+    """
     for table in tables:
         with contextlib.suppress(sqlite3.DatabaseError):
             rows = source.execute(f"SELECT * FROM {table}")
@@ -133,63 +146,63 @@ def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: 
                 target.execute(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", row)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Copying the sessions of a damaged database ----------------------------------------------------------------------
 #
-# Copying the sessions of a damaged database: of each the longest good beginning, and never half of a joint write.
+# Of each session the longest good beginning is copied, and never half of a joint write.
 #
-# A subagent and the entry of its parent that started it were written together, so a subagent is kept only with that
-# entry and only when its own first turn has begun; of one that was asked again, no turn is kept that its parent does
-# not know of. What is left out lies in the database that was set aside.
+# A subagent was written together with the entry of its parent that started it. It is kept only with that entry and only
+# if its first turn has begun. Turns of a subagent that was asked again are kept only if its parent has their start.
+# Everything that is left out remains in the database that was set aside.
 
 
-class Kept:
-    """What was copied."""
+class CopyResult:
+    """What was copied of a damaged database."""
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """Number of a session -> its last entry."""
+        """Session number -> its last copied entry."""
         self.cut: set[int] = set()
-        """Numbers of those of which not all was kept."""
+        """Numbers of sessions that were not copied completely."""
         self.dropped = 0
-        """Subagents that were left out."""
+        """Number of subagents that were left out."""
         self.later = 0
-        """Entries of the root behind the first that is missing, as far as they could be read."""
+        """Number of readable root entries behind the first missing one."""
 
     @property
     def entries(self) -> int:
-        """Of the root."""
+        """Number of copied root entries."""
         return self.ends.get(ROOT, 0)
 
     def note(self, number: int, last: int, *, whole: bool) -> None:
-        """Session `number` was copied up to entry `last`."""
+        """Record that session `number` was copied up to entry `last`."""
         self.ends[number] = last
         if not whole:
             self.cut.add(number)
 
 
-class _Below:
-    """What the copied logs say of each other."""
+class _CopiedSessions:
+    """References between the sessions that were copied so far."""
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
-        """Session -> how often it was started or asked again."""
+        """Session id -> number of times it was started or asked again."""
         self.reach: dict[str, tuple[int, bool]] = {}
-        """Session -> (its last entry that was copied, whether that was all)."""
+        """Session id -> (its last copied entry, whether that is all of it)."""
 
 
-def start_of(folder: str) -> str:
-    """The folder in which a session was started whose database cannot be opened; '' when that cannot be read."""
-    paths = [os.path.join(folder, DATABASE), *reversed(set_aside(folder))]
+def salvage_cwd(folder: str) -> str:
+    """Return the cwd of a session whose database cannot be opened; '' when it cannot be read."""
+    paths = [os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))]
     for path in paths:
         with contextlib.closing(PageScan(path)) as pages:
             for row in pages.entries():
-                if row[0] == entry_key(ROOT, 1) and isinstance(event := _event(folder, row), Opened):
+                if row[0] == entry_key(ROOT, 1) and isinstance(event := _decode_row(folder, row), Opened):
                     return event.cwd
     return ""
 
 
 def last_number(connection: sqlite3.Connection) -> int:
-    """The highest number of a session in the database, whatever of it is there."""
+    """Return the highest session number that any table of the database mentions."""
     found = ROOT
     for query in ("SELECT max(number) FROM sessions", "SELECT max(number) FROM inbox"):
         found = max(found, connection.execute(query).fetchone()[0] or 0)
@@ -198,33 +211,35 @@ def last_number(connection: sqlite3.Connection) -> int:
 
 def copy_sessions(
     folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
-) -> Kept:
-    """Copy every session and its inbox. `known`: number of a session -> the last entry that it had at least; one that
-    is not there may have lost some. Raises sqlite3.Error."""
-    kept, below = Kept(), _Below()
-    rows = sound_rows(source, folder)
+) -> CopyResult:
+    """Copy the good beginning of every session, and its inbox. Raises sqlite3.Error.
+
+    `known`: session number -> the last entry that it had at least. A session that is missing there may have lost some.
+    """
+    result, copied = CopyResult(), _CopiedSessions()
+    rows = read_checked_rows(source, folder)
     about, whole, last = ("", 0, "", ""), True, 0
     try:
         for row in rows:
             insert_entry(target, row)
             last = entry_seq(row[0])
             about = _about(folder, row, about)
-            _note(below, folder, row)
-    except Unsound:
+            _count_start(copied, folder, row)
+    except LogDamage:
         whole = False
     if not last:
-        return kept
-    kept.note(ROOT, last, whole=whole and 0 < known.get(ROOT, 0) <= last)
-    _listed(source, target, ROOT, about)
-    below.reach[about[0]] = (last, ROOT not in kept.cut)
-    for number in _numbers(source):
-        _copy_child(folder, source, target, number, below, kept, known.get(number, 0))
-        kept.dropped += number not in kept.ends
-    return kept
+        return result
+    result.note(ROOT, last, whole=whole and 0 < known.get(ROOT, 0) <= last)
+    _copy_listing(source, target, ROOT, about)
+    copied.reach[about[0]] = (last, ROOT not in result.cut)
+    for number in _subagent_numbers(source):
+        _copy_subagent(folder, source, target, number, copied, result, known.get(number, 0))
+        result.dropped += number not in result.ends
+    return result
 
 
-def _numbers(source: sqlite3.Connection) -> Iterator[int]:
-    """Numbers of the subagents, rising: a parent's is lower than its child's."""
+def _subagent_numbers(source: sqlite3.Connection) -> Iterator[int]:
+    """Iterate the numbers of the subagents, rising: a parent has a lower number than its children."""
     number = ROOT
     with contextlib.suppress(sqlite3.DatabaseError):
         while row := source.execute(
@@ -234,46 +249,46 @@ def _numbers(source: sqlite3.Connection) -> Iterator[int]:
             yield number
 
 
-def _copy_child(
+def _copy_subagent(
     folder: str,
     source: sqlite3.Connection,
     target: sqlite3.Connection,
     number: int,
-    below: _Below,
-    kept: Kept,
+    copied: _CopiedSessions,
+    result: CopyResult,
     known: int,
 ) -> None:
-    """Copy subagent `number`, which had at least `known` entries (0: nobody knows), as far as it can be kept."""
-    rows, whole = _good(folder, source, number)
-    session, parent = _opened(folder, rows[0]) if rows else ("", "")
-    reach, parent_whole = below.reach.get(parent, (-1, False))
+    """Copy subagent `number`, which had at least `known` entries (0: unknown), as far as it can be kept."""
+    rows, whole = _good_rows(folder, source, number)
+    session, parent = _opened_session(folder, rows[0]) if rows else ("", "")
+    reach, parent_whole = copied.reach.get(parent, (-1, False))
     if not session or reach < entry_seq(rows[0][0]) - 1:
         return
-    turns = len(rows) if parent_whole else below.turns.get(session, 0)
+    turns = len(rows) if parent_whole else copied.turns.get(session, 0)
     whole = whole and 0 < known <= entry_seq(rows[-1][0])
-    size = _known(folder, rows, turns, whole=whole)
+    size = _size_of_turns(folder, rows, turns, whole=whole)
     if not size:
         return
     about = ("", 0, "", "")
     for row in rows[:size]:
         insert_entry(target, row)
         about = _about(folder, row, about)
-        _note(below, folder, row)
-    _listed(source, target, number, about)
-    kept.note(number, entry_seq(rows[size - 1][0]), whole=whole and size == len(rows))
-    below.reach[session] = (kept.ends[number], number not in kept.cut)
+        _count_start(copied, folder, row)
+    _copy_listing(source, target, number, about)
+    result.note(number, entry_seq(rows[size - 1][0]), whole=whole and size == len(rows))
+    copied.reach[session] = (result.ends[number], number not in result.cut)
 
 
-def _good(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Row], bool]:
-    """The longest good beginning of session `number`, and whether that is all of it."""
+def _good_rows(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Row], bool]:
+    """Return the longest good beginning of session `number`, and whether that is all of it."""
     rows: list[Row] = []
     try:
         first = source.execute(
             "SELECT key FROM entries WHERE key > ? ORDER BY key LIMIT 1", (entry_key(number, 0),)
         ).fetchone()
-        for row in sound_rows(source, folder, number, entry_seq(first[0])):
+        for row in read_checked_rows(source, folder, number, entry_seq(first[0])):
             rows.append(row)
-    except Unsound:
+    except LogDamage:
         return rows, False
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
@@ -282,27 +297,27 @@ def _good(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Ro
     return rows, True
 
 
-def _event(folder: str, row: Row) -> AnyEvent | None:
-    """None for one that cannot be read: it is copied as it is."""
+def _decode_row(folder: str, row: Row) -> AnyEvent | None:
+    """Decode the event of a row; None when it cannot be read (the row is copied as it is)."""
     try:
         return decode_event(stored_body(folder, row), row[2])
     except (SessionError, msgspec.DecodeError):
         return None
 
 
-def _opened(folder: str, row: Row) -> tuple[str, str]:
-    """(session, its parent) when the entry opens one."""
-    event = _event(folder, row)
+def _opened_session(folder: str, row: Row) -> tuple[str, str]:
+    """Return (session, parent) when the row holds an `Opened`, else empty strings."""
+    event = _decode_row(folder, row)
     if not isinstance(event, Opened):
         return "", ""
     return event.session, event.parent.session if event.parent else ""
 
 
-def _known(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
-    """How many of `rows` there are up to the end of turn `turns`; 0 for a log that was cut before its first turn."""
+def _size_of_turns(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
+    """Return how many of `rows` belong to turns up to `turns`; 0 for a log that ends before its first turn."""
     begun, idle = 0, True
     for at, row in enumerate(rows):
-        match _event(folder, row):
+        match _decode_row(folder, row):
             case UserSpoke() if idle:
                 if begun == turns:
                     return at if begun else 0
@@ -316,31 +331,31 @@ def _known(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
     return len(rows) if begun or (whole and turns) else 0
 
 
-def _note(below: _Below, folder: str, row: Row) -> None:
-    """Remember whom an entry starts."""
+def _count_start(copied: _CopiedSessions, folder: str, row: Row) -> None:
+    """Count a start of a subagent, if the row is one."""
     if isinstance(row[4], str) or b'"type":"ChildStarted"' in row[4][:64]:
-        event = _event(folder, row)
+        event = _decode_row(folder, row)
         if isinstance(event, ChildStarted):
-            below.turns[event.child] = below.turns.get(event.child, 0) + 1
+            copied.turns[event.child] = copied.turns.get(event.child, 0) + 1
 
 
 def _about(folder: str, row: Row, about: tuple[str, int, str, str]) -> tuple[str, int, str, str]:
-    """(session, created, cwd, title) as far as the entries up to `row` say it; `about` is what those before it said."""
+    """Return (session, created, cwd, title) from the entries up to `row`; `about` is the value before it."""
     session, created, cwd, title = about
-    if session and title not in ("", WORDLESS):
+    if session and title not in ("", NO_WORDS_TITLE):
         return about
-    match _event(folder, row):
+    match _decode_row(folder, row):
         case Opened() as event:
             return event.session, row[1], event.cwd, title
         case UserSpoke() as event:
-            return session, created, cwd, title_of(event)
+            return session, created, cwd, session_title(event)
     return about
 
 
-def _listed(
+def _copy_listing(
     source: sqlite3.Connection, target: sqlite3.Connection, number: int, about: tuple[str, int, str, str]
 ) -> None:
-    """Write a session's row and copy its inbox as far as that was found."""
+    """Write a session's row of `sessions` and copy its inbox as far as it was found."""
     add = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
     target.execute(add, (number, *about))
     query = "SELECT id, body, number FROM inbox WHERE number = ?"
@@ -349,52 +364,52 @@ def _listed(
     )
 
 
-# --- repair ----------------------------------------------------------------------------------------------------------
+# --- Opening and rebuilding ------------------------------------------------------------------------------------------
 
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
-"""Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
+"""Rows of a log up to this size stay in memory after open, so that the first iteration need not read them again."""
 _SMALL_TABLES = ("collected", "files", "sqlite_sequence")
 
 
-class Survey:
-    """What a log held when it was opened."""
+class LogSummary:
+    """Contents of a log when it was opened."""
 
     def __init__(self) -> None:
         self.size = 0
         """Number of entries."""
         self.rows: list[Row] | None = []
-        """All of them, None when they are too many to keep."""
+        """All rows; None when they are too large to keep."""
         self.inbox: list[tuple[int, bytes]] = []
-        """The root's messages not yet taken."""
+        """The root's messages that were not taken yet."""
         self.last_message = 0
-        """Highest id ever given to a message."""
+        """Highest message id in use."""
         self.last_number = ROOT
-        """Highest number that a session of the database has."""
+        """Highest session number in use."""
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
         self.snapshot: Snapshot | None = None
-        """The one that fits the log."""
+        """The snapshot, if it fits the log."""
         self.hash = LogHash()
-        """Of the whole log."""
+        """Hash of the whole log."""
         self.unread = 0
-        """So many of the first entries were not looked through: the snapshot stands for them."""
+        """Number of first entries that were not checked, because the snapshot covers them."""
         self.updated = 0
         """Time of the last entry."""
         self.cut: frozenset[int] = frozenset()
-        """Numbers of sessions that have lost their last entries and have not gone on since."""
+        """Numbers of sessions that have lost their last entries and were not written since."""
 
 
-def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, Survey]:
-    """The database of an existing session, repaired if need be; what was repaired is added to `notes`.
+def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, LogSummary]:
+    """Open the database of an existing session, repaired if need be; add the repairs to `notes`.
 
-    One of which nothing could be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
+    A database of which nothing can be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
     """
-    why = _outward_damage(folder)
+    why = _visible_damage(folder)
     if not why:
         try:
-            return _open_whole(folder, blobs, notes, network)
-        except Unsound as damage:
+            return _open_undamaged(folder, blobs, notes, network)
+        except LogDamage as damage:
             why = str(damage)
         except sqlite3.DatabaseError as error:
             if not is_damage_at_open(error):
@@ -404,19 +419,21 @@ def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) ->
     return _open(folder, blobs, notes, network)
 
 
-def _open_whole(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
-    """The database as it is. Raises `Unsound` when its write-ahead log ends before the high-water mark.
+def _open_undamaged(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
+    """Open the database as it is.
 
-    Where there is such a log a reader holds the database meanwhile: SQLite would else fold the log in and remove it,
-    with all that stands behind its first wrong bit, when a damaged database is closed again.
+    Raises `LogDamage` when its WAL ends before the high-water mark.
+
+    If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and remove the WAL when
+    it closes a damaged database, with everything behind its first wrong bit.
     """
     path = os.path.join(folder, DATABASE)
     if not _has_content(path + "-wal"):
         return _open(folder, blobs, notes, network)
     with contextlib.closing(read_only(path)) as reader:
         mark = read_mark(folder)
-        if mark is not None and _lost(mark, reader):
-            raise Unsound("its write-ahead log is damaged")
+        if mark is not None and _find_losses(mark, reader):
+            raise LogDamage("its write-ahead log is damaged")
         return _open(folder, blobs, notes, network)
 
 
@@ -424,8 +441,11 @@ def _has_content(path: str) -> bool:
     return os.path.exists(path) and os.path.getsize(path) > 0
 
 
-def _lost(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
-    """Sessions that end before their mark: number -> (last seq, last seq by the mark). 0 stands for the inbox."""
+def _find_losses(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+    """Return the sessions that end before their mark: number -> (last seq, last seq by the mark).
+
+    Number 0 stands for the inbox and its message ids.
+    """
     ends = {number: (entry_seq(last_key(connection, number)), seq) for number, seq in mark.entries.items()}
     ends[0] = (_last_message(connection), mark.message)
     return {number: (found, seq) for number, (found, seq) in ends.items() if found < seq}
@@ -435,121 +455,126 @@ def _last_message(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0)
 
 
-def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
+def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
     database = Database(folder, blobs, notes, network=network)
     try:
-        survey = _look(database.connection, folder)
-        database.root_hash = survey.hash
-        _compare(database, survey, notes)
-        if not survey.cut:  # what was lost may have named them
-            blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
+        summary = _summarize_log(database.connection, folder)
+        database.root_hash = summary.hash
+        _compare_with_mark(database, summary, notes)
+        if not summary.cut:  # else lost entries may have named them
+            blobs.remove_unnamed(
+                lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")}
+            )
     except BaseException:
         database.close()
         raise
-    return database, survey
+    return database, summary
 
 
-def _compare(database: Database, survey: Survey, notes: list[str]) -> None:
-    """Find what was lost since the last high-water mark, and have the mark go on from what is there."""
+def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]) -> None:
+    """Report what was lost since the last high-water mark, and bring the mark in line with the log."""
     mark = database.mark
-    lost = _lost(mark, database.connection)
-    survey.last_message = max(survey.last_message, mark.message)
+    lost = _find_losses(mark, database.connection)
+    summary.last_message = max(summary.last_message, mark.message)
     if lost:
         inbox = lost.pop(0, (0, 0))
         mark.message = inbox[0] if inbox[1] else mark.message
-        database.settle({number: found for number, (found, _) in lost.items()})
-        found, claimed = lost.get(ROOT, (survey.size, survey.size))
+        database.record_losses({number: found for number, (found, _) in lost.items()})
+        found, claimed = lost.get(ROOT, (summary.size, summary.size))
         gone = [f"the last {claimed - found} of its {claimed} entries"] if found < claimed else []
         gone += ["the last entries of subagents"] if len(lost) > (ROOT in lost) else []
         gone += ["messages to it"] if inbox[1] else []
         why = "its write-ahead log was removed or cut short, or the database replaced by an older one"
         notes.append(f"this session has lost {' and '.join(gone)}: {why}")
-    mark.entries.setdefault(ROOT, survey.size)
-    mark.updated = mark.updated or survey.updated
+    mark.entries.setdefault(ROOT, summary.size)
+    mark.updated = mark.updated or summary.updated
     if not mark.created:
-        mark.created, mark.cwd, mark.title = survey.about
-    survey.cut = frozenset(mark.cut)
+        mark.created, mark.cwd, mark.title = summary.about
+    summary.cut = frozenset(mark.cut)
 
 
-def _look(connection: sqlite3.Connection, folder: str) -> Survey:
-    survey, size_bytes, rows = Survey(), 0, []
+def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
+    summary, size_bytes, rows = LogSummary(), 0, []
     fitting = read_snapshot(folder, os.path.basename(folder), connection)
     if fitting is not None:
-        survey.snapshot, log = fitting
+        summary.snapshot, log = fitting
         if os.path.getsize(os.path.join(folder, DATABASE)) > KEEP_BYTES_MAX:
-            survey.hash, survey.rows = log, None
-            survey.size = survey.unread = log.seq
-    for row in sound_rows(connection, folder, first=survey.unread + 1):
+            summary.hash, summary.rows = log, None
+            summary.size = summary.unread = log.seq
+    for row in read_checked_rows(connection, folder, first=summary.unread + 1):
         if row[2] > SCHEMA_VERSION:
             raise SessionReadOnly(
                 f"entry {entry_seq(row[0])} of this session was written by a newer longrein; upgrade it, or export it"
             )
-        survey.size += 1
-        survey.hash.add(row)
-        survey.updated = row[1]
+        summary.size += 1
+        summary.hash.add(row)
+        summary.updated = row[1]
         size_bytes += len(row[4])
-        if size_bytes <= KEEP_BYTES_MAX and not survey.unread:
+        if size_bytes <= KEEP_BYTES_MAX and not summary.unread:
             rows.append(row)
         elif rows:
-            rows, survey.rows = [], None
-    survey.rows = rows if survey.rows is not None else None
-    if survey.unread == survey.size:
-        last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, survey.size),)).fetchone()
-        survey.updated = last[0] if last else 0
-    survey.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
-    survey.last_number = last_number(connection)
-    survey.last_message = _last_message(connection)
+            rows, summary.rows = [], None
+    summary.rows = rows if summary.rows is not None else None
+    if summary.unread == summary.size:
+        last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, summary.size),)).fetchone()
+        summary.updated = last[0] if last else 0
+    summary.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
+    summary.last_number = last_number(connection)
+    summary.last_message = _last_message(connection)
     about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
-    survey.about = about or (0, "", "")
-    return survey
+    summary.about = about or (0, "", "")
+    return summary
 
 
-def _outward_damage(folder: str) -> str:
-    """Damage that shows before SQLite is asked; ''. SQLite would delete the WAL of an empty main file."""
+def _visible_damage(folder: str) -> str:
+    """Return damage that shows without SQLite, which would delete the WAL of an empty main file; '' for none."""
     path = os.path.join(folder, DATABASE)
     if os.path.exists(os.path.join(folder, SUSPECT)):
         return "a write met damage"
-    if not os.path.exists(path) and set_aside(folder):
+    if not os.path.exists(path) and damaged_databases(folder):
         return "its repair was cut short"
-    return "its main file is empty" if lost_main(path) else ""
+    return "its main file is empty" if is_main_file_lost(path) else ""
 
 
 def _rebuild(folder: str, why: str, notes: list[str]) -> None:
-    """Set the database aside and make a new one of what is good in it."""
+    """Set the database aside and build a new one from its good part."""
     damaged = _move_aside(folder)
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
     mark = read_mark(folder) or HighWaterMark()
-    kept = _copy_good(folder, damaged, building, mark)
+    result = _copy_good(folder, damaged, building, mark)
     flush_path(building)
-    notes.append(_told(kept, mark.entries.get(ROOT, 0), why, damaged))
-    mark.cut = {number for number in mark.cut | kept.cut if number in kept.ends}
-    mark.entries, mark.size_bytes = kept.ends, 0
-    write_mark(folder, mark)  # before anybody can go on with what was cut
+    notes.append(_repair_note(result, mark.entries.get(ROOT, 0), why, damaged))
+    mark.cut = {number for number in mark.cut | result.cut if number in result.ends}
+    mark.entries, mark.size_bytes = result.ends, 0
+    write_mark(folder, mark)  # before the database appears and can be written again
     os.rename(building, path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, SUSPECT))
     flush_path(folder)
 
 
-def _told(kept: Kept, before: int, why: str, damaged: str) -> str:
-    """The line for the user."""
-    if not kept.entries:
-        told = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
-    elif ROOT not in kept.cut:
-        told = f"all {kept.entries} entries were kept, the damaged file is {damaged}"
+def _repair_note(result: CopyResult, before: int, why: str, damaged: str) -> str:
+    """Return the line for the user."""
+    if not result.entries:
+        text = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
+    elif ROOT not in result.cut:
+        text = f"all {result.entries} entries were kept, the damaged file is {damaged}"
     else:
-        of = f" of {before}" if before > kept.entries else ""
-        told = f"the first {kept.entries}{of} entries were kept, the rest is in {damaged}"
-        told += f", {kept.later} later ones also in {damaged}.jsonl as text" if kept.later else ""
-    cut = len(kept.cut - {ROOT})
-    below = f"; of its subagents' logs {cut} were cut and {kept.dropped} dropped" if cut or kept.dropped else ""
-    return f"the session's database was damaged ({why}): {told}{below}"
+        of = f" of {before}" if before > result.entries else ""
+        text = f"the first {result.entries}{of} entries were kept, the rest is in {damaged}"
+        text += f", {result.later} later ones also in {damaged}.jsonl as text" if result.later else ""
+    cut = len(result.cut - {ROOT})
+    copied = f"; of its subagents' logs {cut} were cut and {result.dropped} dropped" if cut or result.dropped else ""
+    return f"the session's database was damaged ({why}): {text}{copied}"
 
 
 def _move_aside(folder: str) -> str:
-    """Move the database and its WAL out of the way; the path it has now. Goes on where a killed one stopped."""
-    path, before = os.path.join(folder, DATABASE), set_aside(folder)
+    """Rename the database and its WAL to `….damaged-<n>`; return the new path.
+
+    Continues where a killed process stopped.
+    """
+    path, before = os.path.join(folder, DATABASE), damaged_databases(folder)
     if os.path.exists(path):
         target = f"{path}.damaged-{len(before) + 1}"
         os.rename(path, target)
@@ -559,27 +584,31 @@ def _move_aside(folder: str) -> str:
         if os.path.exists(path + end) and not os.path.exists(target + end):
             os.rename(path + end, target + end)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path + "-shm")  # shared memory of nobody: we hold the lock
+        os.unlink(path + "-shm")  # unused: this process holds the lock
     flush_path(folder)
     return target
 
 
-def _write_later(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
-    """Write the entries of the root behind entry `last` to the file `path`, as an export has them; how many. They do
-    not join the log, because entries before them are missing."""
+def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
+    """Write root entries behind entry `last` to the file `path` in export form.
+
+    Returns their number.
+
+    They cannot join the log, because entries before them are missing.
+    """
     span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
     size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
     if not size:
         return 0
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # of a repair that was killed
+        os.unlink(path)  # left by a killed repair
     write_file(path, (_line(folder, row) for row in rows.execute(query, span)))
     return size
 
 
 def _line(folder: str, row: Row) -> bytes:
-    """One entry as an export has it; its event is null where the file that holds it is gone."""
+    """Return one entry in export form; its event is null when the file that holds it is missing."""
     try:
         event = stored_body(folder, row)
     except StoreDamaged:
@@ -587,9 +616,11 @@ def _line(folder: str, row: Row) -> bytes:
     return b'{"seq":%d,"at":%d,"event":%s}\n' % (entry_seq(row[0]), row[1], event)
 
 
-def put_back(database: Database) -> str:
-    """Write what an open database holds to its path again, whence its files were removed or replaced; what is to be
-    said of it. What has taken their place is set aside."""
+def restore_moved_database(database: Database) -> str:
+    """Write the contents of an open database back to its path, from which its files were removed or replaced.
+
+    Files that took their place are set aside. Returns the message for the user.
+    """
     path = database.path
     if not os.path.isdir(database.folder):
         return f"the folder {database.folder} was removed while the session in it was open; nothing more is kept of it"
@@ -611,18 +642,20 @@ def put_back(database: Database) -> str:
     return f"{path} was removed or replaced while it was open; it was written again, go on with `longrein -r {name}`"
 
 
-def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) -> Kept:
-    """Copy what can be read of `damaged` into a new database: first every row, in a file of its own, then of each
-    session the longest good beginning."""
+def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) -> CopyResult:
+    """Copy the good part of `damaged` into a new database.
+
+    All readable rows are first gathered in a temporary database, then each session's longest good beginning is copied.
+    """
     gathered = building + ".rows"
     rows, target = new_database(gathered), new_database(building)
     try:
-        _gather(folder, damaged, rows)
-        kept = copy_sessions(folder, rows, target, mark.entries)
+        _salvage_rows(folder, damaged, rows)
+        result = copy_sessions(folder, rows, target, mark.entries)
         copy_tables(rows, target, ("blobs", *_SMALL_TABLES))
         target.execute("COMMIT")
-        kept.later = _write_later(folder, rows, kept.entries, damaged + ".jsonl")
-        return kept
+        result.later = _write_later_entries(folder, rows, result.entries, damaged + ".jsonl")
+        return result
     finally:
         target.close()
         rows.close()
@@ -631,17 +664,17 @@ def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) ->
             os.unlink(damaged + "-shm")
 
 
-def _gather(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
-    """Every row that can be read of `damaged`, by SQLite or page by page."""
+def _salvage_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
+    """Gather every readable row of `damaged`, by SQLite or page by page."""
     tables: tuple[str, ...] = ("inbox", *_SMALL_TABLES)
-    if _has_content(damaged + "-journal"):  # pages may hold what was never committed
+    if _has_content(damaged + "-journal"):  # pages may hold uncommitted rows
         tables = ("entries", "blobs", *tables)
     else:
         with contextlib.closing(PageScan(damaged)) as pages:
             rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
             rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
     with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
-        source.execute("PRAGMA writable_schema=ON")  # else a file that was cut short is refused as a whole
+        source.execute("PRAGMA writable_schema=ON")  # else SQLite refuses a truncated file as a whole
         copy_tables(source, rows, tables)
     files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
     rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)

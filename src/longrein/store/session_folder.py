@@ -1,4 +1,7 @@
-"""Where a session lies on disk: `<state>/sessions/<uuid>/`, folders 0700 and files 0600 whatever the umask."""
+"""The folder of a session, `<state>/sessions/<uuid>/`: paths, safe file operations and the session lock.
+
+Folders are 0700 and files 0600, whatever the umask.
+"""
 
 import asyncio
 import contextlib
@@ -15,13 +18,13 @@ from longrein.events import SessionBusy, SessionError, SessionUnknown
 from longrein.store.errors import store_failure
 
 DATABASE = "log.sqlite"
-"""The log. Beside it SQLite's `-wal` and `-shm`."""
+"""The log. SQLite's `-wal` and `-shm` lie beside it."""
 BLOBS = "blobs"
-"""Content too large for the database: `blobs/ab/<hash>`."""
+"""Folder of content too large for the database: `blobs/ab/<hash>`."""
 INBOX = "inbox"
-"""Where other processes leave words for the session."""
+"""Folder where other processes leave messages for the session."""
 LOCK = "lock"
-"""Held as long as a process has the session open."""
+"""File that is locked while a process has the session open."""
 
 NETWORK_TYPES = frozenset(
     {
@@ -29,11 +32,14 @@ NETWORK_TYPES = frozenset(
         *("fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.mfs", "fuse.gcsfuse"),
     }
 )
-"""File systems whose shared memory is not shared between machines: SQLite's WAL is not safe there."""
+"""File systems without shared memory between machines, where SQLite's WAL is not safe."""
 
 
 def session_id(text: str) -> str:
-    """`text` as a session id, lower case. Raises `SessionUnknown` for anything that is not a UUID."""
+    """Return `text` as a session id in lower case.
+
+    Raises `SessionUnknown` when it is not a UUID.
+    """
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
         return text.lower()
     shown = repr(text if len(text) <= 60 else text[:60] + "…")
@@ -41,17 +47,20 @@ def session_id(text: str) -> str:
 
 
 def sessions_folder(state_dir: str) -> str:
-    """Folder of all sessions."""
+    """Return the folder of all sessions."""
     return os.path.join(state_dir, "sessions")
 
 
 def session_folder(state_dir: str, session: str) -> str:
-    """Folder of one session, there or not. Raises `SessionUnknown` for a text that is no id."""
+    """Return the folder of a session, whether or not it exists.
+
+    Raises `SessionUnknown` for an invalid id.
+    """
     return os.path.join(state_dir, "sessions", session_id(session))
 
 
 def existing_folder(state_dir: str, session: str) -> str:
-    """Folder of a session that is there. Raises `SessionUnknown`."""
+    """Return the folder of an existing session. Raises `SessionUnknown`."""
     folder = session_folder(state_dir, session)
     if os.path.isdir(folder):
         return folder
@@ -59,7 +68,10 @@ def existing_folder(state_dir: str, session: str) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """Make `path` and what is missing above it, 0700 each; whether it was not there. Raises OSError."""
+    """Create `path` and missing parents with mode 0700; return whether `path` is new.
+
+    Raises OSError.
+    """
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -69,14 +81,17 @@ def make_folder(path: str) -> bool:
     else:
         return True
     try:
-        os.mkdir(path, 0o700)  # once: below /proc a folder is missing whatever there is above it
+        os.mkdir(path, 0o700)  # only once: below /proc creation fails whatever parents exist
     except FileExistsError:
-        return False  # another start is making the same folders
+        return False  # another process creates the same folders
     return True
 
 
 def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
-    """Folder of `session`, made if missing; whether it is new. Raises `SessionError`."""
+    """Return the folder of `session`, created if missing, and whether it is new.
+
+    Raises `SessionError`.
+    """
     folder = session_folder(state_dir, session)
     try:
         return folder, make_folder(folder)
@@ -89,20 +104,20 @@ def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
         ) from None
 
 
-def set_aside(folder: str) -> list[str]:
-    """Damaged databases that were set aside in a session's folder, oldest first."""
+def damaged_databases(folder: str) -> list[str]:
+    """Return paths of databases that were set aside in a session's folder, oldest first."""
     start = DATABASE + ".damaged-"
     ends = [name[len(start) :] for name in os.listdir(folder) if name.startswith(start)]
     return [os.path.join(folder, f"{start}{number}") for number in sorted(int(end) for end in ends if end.isdigit())]
 
 
 def new_file(path: str) -> int:
-    """A descriptor of a new file, 0600. Raises FileExistsError."""
+    """Create a file with mode 0600 and return its descriptor. Raises FileExistsError."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def flush(descriptor: int) -> None:
-    """Bring the data of a file to the platter."""
+    """Flush the data of a file to the disk itself."""
     full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
     if full is not None:
         fcntl.fcntl(descriptor, full)
@@ -111,7 +126,7 @@ def flush(descriptor: int) -> None:
 
 
 def flush_path(path: str) -> None:
-    """The same by name, names inside a folder included."""
+    """Flush a file or folder by path; for a folder, the names in it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if hasattr(fcntl, "F_FULLFSYNC"):
@@ -123,7 +138,10 @@ def flush_path(path: str) -> None:
 
 
 def write_file(path: str, pieces: Iterable[bytes]) -> None:
-    """A new file 0600 of `pieces`, on disk when this returns; its name is not yet. Leaves nothing when it fails."""
+    """Write a new file 0600 and flush its data, but not its name.
+
+    Leaves nothing behind on failure.
+    """
     descriptor = new_file(path)
     try:
         for piece in pieces:
@@ -138,8 +156,8 @@ def write_file(path: str, pieces: Iterable[bytes]) -> None:
         os.close(descriptor)
 
 
-def on_network(folder: str) -> bool:
-    """Whether `folder` lies on a network file system. False where that cannot be told."""
+def is_on_network(folder: str) -> bool:
+    """Whether `folder` lies on a network file system; False where that is unknown."""
     try:
         device = os.stat(folder).st_dev
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
@@ -149,34 +167,35 @@ def on_network(folder: str) -> bool:
 
 
 def mount_type(table: str, major: int, minor: int) -> str:
-    """Type of the file system on device `major:minor` by a mountinfo table; '' when it is not there."""
+    """Return the file system type of device `major:minor` in a mountinfo table; '' when it is missing."""
     _, found, after = table.partition(f" {major}:{minor} ")
     return after.partition("\n")[0].partition(" - ")[2].partition(" ")[0] if found else ""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Session lock ----------------------------------------------------------------------------------------------------
 #
-# One writer: a lock held from open to close, that says who holds it. The kernel lets go of it when we die.
+# Held from open to close, so that a session has one writer. The kernel releases it when the process ends.
 
 
 RETRY_S = (0.002, 0.008, 0.03)
-"""Pauses before a held lock counts as held: where a lock can only be tried, a list of sessions holds it an instant."""
+"""Pauses before a held lock counts as held. Where locks can only be tried, a list of sessions holds one for an
+instant."""
 
 _SET = getattr(fcntl, "F_OFD_SETLK", 0)
 _GET = getattr(fcntl, "F_OFD_GETLK", 0)
-# Linux: locks of the open file. They reach other machines over a network mount, as flock may not, and do not vanish
-# when some other descriptor of the file is closed, as plain fcntl locks do.
+# Linux: open file description locks. Unlike flock they work over network mounts; unlike plain fcntl locks they stay
+# when another descriptor of the file is closed.
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """Who holds a session."""
+class LockHolder(msgspec.Struct, frozen=True):
+    """Process that holds the lock of a session, as stored in the lock file."""
 
     pid: int
-    """Process."""
+    """Process id."""
     host: str
-    """Machine."""
+    """Host name."""
     since: int
-    """Microseconds UTC."""
+    """Time of locking, microseconds UTC."""
 
 
 class SessionLock:
@@ -186,22 +205,25 @@ class SessionLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the lock. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
-    """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder, OSError."""
+    """Lock the session in `folder`.
+
+    Raises `SessionBusy` with pid and host of the holder, OSError.
+    """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for pause_s in (*RETRY_S, 0.0):
-            if _try(descriptor):
-                _sign(descriptor, wall_us())
+            if _try_lock(descriptor):
+                _write_holder(descriptor, wall_us())
                 return SessionLock(descriptor)
             await asyncio.sleep(pause_s)
-        holder = _holder(descriptor)
+        holder = _read_holder(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
@@ -213,7 +235,7 @@ async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
 
 
 def is_held(folder: str) -> bool:
-    """Whether a process has the session in `folder` open now."""
+    """Whether a process has the session in `folder` open."""
     try:
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -221,12 +243,12 @@ def is_held(folder: str) -> bool:
     try:
         if _GET:
             return bool(struct.unpack_from("h", fcntl.fcntl(descriptor, _GET, _whole_file()))[0] != fcntl.F_UNLCK)
-        return not _try(descriptor)
+        return not _try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _try(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         if _SET:
             fcntl.fcntl(descriptor, _SET, _whole_file())
@@ -243,15 +265,15 @@ def _whole_file() -> bytes:
     return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _sign(descriptor: int, since: int) -> None:
-    line = msgspec.json.encode(Holder(os.getpid(), os.uname().nodename, since)) + b"\n"
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without its message
+def _write_holder(descriptor: int, since: int) -> None:
+    line = msgspec.json.encode(LockHolder(os.getpid(), os.uname().nodename, since)) + b"\n"
+    with contextlib.suppress(OSError):  # on a full disk the lock works without its text
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, line, 0)
 
 
-def _holder(descriptor: int) -> Holder | None:
+def _read_holder(descriptor: int) -> LockHolder | None:
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=LockHolder)
     except (OSError, msgspec.DecodeError):
         return None

@@ -1,4 +1,7 @@
-"""Which sessions there are: lists, the latest of a folder, an id by its first characters. No lock, no scan of a log."""
+"""Find stored sessions: lists, the latest one of a folder, an id by its first characters; remove empty ones.
+
+Needs no lock and scans no log.
+"""
 
 import os
 import shutil
@@ -6,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 from longrein.store.database import ROOT
-from longrein.store.high_water_mark import NAME as MARK
+from longrein.store.high_water_mark import MARK_FILE as MARK
 from longrein.store.high_water_mark import HighWaterMark, read_mark
 from longrein.store.port import SessionInfo
 from longrein.store.reader import Reader
-from longrein.store.repair import start_of
+from longrein.store.repair import salvage_cwd
 from longrein.store.session_folder import (
     BLOBS,
     DATABASE,
@@ -24,19 +27,20 @@ from longrein.store.session_folder import (
 )
 
 TIE_NS = 1_000_000_000
-"""Files written within this time of each other are put in order by their last entries: closing a log touches it too."""
+"""Files written within this time of each other are ordered by their last entries, because closing a log touches it
+too."""
 
 
 def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
-    """Stored sessions that hold anything, the one written last first; at most `limit` of them when it is not 0."""
+    """Return stored sessions that have entries, latest first; at most `limit` unless it is 0."""
     return _newest(state_dir, lambda _: True, limit)
 
 
 def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
-    """Id of the session that was started in `cwd` and written last, with `closed` of those that no process has open;
-    '' when there is none.
+    """Return the id of the session that was started in `cwd` and written last; '' when there is none.
 
-    One in which nothing was said yet is taken only where there is no other.
+    `closed`: only sessions that no process has open. A session without a user message is chosen only when there is no
+    other.
     """
 
     def here(info: SessionInfo) -> bool:
@@ -48,7 +52,10 @@ def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
 
 
 def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
-    """The sessions that are `wanted`, the latest first. Opens only as many as it takes to find `limit` of them."""
+    """Return the `wanted` sessions, latest first.
+
+    Opens only as many as it takes to find `limit`.
+    """
     found: list[SessionInfo] = []
     enough_ns, folder = 0, sessions_folder(state_dir)
     for written_ns, size_bytes, session in _by_time(state_dir):
@@ -65,7 +72,10 @@ def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -
 
 
 def find_session(state_dir: str, prefix: str) -> str:
-    """The id that begins with `prefix`. Raises `SessionUnknown`, naming the nearest or those that fit."""
+    """Return the id that begins with `prefix`.
+
+    Raises `SessionUnknown`, naming the candidates or the nearest id.
+    """
     start = prefix.lower()
     if not start or len(start) > 36 or start.strip("0123456789abcdef-"):
         return session_id(prefix)
@@ -76,57 +86,60 @@ def find_session(state_dir: str, prefix: str) -> str:
     if fitting:
         shown = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise SessionUnknown(f"{len(fitting)} sessions begin with {prefix} ({shown}); write more of the id")
-    nearest = max(ids, key=lambda name: _shared(name, start), default="")
-    hint = f"; the nearest is {nearest}" if nearest and _shared(nearest, start) else ""
+    nearest = max(ids, key=lambda name: _common_length(name, start), default="")
+    hint = f"; the nearest is {nearest}" if nearest and _common_length(nearest, start) else ""
     raise SessionUnknown(f"no session begins with {prefix}{hint}; `longrein sessions` lists them")
 
 
 def is_open(state_dir: str, session: str) -> bool:
-    """Whether a process holds the session now; False for one that is not there."""
+    """Whether a process has the session open; False for a missing one."""
     return is_held(os.path.join(sessions_folder(state_dir), session_id(session)))
 
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
-    """One line of the list; None for a session without an entry. A damaged one says so in its title."""
+    """Return the summary of one session; None without an entry.
+
+    The title of a damaged one says so.
+    """
     folder = existing_folder(state_dir, session)
-    return _info(state_dir, session, folder, *_written(folder))
+    return _info(state_dir, session, folder, *_last_write(folder))
 
 
 def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes: int) -> SessionInfo | None:
-    """The same from the high-water mark; the database is opened only where that is not up to date."""
+    """Return the summary from the high-water mark, or from the database if the mark is out of date."""
     mark = read_mark(folder, since_ns=written_ns) if size_bytes else None
     if mark is not None and mark.updated and size_bytes >= mark.size_bytes:
-        return _of_mark(session, folder, mark)
+        return _info_from_mark(session, folder, mark)
     reader = Reader(state_dir, session)
     try:
         created, cwd, title = reader.about()
         entries, updated = reader.tail()
     except SessionError:
-        return _of_damaged(session, folder)
+        return _info_of_damaged(session, folder)
     finally:
         reader.close()
     if entries:
         return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder))
-    mark = read_mark(folder)  # it may have lost all it had
-    return None if mark is None else _of_mark(session, folder, mark)
+    mark = read_mark(folder)  # every entry may be lost
+    return None if mark is None else _info_from_mark(session, folder, mark)
 
 
-def _of_mark(session: str, folder: str, mark: HighWaterMark) -> SessionInfo | None:
+def _info_from_mark(session: str, folder: str, mark: HighWaterMark) -> SessionInfo | None:
     entries = mark.entries.get(ROOT, 0)
     if not entries:
         return None
     return SessionInfo(session, folder, mark.created, mark.updated, mark.cwd, mark.title, entries, is_held(folder))
 
 
-def _of_damaged(session: str, folder: str) -> SessionInfo:
-    """What is known of a session whose database cannot be read: where it started, so that `-c` finds it."""
+def _info_of_damaged(session: str, folder: str) -> SessionInfo:
+    """Return what is known of a session whose database cannot be read, with its cwd for `-c`."""
     mark = read_mark(folder) or HighWaterMark()
     return SessionInfo(
         session,
         folder,
         mark.created,
-        _written(folder)[0] // 1000,
-        mark.cwd or start_of(folder),
+        _last_write(folder)[0] // 1000,
+        mark.cwd or salvage_cwd(folder),
         "(damaged; opening it repairs what can be)",
         0,
         is_held(folder),
@@ -135,9 +148,9 @@ def _of_damaged(session: str, folder: str) -> SessionInfo:
 
 
 def _by_time(state_dir: str) -> list[tuple[int, int, str]]:
-    """(when it was written in nanoseconds, size of its main file, id) of every session, the latest first."""
+    """Return (last write in nanoseconds, size of the main file, id) of every session, latest first."""
     folder = sessions_folder(state_dir)
-    return sorted(((*_written(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
+    return sorted(((*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
 
 
 def _ids(state_dir: str) -> Iterator[str]:
@@ -150,8 +163,8 @@ def _ids(state_dir: str) -> Iterator[str]:
             yield name
 
 
-def _written(folder: str) -> tuple[int, int]:
-    """When the log was last written, in nanoseconds, and the size of its main file; zeros when it has none."""
+def _last_write(folder: str) -> tuple[int, int]:
+    """Return when the log was last written, in nanoseconds, and the size of its main file; zeros without one."""
     latest, size_bytes = 0, 0
     for end in ("-wal", ""):
         try:
@@ -159,40 +172,40 @@ def _written(folder: str) -> tuple[int, int]:
         except OSError:
             continue
         size_bytes = 0 if end else found.st_size
-        if found.st_size:  # a mere reader leaves an empty WAL
+        if found.st_size:  # a reader leaves an empty WAL
             latest = max(latest, found.st_mtime_ns)
     return latest, size_bytes
 
 
-def _shared(one: str, other: str) -> int:
-    """Characters both begin with."""
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the common beginning."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Sessions in which nothing was ever said: they are not worth a place on the disk once their longrein has left.
+# --- Removing empty sessions -----------------------------------------------------------------------------------------
 
 
-BEGINNING = (Opened, PrefixSet, ModeSet)
-"""What longrein writes before anybody has said or done anything."""
+START_EVENTS = (Opened, PrefixSet, ModeSet)
+"""Events that longrein writes before anybody says or does anything."""
 ENTRIES_MAX = 64
-"""A log with more is not looked through."""
-NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
-"""All that lies in the folder of such a session; what is not known here keeps it."""
+"""A log with more entries counts as not empty."""
+KNOWN_NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
+"""Files of an empty session; any other file keeps the folder."""
 
 
 async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> bool:
-    """Remove a closed session in which nobody said or did anything; whether it was one.
+    """Remove a closed session in which nobody said or did anything.
 
-    Anything beyond its beginning keeps it: a word, also one that waits in its inbox, a task, a copy of another's
-    entries, a damaged database. Raises nothing: what cannot be removed stays.
+    Returns whether it was removed.
+
+    Anything more keeps it: a message, also one in its inbox, a task, entries of a fork, a damaged database. Raises
+    nothing; what cannot be removed stays.
     """
     try:
         folder = existing_folder(state_dir, session)
         lock = await take_lock(folder, wall_us)
     except (SessionError, OSError):
-        return False  # somebody has it open
+        return False  # open in another process
     try:
         empty = _is_empty(state_dir, session, folder)
         if empty:
@@ -206,18 +219,18 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
 
 def _is_empty(state_dir: str, session: str, folder: str) -> bool:
     names = set(os.listdir(folder))
-    if names - NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):
+    if names - KNOWN_NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):
         return False
     reader = Reader(state_dir, session)
     try:
         last, _ = reader.tail()
-        return last <= ENTRIES_MAX and not reader.inbox() and all(map(_is_beginning, reader.entries()))
+        return last <= ENTRIES_MAX and not reader.inbox() and all(map(_is_start, reader.entries()))
     finally:
         reader.close()
 
 
-def _is_beginning(entry: Entry) -> bool:
+def _is_start(entry: Entry) -> bool:
     event = entry.event
     if isinstance(event, Opened):
         return event.parent is None and not event.pins
-    return isinstance(event, BEGINNING)
+    return isinstance(event, START_EVENTS)

@@ -1,8 +1,8 @@
-"""The snapshot of a session: its folded state in a file beside the log, so that a resume reads only what came after.
+"""The snapshot of a session: its folded state in a file, so that a resume reads only later entries.
 
-It is disposable. It counts only for the very log it was made from (a hash of every row up to its entry) and for the
-very code that made it; one that is torn, foreign or of another version is passed over and the log is folded. So it is
-written without a flush, and nothing is lost when it is not written at all.
+A snapshot is disposable. It is valid only for the log it was made from (by a hash of every row up to its entry) and
+the code that made it. Otherwise, or when it is torn, the log is folded instead. It is written without a flush, and a
+failed write loses nothing.
 """
 
 import contextlib
@@ -19,15 +19,18 @@ from longrein.store.port import Snapshot
 from longrein.store.session_folder import new_file
 
 SNAPSHOT = "state.snapshot"
-"""The file in a session's folder."""
+"""File in a session's folder."""
 HASH_BYTES = 16
 HEAD_LENGTH_BYTES = 2
-FOLDING = ("context", "events")
-"""Packages whose code makes the state."""
+FOLDING_PACKAGES = ("context", "events")
+"""Packages whose code computes the state."""
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Stands before the state in the file, after the checksum of both and its own length."""
+    """Header of the file, between its own length and the state.
+
+    A checksum of header and state comes first.
+    """
 
     code: bytes
     session: str
@@ -38,11 +41,11 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 @cache
 def code_version() -> bytes:
-    """Hash of the code that folds, and of what it stands on; b"" where it cannot be read as files."""
+    """Return a hash of the folding code, Python and msgspec versions; b'' where the code cannot be read as files."""
     found = blake2b(f"{sys.version} {msgspec.__version__}".encode(), digest_size=HASH_BYTES)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        for path in _sources(package):
+        for path in _source_files(package):
             with open(path, "rb") as file:
                 found.update(b"%b %b" % (os.path.basename(path).encode(), file.read()))
     except OSError:
@@ -50,9 +53,9 @@ def code_version() -> bytes:
     return found.digest()
 
 
-def _sources(package: str) -> list[str]:
-    """Every file of code that folds. Raises OSError where there is none."""
-    walks = [os.walk(os.path.join(package, room)) for room in FOLDING]
+def _source_files(package: str) -> list[str]:
+    """Return the source files of the folding packages. Raises OSError when there are none."""
+    walks = [os.walk(os.path.join(package, name)) for name in FOLDING_PACKAGES]
     found = [f"{folder}/{name}" for walk in walks for folder, _, names in walk for name in names if name[-3:] == ".py"]
     if not found:
         raise FileNotFoundError(package)
@@ -60,7 +63,10 @@ def _sources(package: str) -> list[str]:
 
 
 def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> bool:
-    """Put `snapshot` in the place of the last one; `log` is the hash up to its entry. Whether that could be done."""
+    """Replace the snapshot of a session; return whether that succeeded.
+
+    `log`: hash of the log up to the snapshot's entry.
+    """
     code, path = code_version(), os.path.join(folder, SNAPSHOT)
     if not code:
         return False
@@ -68,7 +74,7 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
     head = len(head).to_bytes(HEAD_LENGTH_BYTES) + head
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + ".new")  # of one that was killed
+            os.unlink(path + ".new")  # left by a killed process
         with open(new_file(path + ".new"), "wb") as file:
             file.write(_checksum(head, snapshot.state))
             file.write(head)
@@ -79,22 +85,22 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
 
 
 def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:
-    """The snapshot that fits the log behind `connection`, with the hash of that log so far; None for any other.
+    """Return the snapshot that fits the log behind `connection`, with the hash of that log so far; else None.
 
-    Only the heads of the rows are read.
+    Reads only the heads of the rows.
     """
-    head, state = _stored(folder)
+    head, state = _read_file(folder)
     if head is None or head.session != session or head.code != code_version():
         return None
     log = LogHash()
-    with contextlib.suppress(sqlite3.Error):  # whoever looks through the rows next finds what is wrong with them
+    with contextlib.suppress(sqlite3.Error):  # the check of the rows reports the damage
         log.take(connection, head.seq)
     if log.seq != head.seq or log.digest() != head.log:
         return None
     return Snapshot(head.seq, state), log
 
 
-def _stored(folder: str) -> tuple[_Head | None, bytes]:
+def _read_file(folder: str) -> tuple[_Head | None, bytes]:
     try:
         with open(os.path.join(folder, SNAPSHOT), "rb") as file:
             checksum, length = file.read(HASH_BYTES), file.read(HEAD_LENGTH_BYTES)

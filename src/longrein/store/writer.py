@@ -1,4 +1,4 @@
-"""The writer thread: writes that wait together are one commit, and one flush carries every commit before it."""
+"""The writer thread: queued writes become one commit, and one flush covers all earlier commits."""
 
 import threading
 from collections import deque
@@ -9,57 +9,57 @@ from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
-from longrein.store.database import Database, Displaced, Write, entry_key, key_number
+from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number
 from longrein.store.errors import is_damage, mark_suspect, store_failure
-from longrein.store.repair import put_back
+from longrein.store.repair import restore_moved_database
 
 FLUSH_AFTER_S = 0.02
-"""A commit that nobody flushed is on disk after this."""
+"""Time after which a commit without `flush` is flushed."""
 
 T = TypeVar("T")
 Job = tuple[Write | Callable[[Database], Any] | None, "Future[Any]"]
-"""A write, other work with the database, or None for the end; and what resolves with it."""
+"""A write, another piece of work with the database, or None for the end; and its future."""
 
 
 class Writer:
-    """The one thread that touches the database of a session. Jobs are done in the order they come."""
+    """The only thread that uses the database of a session. Jobs run in order."""
 
     def __init__(self, folder: str, open_database: Callable[[], Database], wall_us: Callable[[], int]) -> None:
-        """Starts the thread, which opens the database at once. `wall_us` is called in the thread."""
+        """Start the thread, which opens the database at once. `wall_us` is called in the thread."""
         self.opened: Future[Database] = _future()
-        """Resolves when the database is open, or fails as every later job will."""
+        """Resolves when the database is open; fails with the error that every later job gets."""
         self.closed: Future[None] = _future()
-        """Resolves when the thread has let go of the database."""
+        """Resolves when the thread has closed the database."""
         self.commits = 0
-        """Transactions so far."""
+        """Number of transactions."""
         self._folder = folder
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._wall_us = wall_us
         self._unflushed_since_us = 0
-        self._last_keys: dict[int, int] = {}  # by number of the session; only of those that were written to
-        self._begun: dict[int, int] = {}
-        self._refusal: SessionError | None = None
-        self._broken: SessionError | None = None
+        self._last_keys: dict[int, int] = {}  # by session number, for sessions that were written to
+        self._start_seqs: dict[int, int] = {}
+        self._last_failure: SessionError | None = None
+        self._fatal: SessionError | None = None
         threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
 
-    def begin(self, number: int, seq: int) -> None:
-        """Session `number`, of which nothing may be stored yet, goes on after entry `seq`. Before its first write."""
-        self._begun[number] = seq
+    def start_session(self, number: int, seq: int) -> None:
+        """Let new session `number` begin after entry `seq`. To be called before its first write."""
+        self._start_seqs[number] = seq
 
     def write(self, write: Write) -> "Future[None]":
-        """Queue a write; resolves when it is committed, and with `flush` when it is on disk."""
+        """Queue a write. The future resolves when it is committed, and with `flush` when it is on disk."""
         future: Future[None] = _future()
         self._jobs.put((write, future))
         return future
 
     def call(self, work: Callable[[Database], T]) -> "Future[T]":
-        """Queue other work. An OSError, SQLite's or our own error in it fails the future."""
+        """Queue other work. Its OSError, SQLite error or `SessionError` fails the future."""
         future: Future[T] = _future()
         self._jobs.put((work, future))
         return future
 
     def stop(self) -> "Future[None]":
-        """Queue the end: resolves when all before it is on disk; then the thread closes the database."""
+        """Queue the end. The future resolves when all earlier jobs are on disk; then the thread closes the database."""
         future: Future[None] = _future()
         self._jobs.put((None, future))
         return future
@@ -67,16 +67,16 @@ class Writer:
     def _run(self, open_database: Callable[[], Database]) -> None:
         try:
             database = open_database()
-        except Exception as error:  # whoever opens it waits for this thread
-            self._refuse(store_failure(error, self._folder))
+        except Exception as error:  # the opener waits for this thread and must get the error
+            self._fail_all(store_failure(error, self._folder))
         else:
             self.opened.set_result(database)
             self._serve(database)
             database.close()
         self.closed.set_result(None)
 
-    def _refuse(self, error: SessionError) -> None:
-        """The database could not be opened: every job fails in the same way until the end."""
+    def _fail_all(self, error: SessionError) -> None:
+        """Fail every job in the same way until the end, because the database could not be opened."""
         self.opened.set_exception(error)
         while True:
             work, future = self._jobs.get()
@@ -101,45 +101,48 @@ class Writer:
             self._do(database, work, future)
 
     def _wait(self, database: Database, ready: deque[Job]) -> None:
-        """Everything that is queued, at least one job; meanwhile flush what waits too long."""
+        """Wait for at least one job and take all that are queued; flush and checkpoint meanwhile."""
         while not ready:
             try:
-                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.restless else None))
+                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.has_idle_work else None))
             except Empty:
-                if database.unflushed and not self._broken:
+                if database.unflushed and not self._fatal:
                     self._sync(database)
-                database.tidy(idle=True)
+                database.checkpoint(idle=True)
         while not self._jobs.empty():
             ready.append(self._jobs.get())
 
     def _commit(self, database: Database, ready: deque[Job]) -> None:
-        """One transaction for the writes at the head of `ready`."""
+        """Commit the writes at the head of `ready` in one transaction."""
         before, batch = dict(self._last_keys), []
         while ready and isinstance(write := ready[0][0], Write):
             future = ready.popleft()[1]
-            error = self._broken or self._misplaced(database, write)
+            error = self._fatal or self._order_error(database, write)
             if error:
                 future.set_exception(error)
             else:
                 batch.append((write, future))
         failure = self._attempt(database, [write for write, _ in batch]) if batch else None
         if failure:
-            self._last_keys, self._refusal = before, failure
+            self._last_keys, self._last_failure = before, failure
         for _, future in batch:
             if failure:
                 future.set_exception(failure)
             else:
                 future.set_result(None)
 
-    def _misplaced(self, database: Database, write: Write) -> SessionError | None:
-        """None when its entries go on where their logs end. After a failed write the ones queued behind it do not."""
+    def _order_error(self, database: Database, write: Write) -> SessionError | None:
+        """Return the error of a write whose entries do not continue their logs, else None.
+
+        After a failed write the writes queued behind it do not continue.
+        """
         reached: dict[int, int] = {}
         try:
             for key, *_ in write.rows:
                 number = key_number(key)
                 if key != (reached.get(number) or self._last_key(database, number)) + 1:
                     why = f"an entry out of order was refused by the log in {self._folder}"
-                    return self._refusal or SessionError(why)
+                    return self._last_failure or SessionError(why)
                 reached[number] = key
         except SqliteError as error:
             return store_failure(error, self._folder)
@@ -147,20 +150,20 @@ class Writer:
         return None
 
     def _last_key(self, database: Database, number: int) -> int:
-        """Where the log of session `number` ends; one that is not stored yet, where it begins."""
+        """Return the key of the last entry of session `number`, or the key before its first one."""
         found = self._last_keys.get(number) or database.last_key(number)
-        return found or entry_key(number, self._begun.get(number, 0))
+        return found or entry_key(number, self._start_seqs.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
         try:
             if flush:
-                database.check_place()
-                database.found()
+                database.check_files()
+                database.make_durable()
             database.commit(writes)
-        except Displaced:
-            self._broken = StoreDamaged(put_back(database))
-            return self._broken
+        except DatabaseMoved:
+            self._fatal = StoreDamaged(restore_moved_database(database))
+            return self._fatal
         except (OSError, SqliteError) as error:
             if is_damage(error):
                 mark_suspect(self._folder)
@@ -176,17 +179,18 @@ class Writer:
         return None
 
     def _sync(self, database: Database) -> SessionError | None:
-        """Flush. After a failed one nobody knows what is on disk: the log takes nothing more until it is reopened."""
+        """Flush. After a failed flush the state of the disk is unknown, and the log refuses writes until it is
+        reopened."""
         try:
-            database.found()
+            database.make_durable()
         except (OSError, SqliteError) as error:
             return store_failure(error, self._folder)
         try:
             database.sync()
         except OSError as error:
-            self._broken = store_failure(error, self._folder)
-            return self._broken
-        database.tidy(idle=False)
+            self._fatal = store_failure(error, self._folder)
+            return self._fatal
+        database.checkpoint(idle=False)
         return None
 
     def _do(self, database: Database, work: Callable[[Database], Any], future: "Future[Any]") -> None:
@@ -196,26 +200,26 @@ class Writer:
             future.set_exception(store_failure(error, self._folder))
 
     def _end(self, database: Database, future: "Future[Any]") -> None:
-        failure = self._broken
+        failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.has_pending() else self._look_back(database)
+            failure = self._attempt(database, ()) if database.has_pending() else self._check_files_at_end(database)
         failure = failure or self._sync(database)
         if failure:
             future.set_exception(failure)
         else:
             future.set_result(None)
 
-    def _look_back(self, database: Database) -> SessionError | None:
-        """See that the files are where they were: what was written since is there only then."""
+    def _check_files_at_end(self, database: Database) -> SessionError | None:
+        """Check that the database files are still in place; else writes since the last check are lost."""
         try:
-            database.check_place()
-        except Displaced:
-            return StoreDamaged(put_back(database))
+            database.check_files()
+        except DatabaseMoved:
+            return StoreDamaged(restore_moved_database(database))
         return None
 
 
 def _future() -> "Future[Any]":
-    """A future that cannot be cancelled: whoever stops waiting for a write does not undo it."""
+    """Return a future that cannot be cancelled: a caller that stops waiting does not undo its write."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

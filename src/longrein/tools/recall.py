@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longrein.events import AnyPart, Document, Image, Recalled, Text, ToolError, marker_sign
-from longrein.store import Hit
+from longrein.store import SearchHit
 from longrein.tools.paging import Range, page, read_range
 from longrein.tools.port import Hands, Outcome, Past
 from longrein.tools.recall_sources import (
@@ -74,7 +74,7 @@ def found_words(past: Past, query: str, before: int, first: int = 1) -> str:
     return "\n".join([f"[{many} for {words[:80]}{rest}]", *map(_row, hits)])
 
 
-def _row(hit: Hit) -> str:
+def _row(hit: SearchHit) -> str:
     times = f", {hit.count} times" if hit.count > 1 else ""
     first = max(1, hit.line - AROUND_LINES)
     call = f'Recall(handle="{hit.handle}", lines="{first}-{hit.line + AROUND_LINES}")'

@@ -18,7 +18,7 @@ from longrein.events import (
     ToolError,
     parse_handle,
 )
-from longrein.store import Content, Found, contents_of, kind_of, scan, title_of
+from longrein.store import Content, SearchResult, contents_of, kind_of, scan, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Hands, Past
 from longrein.tools.read import is_pdf, picture
@@ -419,12 +419,12 @@ class HeldPast:
         """See `store.Past`: in one piece."""
         yield self._blobs.read_blob(blob)
 
-    def search(self, query: str, limit: int, before: int = 0) -> Found:
+    def search(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """See `store.Past`: reads every entry."""
-        found: Found = scan(self, query, limit, before)
+        found: SearchResult = scan(self, query, limit, before)
         return found
 
-    def search_tree(self, query: str, limit: int, before: int = 0) -> Found:
+    def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """See `store.Past`: no other log is in reach."""
         return self.search(query, limit, before)
 

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.events import SessionError
 from longrein.frontends.text_format import escape_line
-from longrein.store import Found, Past, SessionInfo
+from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
 """Characters of a session's title in the table."""
@@ -55,7 +55,7 @@ class SessionHits(msgspec.Struct, frozen=True):
     """Hits of one session."""
 
     info: SessionInfo
-    found: Found
+    found: SearchResult
 
 
 def search_sessions(
@@ -65,7 +65,7 @@ def search_sessions(
     every = []
     for info in infos:
         try:
-            past = Past(state_dir, info.session)
+            past = SessionHistory(state_dir, info.session)
             try:
                 found = past.search_tree(query, HITS_MAX)
             finally:

@@ -19,8 +19,10 @@ from longrein.events import (
 )
 from longrein.frontends import text_format
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import activity_text, escape_line
-from longrein.store import Past, SessionInfo
+from longrein.frontends.text_format import activity_text
+from longrein.frontends.text_format import escape_line
+from longrein.store import SessionInfo
+from longrein.store import SessionHistory
 
 OVER = ("done", "failed", "limit", "interrupted")
 CUT_OFF = "left"
@@ -36,7 +38,7 @@ class SessionSubagents(msgspec.Struct, frozen=True):
     agents: list[SubagentView]
 
 
-def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[SubagentView]:  # noqa: A002
+def tree(past: SessionHistory, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[SubagentView]:  # noqa: A002
     """Subagents in order of their start, each followed by its own. `open`: whether the session is open."""
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
@@ -85,7 +87,7 @@ def _over(entry: Entry, end: ChildEnded) -> SubagentView:
     )
 
 
-def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> SubagentView:  # noqa: A002
+def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bool) -> SubagentView:  # noqa: A002
     """View of an unfinished subagent from its own log, since its newest task."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0

@@ -9,8 +9,11 @@ import msgspec
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
 from longrein.frontends import text_format
 from longrein.frontends.text_format import escape, escape_line
-from longrein.store import Past
-from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
+from longrein.workspace import SPOOL
+from longrein.workspace import SpooledTask
+from longrein.workspace import read_output
+from longrein.workspace import spooled_tasks
+from longrein.store import SessionHistory
 
 TAIL_LINES = 20
 """Default number of lines of a task's output."""
@@ -40,7 +43,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 # --- Finding tasks ---------------------------------------------------------------------------------------------------
 
 
-def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
+def tasks_in_log(past: SessionHistory) -> dict[str, tuple[Entry, TaskEnded | None]]:
     """Tasks of a session and its subagents by id: the entry of the `TaskStarted`, and the end."""
     found: dict[str, tuple[Entry, TaskEnded | None]] = {}
     for entry in own_entries(past, "TaskStarted", "TaskEnded"):
@@ -55,7 +58,7 @@ def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
     return found
 
 
-def own_entries(past: Past, *kinds: str) -> list[Entry]:
+def own_entries(past: SessionHistory, *kinds: str) -> list[Entry]:
     """Entries of these kinds in order, without those that a fork shares with its original."""
     first = next((entry.seq for entry in past.of_kind("Opened")), 1)
     found: list[Entry] = []
@@ -66,7 +69,7 @@ def own_entries(past: Past, *kinds: str) -> list[Entry]:
     return found[::-1]
 
 
-def children(past: Past) -> list[str]:
+def children(past: SessionHistory) -> list[str]:
     """Session ids of the subagents that a session started."""
     names = [entry.event.child for entry in own_entries(past, "ChildStarted") if hasattr(entry.event, "child")]
     return list(dict.fromkeys(names))
@@ -120,7 +123,7 @@ def last_lines(read: Read, size_bytes: int, lines: int) -> str:
     return _last((whole,), lines)
 
 
-def output_tail(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
+def output_tail(past: SessionHistory, folder: str, task: str, lines: int = TAIL_LINES) -> str:
     """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
     spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
     if spooled is not None:

@@ -1,4 +1,4 @@
-"""What the stories of the store share: a clock that ticks, entries to append, processes to kill."""
+"""Shared by the tests of the store: a ticking clock, builders of entries and logs, processes to kill."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ def result(seq: int, text: str = "") -> ToolEnded:
 
 
 def entry(seq: int, text: str = "", session: str = ID) -> Entry:
-    """Entry `seq` of a plain session: opened, one word of the user, then results."""
+    """Return entry `seq` of a plain session: `Opened`, one message of the user, then results."""
     if seq == 1:
         return Entry(1, wall_us(), opened(session))
     return Entry(seq, wall_us(), said(text or "hello") if seq == 2 else result(seq, text))
@@ -62,7 +62,7 @@ async def done(future: "Future[None]") -> None:
 
 
 async def filled(state: Path, last: int, session: str = ID) -> None:
-    """A closed session of `last` entries."""
+    """Create a closed session of `last` entries."""
     log = await make(state, session)
     await add(log, [entry(seq, session=session) for seq in range(1, last + 1)])
     await log.close()
@@ -76,11 +76,9 @@ def seqs(log: SessionLog) -> list[int]:
     return [one.seq for one in log.entries]
 
 
-def fork_off(work: Callable[[], Awaitable[None]]) -> int:
-    """`work` in a child process of its own; its pid. The child ends by `os._exit`: 0, or 1 when `work` raised."""
-    for (
-        thread
-    ) in threading.enumerate():  # a log that was just closed may still be inside SQLite, whose locks a fork copies
+def run_in_process(work: Callable[[], Awaitable[None]]) -> int:
+    """Run `work` in a forked process; return its pid. It ends by `os._exit`: 0, or 1 when `work` raised."""
+    for thread in threading.enumerate():  # a log just closed may still hold SQLite's locks, which a fork copies
         if thread.name == "longrein-log":
             thread.join(0.2)
     pid = os.fork()
@@ -104,12 +102,12 @@ def kill(pid: int) -> None:
 
 
 def crash(work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work` in a process that then dies without closing anything."""
-    assert ended(fork_off(work)) == 0
+    """Run `work` in a process that dies without closing anything."""
+    assert wait_status(run_in_process(work)) == 0
 
 
-def ended(pid: int) -> int:
-    """Wait for a child; its wait status."""
+def wait_status(pid: int) -> int:
+    """Wait for a process; return its wait status."""
     return os.waitpid(pid, 0)[1]
 
 
@@ -123,8 +121,10 @@ def child_opened(session: str = CHILD, parent: str = ID, shares: int = 0) -> Ope
     )
 
 
-def begun(session: str = CHILD, *, parent: str = ID, shares: int = 0, task: str = "find the parser") -> list[Entry]:
-    """What a subagent's log begins with."""
+def subagent_start(
+    session: str = CHILD, *, parent: str = ID, shares: int = 0, task: str = "find the parser"
+) -> list[Entry]:
+    """Return the first entries of a subagent's log."""
     return [
         Entry(shares + 1, wall_us(), child_opened(session, parent, shares)),
         Entry(shares + 2, wall_us(), said(task)),
@@ -135,10 +135,12 @@ def started(seq: int, child: str = CHILD) -> Entry:
     return Entry(seq, wall_us(), ChildStarted(child, "explore", f"c{seq}.0"))
 
 
-async def bring_up(log: SessionLog, seq: int, session: str = CHILD, *, shares: int = 0, results: int = 0) -> SessionLog:
-    """Start a subagent at entry `seq` of `log`; it gets `results` further entries."""
+async def start_subagent(
+    log: SessionLog, seq: int, session: str = CHILD, *, shares: int = 0, results: int = 0
+) -> SessionLog:
+    """Start a subagent at entry `seq` of `log` and append `results` further entries to it."""
     child = log.child(session, shares)
-    first = begun(session, parent=log.session, shares=shares)
+    first = subagent_start(session, parent=log.session, shares=shares)
     await done(log.append([started(seq, session)], flush=True, beside=[(child, first, ())]))
     for n in range(results):
         await add(child, [entry(shares + 3 + n, f"{session[-1]} found {n}")])

@@ -1,4 +1,4 @@
-"""Measures of work that do not depend on the load of the machine: files opened, functions called."""
+"""Count work independently of the load of the machine: files opened, functions called."""
 
 import sys
 import threading
@@ -16,10 +16,10 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 @contextmanager
 def files_opened() -> Iterator[list[tuple[str, bool]]]:
-    """Each file that this process opens inside the block: its path, and whether the main thread did it."""
+    """Record each file that this process opens inside the block: (path, whether the main thread opened it)."""
     if not _watching:
         _watching.append([])
-        sys.addaudithook(_hook)  # which can never be taken away
+        sys.addaudithook(_hook)  # an audit hook cannot be removed
     found: list[tuple[str, bool]] = []
     _watching.append(found)
     try:
@@ -30,7 +30,7 @@ def files_opened() -> Iterator[list[tuple[str, bool]]]:
 
 @contextmanager
 def functions_called(counts: list[int]) -> Iterator[None]:
-    """Append how many functions this thread calls inside the block, Python's and C's."""
+    """Append to `counts` the number of functions that this thread calls inside the block, Python and C."""
     count = 0
 
     def hook(_frame: object, kind: str, _argument: object) -> None:
