@@ -198,7 +198,9 @@ def sweep_orphans(run_context: RunContext) -> list[str]:
     sessions = os.path.join(run_context.state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
-    return end_orphans(lambda one: _is_held_or_foreign(run_context.state_dir, one), lambda one: os.path.join(sessions, one))
+    return end_orphans(
+        lambda one: _is_held_or_foreign(run_context.state_dir, one), lambda one: os.path.join(sessions, one)
+    )
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:

@@ -15,12 +15,7 @@ from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
 from longrein.tools import ToolOptions, change_of
 from longrein.workspace import PlainSpawner, open_workspace
-from tests.agent.disk_harness import DiskHarness
-from tests.agent.disk_harness import Script
-from tests.agent.disk_harness import call
-from tests.agent.disk_harness import results
-from tests.agent.disk_harness import said
-from tests.agent.disk_harness import says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says
 from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio

@@ -29,11 +29,7 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.spool_writer import StreamRedactor
-from tests.agent.disk_harness import DiskHarness
-from tests.agent.disk_harness import Script
-from tests.agent.disk_harness import call
-from tests.agent.disk_harness import results
-from tests.agent.disk_harness import says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio

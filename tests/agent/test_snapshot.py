@@ -18,13 +18,8 @@ from longrein.store import open_log
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import open_test_session
 from longrein.testing.store import MemoryDisk
-from tests.context.random_session import RandomSession
-from tests.context.random_session import content
-from tests.agent.disk_harness import SESSION
-from tests.agent.disk_harness import DiskHarness
-from tests.agent.disk_harness import Script
-from tests.agent.disk_harness import call
-from tests.agent.disk_harness import says
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
+from tests.context.random_session import RandomSession, content
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
 

@@ -14,10 +14,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
-from tests.agent.task_harness import TaskHarness
-from tests.agent.task_harness import background
-from tests.agent.task_harness import one_turn
-from tests.agent.task_harness import words
+from tests.agent.task_harness import TaskHarness, background, one_turn, words
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:

@@ -28,16 +28,8 @@ from longrein.events import (
     Usage,
 )
 from longrein.store import SessionLog, open_log
-from longrein.workspace import SPOOL
-from longrein.workspace import BackgroundOptions
-from longrein.workspace import SupervisedSpawner
-from longrein.workspace import SupervisionOptions
-from tests.store.fixtures import ID
-from tests.store.fixtures import child_opened
-from tests.store.fixtures import done
-from tests.store.fixtures import opened
-from tests.store.fixtures import said
-from tests.store.fixtures import wall_us
+from longrein.workspace import SPOOL, BackgroundOptions, SupervisedSpawner, SupervisionOptions
+from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
 
 from .fake_app import FakeApp
 

@@ -40,10 +40,8 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
-from tests.context.random_session import SESSION
-from tests.context.random_session import RandomSession
-from tests.agent.disk_harness import Script
-from tests.agent.disk_harness import says
+from tests.agent.disk_harness import Script, says
+from tests.context.random_session import SESSION, RandomSession
 
 DEEP: Any = "bottom"
 for _ in range(300):

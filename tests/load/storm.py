@@ -44,8 +44,7 @@ from longrein.events import (
 )
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
-from tests.e2e.harness import CliHarness
-from tests.e2e.harness import RunResult
+from tests.e2e.harness import CliHarness, RunResult
 from tests.work_counters import functions_called
 
 PRICES = """

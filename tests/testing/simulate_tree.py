@@ -68,8 +68,7 @@ from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import BackgroundOptions
-from tests.load.storm import MORE
-from tests.load.storm import expand_names
+from tests.load.storm import MORE, expand_names
 from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
 from tests.testing.simulate import bash as run
 

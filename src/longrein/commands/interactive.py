@@ -16,22 +16,9 @@ from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.run_context import CLOCK
-from longrein.run_context import RunContext
-from longrein.run_context import discard_unused
-from longrein.run_context import fork
-from longrein.run_context import read_run_context
-from longrein.store import USER
-from longrein.store import Goals
-from longrein.store import SessionInfo
-from longrein.store import list_sessions
-from longrein.store import project_key
-from longrein.workspace import GIT_CUT
-from longrein.workspace import Workspace
-from longrein.workspace import run_git
-from longrein.workspace import spooled_tasks
-from longrein.workspace import stop_background_task
-from longrein.store import HistoryReader
+from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
+from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
+from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 
 FILES_MAX = 500_000
 """Files that are looked at for `@`, where git does not list them."""

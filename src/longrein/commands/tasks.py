@@ -9,20 +9,9 @@ from longrein.frontends.reports import subagents as agents_page
 from longrein.frontends.reports import tasks as tasks_page
 from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK
-from longrein.run_context import RunContext
-from longrein.run_context import sweep_orphans
-from longrein.store import SessionInfo
-from longrein.store import find_session
-from longrein.store import list_sessions
-from longrein.store import session_info
-from longrein.workspace import SPOOL
-from longrein.workspace import SpooledTask
-from longrein.workspace import is_supervised
-from longrein.workspace import spooled_tasks
-from longrein.workspace import stop_background_task
-from longrein.workspace import unreadable_tasks
-from longrein.store import SessionHistory
+from longrein.run_context import CLOCK, RunContext, sweep_orphans
+from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info
+from longrein.workspace import SPOOL, SpooledTask, is_supervised, spooled_tasks, stop_background_task, unreadable_tasks
 
 ID_CHARS, ID_DASHES = 36, 4
 """Of a session's id, which its folder is called by."""

@@ -6,11 +6,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
-from longrein.store import BlobWriter
-from longrein.workspace import CommandExit
-from longrein.workspace import ReplayableSink
-from longrein.workspace import Workspace
-from longrein.store import SearchResult
+from longrein.store import BlobWriter, SearchResult
+from longrein.workspace import CommandExit, ReplayableSink, Workspace
 
 # --- Subagents, as the tool `Agent` sees them; `agent` implements it -------------------------------------------------
 

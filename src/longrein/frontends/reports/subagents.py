@@ -19,10 +19,8 @@ from longrein.events import (
 )
 from longrein.frontends import text_format
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import activity_text
-from longrein.frontends.text_format import escape_line
-from longrein.store import SessionInfo
-from longrein.store import SessionHistory
+from longrein.frontends.text_format import activity_text, escape_line
+from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
 CUT_OFF = "left"

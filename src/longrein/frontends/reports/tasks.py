@@ -9,11 +9,8 @@ import msgspec
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
 from longrein.frontends import text_format
 from longrein.frontends.text_format import escape, escape_line
-from longrein.workspace import SPOOL
-from longrein.workspace import SpooledTask
-from longrein.workspace import read_output
-from longrein.workspace import spooled_tasks
 from longrein.store import SessionHistory
+from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
 TAIL_LINES = 20
 """Default number of lines of a task's output."""
