@@ -68,7 +68,16 @@ from longrein.store import (
     owner_of,
     project_key,
 )
-from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, goal_tools, offer
+from longrein.tools import (
+    SubagentType,
+    Tool,
+    ToolOptions,
+    agent_tool,
+    builtin_tools,
+    goal_tools,
+    offer_tools,
+    tools_by_name,
+)
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -172,7 +181,7 @@ def _around(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=by_name(tools),
+        tools=tools_by_name(tools),
         model=model,
         open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
         prefix=prefix,
@@ -251,7 +260,7 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
     return msgspec.structs.replace(chosen, budget=budget)
 
 
-def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
     """The built-in tools called `chosen`, in their usual order; all for None. Raises `UsageError` for unknown ones."""
     tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
     if chosen is None:
@@ -322,7 +331,7 @@ def _spawner(
     )
 
 
-def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Subagent types, and what of their files was left out."""
     return load_kinds(
         builtin_kinds(),
@@ -375,7 +384,7 @@ def _prefix(
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer(tools, model.budget.usable_tokens)
+        told = offer_tools(tools, model.budget.usable_tokens)
         names = model.provider, model.model, model.wire
         return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
 

@@ -26,7 +26,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.store import import_jsonl
-from longrein.tools import Hands, Outcome, tool
+from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.house import House, Limits, Script, call, results, said, says, story
 from tests.agent.test_watching import notes
 from tests.agent.troupe import Stage, tasks
@@ -397,7 +397,7 @@ def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
     seen: list[str] = []
 
     @tool(access="read", together=True)
-    async def Wait(hands: Hands, name: str) -> Outcome:
+    async def Wait(hands: ToolContext, name: str) -> Outcome:
         """Wait.
 
         name: Which.
@@ -486,7 +486,7 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
     seen: list[str] = []
 
     def made(name: str, access: str, *, together: bool) -> object:
-        async def run(hands: Hands, name: str) -> Outcome:
+        async def run(hands: ToolContext, name: str) -> Outcome:
             """Do it.
 
             name: Which.

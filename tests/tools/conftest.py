@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.events import CwdSet, Entry, FileChanged, FileSeen, TodoSet, ToolEnded, text_of
-from longrein.tools import FileVersion, Hands, Outcome, ToolOptions, builtin_tools, fit_arguments
+from longrein.tools import FileVersion, Outcome, ToolContext, ToolOptions, builtin_tools, fit_arguments
 from longrein.workspace import PlainSpawner, open_workspace
 
 NONCE = "5e1f0c"  # of every test session
@@ -89,8 +89,8 @@ class Desk:
         self.tools = {tool.spec.name: tool for tool in builtin_tools()}
         self.last: Outcome
 
-    def hands(self) -> Hands:
-        return Hands(
+    def hands(self) -> ToolContext:
+        return ToolContext(
             self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
             self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
             wrote=lambda path, digest: self.wrote.get((path, digest), ""),

@@ -11,11 +11,20 @@ from longrein.agent import builtin_kinds, child_system, fork_task
 from longrein.context import estimate_text
 from longrein.events import AnyEvent, ChildEnded, text_of
 from longrein.permissions import Call, Rules, judge
-from longrein.tools import AgentPort, Job, Kind, Outcome, Report, agent_tool, builtin_tools, fit_arguments
+from longrein.tools import (
+    Outcome,
+    SubagentPort,
+    SubagentReport,
+    SubagentTask,
+    SubagentType,
+    agent_tool,
+    builtin_tools,
+    fit_arguments,
+)
 
 pytestmark = pytest.mark.anyio
 
-KINDS = (*builtin_kinds(), Kind("night", "Works at night.", background=True))
+KINDS = (*builtin_kinds(), SubagentType("night", "Works at night.", background=True))
 AGENT = agent_tool(KINDS)
 
 
@@ -24,21 +33,21 @@ class Port:
 
     def __init__(self, *reports: tuple[str, str], **more: Any) -> None:
         self.reports, self.more = reports, more
-        self.jobs: Sequence[Job] = ()
+        self.jobs: Sequence[SubagentTask] = ()
         self.asked: dict[str, Any] = {}
         self.facts: tuple[AnyEvent, ...] = ()
 
-    def kinds(self) -> Sequence[Kind]:
+    def kinds(self) -> Sequence[SubagentType]:
         return KINDS
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
         self.jobs, self.asked = jobs, {"call": call, "background": background, "synthesis": synthesis}
-        every = [*jobs, *([Job("Synthesis", "…", "synthesis")] if len(self.reports) > len(jobs) else [])]
+        every = [*jobs, *([SubagentTask("Synthesis", "…", "synthesis")] if len(self.reports) > len(jobs) else [])]
         told = self.reports or tuple(("done", f"report {n}") for n in range(len(jobs)))
         reports = [
-            Report(f"a{10 + n}" if status != "refused" else "", job, status, text, **self.more)
+            SubagentReport(f"a{10 + n}" if status != "refused" else "", job, status, text, **self.more)
             for n, (job, (status, text)) in enumerate(zip(every, told, strict=True))
         ]
         return reports, self.facts
@@ -48,7 +57,7 @@ async def call(desk: Desk, port: Port | None, **arguments: Any) -> Outcome:
     """As the loop does it."""
     fitted, problem = fit_arguments(AGENT, {"description": "Look into it", **arguments})
     assert problem is None, problem
-    agents: AgentPort | None = port
+    agents: SubagentPort | None = port
     return await AGENT.run(msgspec.structs.replace(desk.hands(), agents=agents), **fitted)
 
 
@@ -141,7 +150,7 @@ async def test_one_task(desk: Desk) -> None:
     await call(
         desk, port, prompt="Find x.", subagent_type="explore", model="haiku", isolation="worktree", context="fork"
     )
-    assert port.jobs == [Job("Look into it", "Find x.", "explore", "haiku", "fork", True)]
+    assert port.jobs == [SubagentTask("Look into it", "Find x.", "explore", "haiku", "fork", True)]
     assert port.asked == {"call": "c1.0", "background": False, "synthesis": ""}
 
 
@@ -155,8 +164,8 @@ async def test_different_tasks_take_from_the_call_what_they_leave_out(desk: Desk
         desk, port, prompt="We want x.", subagent_type="explore", model="m/n", tasks=tasks, synthesis=" the goal "
     )
     assert port.jobs == [
-        Job("one", "We want x.\n\nDo 1.", "explore", "m/n", "empty"),
-        Job("two", "We want x.\n\nDo 2.", "plan", "m/n", "fork"),
+        SubagentTask("one", "We want x.\n\nDo 1.", "explore", "m/n", "empty"),
+        SubagentTask("two", "We want x.\n\nDo 2.", "plan", "m/n", "fork"),
     ]
     assert port.asked["synthesis"] == "the goal"
 
@@ -164,14 +173,14 @@ async def test_different_tasks_take_from_the_call_what_they_leave_out(desk: Desk
 async def test_one_task_several_times(desk: Desk) -> None:
     port = Port()
     await call(desk, port, prompt="Guess.", samples=3)
-    assert port.jobs == [Job("Look into it", "Guess.", "general", "", "empty")] * 3
+    assert port.jobs == [SubagentTask("Look into it", "Guess.", "general", "", "empty")] * 3
 
 
 @pytest.mark.parametrize("label", ["a398", " a398 ", "`a398`", "a398/r12", "[a398]"])
 async def test_E16_a_finished_one_is_asked_again(desk: Desk, label: str) -> None:
     port = Port()
     await call(desk, port, prompt="And why?", resume=label)
-    assert port.jobs == [Job("Look into it", "And why?", "general", "", "empty", again="a398")]
+    assert port.jobs == [SubagentTask("Look into it", "And why?", "general", "", "empty", again="a398")]
 
 
 async def test_in_the_background_by_wish_or_by_type(desk: Desk) -> None:

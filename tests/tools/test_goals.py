@@ -9,7 +9,7 @@ from tests.tools.conftest import NONCE, Desk
 
 from longrein.events import GoalChanged, marker, text_of
 from longrein.store import Goals, owner_of
-from longrein.tools import Hands, Outcome, Tool, fit_arguments
+from longrein.tools import Outcome, Tool, ToolContext, fit_arguments
 from longrein.tools.goals import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ class Agent:
         self.last = Outcome(())
 
     async def __call__(self, tool: Tool, **arguments: object) -> str:
-        hands: Hands = msgspec.structs.replace(self.desk.hands(), goals=self.goals)
+        hands: ToolContext = msgspec.structs.replace(self.desk.hands(), goals=self.goals)
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
         self.last = await tool.run(hands, **fitted)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.tools.conftest import Desk
 
 from longrein.events import CwdSet, Document, Text
-from longrein.tools.bash import BASH, Output, reads_only, runs_beside
+from longrein.tools.bash import BASH, CommandOutput, can_run_in_parallel, is_read_only
 
 pytestmark = pytest.mark.anyio
 
@@ -133,7 +133,7 @@ async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
 @given(st.binary(max_size=300) | st.text("ab \r\n\0\x1b[31m\x9b", max_size=60).map(str.encode))
 @settings(max_examples=300, deadline=None)
 def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes) -> None:
-    output = Output(Desk(Path(), Path()).hands())
+    output = CommandOutput(Desk(Path(), Path()).hands())
     output.write(data)
     (text,) = output.parts("", "")
     assert isinstance(text, Text)
@@ -142,7 +142,7 @@ def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes)
 
 @pytest.mark.parametrize("size", [10, 30_001, 100_000])
 def test_what_was_printed_can_be_had_again(desk: Any, size: int) -> None:
-    output = Output(desk.hands())
+    output = CommandOutput(desk.hands())
     output.write(b"x" * 9)
     output.write(b"y" * (size - 9))
     assert b"".join(output.pieces()) == b"x" * 9 + b"y" * (size - 9)
@@ -211,7 +211,7 @@ async def test_interrupted(desk: Any) -> None:
     ],
 )
 def test_which_commands_plainly_only_read(command: str, together: bool) -> None:
-    assert reads_only(command) is together
+    assert is_read_only(command) is together
 
 
 BESIDE = """\
@@ -279,5 +279,5 @@ def test_commands_run_beside_others_unless_a_word_says_that_they_write(command: 
 @pytest.mark.parametrize("piece", ["\"'", '\\"', "2>&1 ", "git -C ", "cd ", "> "])
 def test_a_long_command_is_looked_at_in_no_time(piece: str) -> None:
     command = piece * (20_000 // len(piece))
-    runs_beside(command)
-    assert not runs_beside(command + piece * 10)
+    can_run_in_parallel(command)
+    assert not can_run_in_parallel(command + piece * 10)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from longrein.events import FileChanged, FileSeen, marker
 from longrein.tools import FileVersion
 from longrein.tools.diff import shown_change
-from longrein.tools.find_replace import replaced, sites_of
+from longrein.tools.find_replace import apply_replacements, find_replacements
 from longrein.tools.text_encoding import decode
 from longrein.workspace import atomic_write as replacing
 
@@ -321,8 +321,8 @@ def test_replacing_equals_the_reference(data: Any) -> None:
     found = decode(ours.encode())
     assert found is not None
     assert found.style.encode(found.text) == ours.encode()
-    sites = sites_of(found.text, old, new, eol)
-    assert replaced(found.text, sites) == text.replace(old, new).replace("\n", eol)
+    sites = find_replacements(found.text, old, new, eol)
+    assert apply_replacements(found.text, sites) == text.replace(old, new).replace("\n", eol)
     assert len(sites) == text.count(old)
     for site in sites:
         assert shown_change(found.text, site)

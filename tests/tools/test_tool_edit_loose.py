@@ -8,19 +8,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from longrein.tools.find_replace import replaced, sites_of
-from longrein.tools.loose_match import loose_sites, plain
+from longrein.tools.find_replace import apply_replacements, find_replacements
+from longrein.tools.loose_match import find_loose_matches, plain
 
 pytestmark = pytest.mark.anyio
 
 
 def taken(text: str, old: str, new: str) -> tuple[str, str]:
     """The text afterwards, and what is said of it; `refused` and at how many places it stands."""
-    assert sites_of(text, old, new, "\n") == []
-    found = loose_sites(text, old, new, "\n")
+    assert find_replacements(text, old, new, "\n") == []
+    found = find_loose_matches(text, old, new, "\n")
     if len(found) != 1:
         return "refused", str(len(found))
-    return replaced(text, [found[0].site]), " and ".join(found[0].but_for)
+    return apply_replacements(text, [found[0].site]), " and ".join(found[0].but_for)
 
 
 NFC, NFD = "caf\u00e9", "cafe\u0301"
@@ -188,11 +188,11 @@ def test_a_change_of_one_line_changes_that_line_and_no_other_byte(
     new_rows[target] = new_rows[target].rstrip(" \t") + "MARK" + new_rows[target][len(new_rows[target].rstrip(" \t")) :]
     text = eol.join(rows) + (eol if ended else "")
     old, new = "\n".join(old_rows), "\n".join(new_rows)
-    assume(not sites_of(text, old, new, eol))
-    found = loose_sites(text, old, new, eol)
+    assume(not find_replacements(text, old, new, eol))
+    found = find_loose_matches(text, old, new, eol)
     if len(found) != 1:
         return
-    after = replaced(text, [found[0].site])
+    after = apply_replacements(text, [found[0].site])
     changed = after.split(eol)
     places = [n for n, row in enumerate(changed) if "MARK" in row]
     assert len(places) == 1
@@ -212,8 +212,8 @@ def test_lines_that_stand_twice_are_never_chosen_between(data: Any, rows: list[s
     assume(any(row.strip() for row in span))
     text = "\n".join([*rows, "between", *(misremembered(row, data.draw) for row in span), ""])
     old = "\n".join(misremembered(row, data.draw) for row in span)
-    assume(not sites_of(text, old, "x", "\n"))
-    assert len(loose_sites(text, old, "x", "\n")) != 1
+    assume(not find_replacements(text, old, "x", "\n"))
+    assert len(find_loose_matches(text, old, "x", "\n")) != 1
 
 
 @given(
@@ -225,8 +225,8 @@ def test_lines_that_stand_twice_are_never_chosen_between(data: Any, rows: list[s
 def test_what_stands_there_afterwards_is_the_new_text_and_all_around_is_untouched(
     text: str, old: str, new: str
 ) -> None:
-    for one in loose_sites(text, old, new, "\n") if not sites_of(text, old, new, "\n") else []:
-        if len(loose_sites(text, old, new, "\n")) > 1:
+    for one in find_loose_matches(text, old, new, "\n") if not find_replacements(text, old, new, "\n") else []:
+        if len(find_loose_matches(text, old, new, "\n")) > 1:
             return
         site = one.site
         assert [key(row) for row in plainly(text[site.start : site.end])] == [key(row) for row in plainly(old)]
@@ -250,4 +250,4 @@ LARGE: dict[str, tuple[str, str]] = {
 def test_the_search_in_a_large_file_comes_to_an_end(name: str) -> None:
     """Where each place was compared with the whole text, these took hours."""
     text, old = LARGE[name]
-    assert len(loose_sites(text, old, "x", "\n")) <= 5
+    assert len(find_loose_matches(text, old, "x", "\n")) <= 5

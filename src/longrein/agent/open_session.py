@@ -13,7 +13,7 @@ from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
-from longrein.tools import AgentPort, Job, Kind, Report
+from longrein.tools import SubagentPort, SubagentReport, SubagentTask, SubagentType
 
 BYPASS = "bypassPermissions"
 
@@ -33,7 +33,7 @@ class OpenSession(Session):
             self.walk = None
 
     @property
-    def agent_port(self) -> AgentPort | None:
+    def agent_port(self) -> SubagentPort | None:
         """See `Session.agent_port`."""
         if not self.crew.kinds or self.crew.company is None:
             return None
@@ -55,14 +55,14 @@ class _Agents:
     def __init__(self, session: OpenSession) -> None:
         self._session = session
 
-    def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
+    def kinds(self) -> Sequence[SubagentType]:
+        """See `SubagentPort.kinds`."""
         return self._session.crew.kinds
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
+        """See `SubagentPort.run`."""
         company = self._session.open_company()
         return await company.run(jobs, call=call, background=background, synthesis=synthesis)
 

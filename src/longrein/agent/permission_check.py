@@ -24,12 +24,12 @@ from longrein.permissions import (
 )
 from longrein.tools import (
     Tool,
-    chooses_folder,
+    bad_arguments_message,
+    begins_with_absolute_cd,
     fit_arguments,
-    leaves_folder,
-    malformed_arguments,
-    misfit_call,
-    unknown_call,
+    malformed_arguments_message,
+    may_change_folder,
+    unknown_call_message,
 )
 from longrein.workspace import Place
 
@@ -129,12 +129,12 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
-        return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
+        return Judgement("refuse", unknown_call_message(call.name, tuple(session.crew.tools), deferred))
     if call.arguments is None:
-        return Judgement("refuse", malformed_arguments(call.name, call.received))
+        return Judgement("refuse", malformed_arguments_message(call.name, call.received))
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
-        return Judgement("refuse", misfit_call(tool, problem, deferred))
+        return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
     if open_call.started:  # its subagents were started before a crash: it goes on with them
         return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
@@ -163,7 +163,7 @@ def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
     """That a call may run, and what may run beside it."""
     together, command = tool.together(arguments), arguments.get("command")
     if tool.access == "command" and isinstance(command, str):
-        return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
+        return Judgement("run", "", together, may_change_folder(command), begins_with_absolute_cd(command))
     return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
 
 

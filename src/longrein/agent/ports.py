@@ -13,7 +13,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet, TaskEnded
 from longrein.models import Model
 from longrein.permissions import Call, Rules
-from longrein.tools import AgentPort, Archive, GoalPort, Kind, TaskPort, TaskView, Tool, ToolOptions
+from longrein.tools import GoalPort, HistoryReader, SubagentPort, SubagentType, TaskPort, TaskView, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -199,9 +199,9 @@ class Crew(msgspec.Struct):
     """Drops what can be made again and gives memory back."""
     compact_model: str = ""
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
-    archive: Archive | None = None
+    archive: HistoryReader | None = None
     """The session's past, for `Recall`; None where the log is not on disk."""
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[SubagentType, ...] = ()
     """Types of subagents that may be started, in the order in which the model is told of them."""
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
@@ -273,7 +273,7 @@ def below(label: str, name: str) -> str:
     return f"{label}.{name}" if label else name
 
 
-class Company(AgentPort, Protocol):
+class Company(SubagentPort, Protocol):
     """The subagents of one session."""
 
     @property

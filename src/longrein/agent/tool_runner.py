@@ -27,7 +27,7 @@ from longrein.agent.shared_files import Taken
 from longrein.context import Seen, standing, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
 """What the founding documents keep of the output of a command."""
@@ -228,10 +228,10 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
         return []
 
 
-def _hands(session: Session, call: str, tool: Tool) -> Hands:
+def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     state, crew = session.state, session.crew
     desk = session.open_commands() if tool.access == "command" else session.commands
-    return Hands(
+    return ToolContext(
         call=call,
         session=session.process_session,
         nonce=state.nonce,

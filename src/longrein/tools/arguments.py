@@ -19,13 +19,13 @@ def nearest(word: str, names: Iterable[str]) -> str:
     """The one of `names` most like `word`, or '' when none is near. Case does not count; ties go to the first."""
     best, best_score = "", 0.49
     for name in names:
-        score = likeness(word.lower(), name.lower())
+        score = similarity(word.lower(), name.lower())
         if score > best_score:
             best, best_score = name, score
     return best
 
 
-def likeness(one: str, other: str) -> float:
+def similarity(one: str, other: str) -> float:
     """1.0 for equal words, 0.0 for words without a common pair of letters. Quadratic in the length: for names only."""
     if one == other:
         return 1.0
@@ -33,10 +33,10 @@ def likeness(one: str, other: str) -> float:
         return 0.0
     if min(len(one), len(other)) >= 3 and (one in other or other in one):
         return 0.8
-    return 1.0 - distance(one[:80], other[:80]) / max(len(one), len(other))
+    return 1.0 - edit_distance(one[:80], other[:80]) / max(len(one), len(other))
 
 
-def distance(one: str, other: str) -> int:
+def edit_distance(one: str, other: str) -> int:
     """Letters to insert, delete or replace (Levenshtein)."""
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
@@ -61,7 +61,7 @@ ARTICLES = {
 SHOWN_CHARS_MAX = 60
 
 
-class Misfit(Exception):
+class ArgumentMismatch(Exception):
     """A value does not fit; the text says why. Never leaves this file."""
 
 
@@ -77,35 +77,35 @@ def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, A
     """
     try:
         return fit_object(tool.spec.schema, arguments, ""), None
-    except Misfit as misfit:
+    except ArgumentMismatch as misfit:
         return {}, f"[bad-arguments] {tool.spec.name}: {misfit}. Nothing was done; correct the call and send it again."
 
 
-def malformed_arguments(name: str, received: str) -> str:
+def malformed_arguments_message(name: str, received: str) -> str:
     """What the model is told when its arguments were no JSON object."""
     try:
         found = decode_json(received)
-        why = f"they are {kind_of(found)}"
+        why = f"they are {value_type_words(found)}"
     except msgspec.DecodeError as error:
-        why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + where(received, error)
+        why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + error_position(received, error)
     return f"[bad-json] The arguments of {name} are not a JSON object: {why}. Nothing was done; send valid JSON."
 
 
-def where(received: str, error: Exception) -> str:
+def error_position(received: str, error: Exception) -> str:
     """The place of a JSON error, with the text around it."""
     _, _, digits = str(error).partition("(byte ")
     if not digits:
         return ""
     at = int(digits.rstrip(")"))
     near = received.encode("utf-8", "replace")[max(0, at - 20) : at + 20].decode("utf-8", "replace")
-    return f" at byte {at}, near {show(near)}"
+    return f" at byte {at}, near {quote_value(near)}"
 
 
-def unknown_tool(name: str, names: Sequence[str]) -> str:
+def unknown_tool_message(name: str, names: Sequence[str]) -> str:
     """What the model is told of a tool that does not exist."""
     near = nearest(name, names)
     hint = f" Did you mean {near}?" if near else ""
-    return f"[unknown-tool] There is no tool {show(name)}.{hint} Tools: {', '.join(names)}."
+    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {', '.join(names)}."
 
 
 def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -120,7 +120,9 @@ def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> 
         fitted[key] = fit_value(properties[key], one, f"{at}{key}") if key in properties else one
     missing = [key for key in schema.get("required", ()) if key not in fitted]
     if missing:
-        raise Misfit("missing " + ", ".join(f'"{at}{key}" ({wanted(properties[key])})' for key in missing))
+        raise ArgumentMismatch(
+            "missing " + ", ".join(f'"{at}{key}" ({type_words(properties[key])})' for key in missing)
+        )
     return fitted
 
 
@@ -134,7 +136,7 @@ def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], requ
         near = nearest(key, [name for name in properties if name not in value])
         said.append(f'unknown argument "{at}{key}"' + (f' (did you mean "{at}{near}"?)' if near else ""))
     known = ", ".join(name + (" (required)" if name in required else "") for name in properties)
-    raise Misfit(f"{', '.join(said)}; it takes {known or 'no arguments'}")
+    raise ArgumentMismatch(f"{', '.join(said)}; it takes {known or 'no arguments'}")
 
 
 def fit_value(schema: Mapping[str, Any], value: Any, at: str) -> Any:
@@ -146,11 +148,11 @@ def fit_value(schema: Mapping[str, Any], value: Any, at: str) -> Any:
         return value
     fitted = read_as(kind, value)
     if fitted is None:
-        raise Misfit(f'"{at}" must be {wanted(schema)}, not {show(value)}')
+        raise ArgumentMismatch(f'"{at}" must be {type_words(schema)}, not {quote_value(value)}')
     if "enum" in schema and fitted not in schema["enum"]:
         near = nearest(str(fitted), [str(one) for one in schema["enum"]])
         hint = f' (did you mean "{near}"?)' if near else ""
-        raise Misfit(f'"{at}" must be {wanted(schema)}, not {show(value)}{hint}')
+        raise ArgumentMismatch(f'"{at}" must be {type_words(schema)}, not {quote_value(value)}{hint}')
     if kind == "array" and "items" in schema:
         return [fit_value(schema["items"], one, f"{at}[{i}]") for i, one in enumerate(fitted)]
     return fit_object(schema, fitted, f"{at}.") if kind == "object" and "properties" in schema else fitted
@@ -161,9 +163,11 @@ def fit_any(schemas: Sequence[Mapping[str, Any]], value: Any, at: str) -> Any:
     for schema in schemas:
         try:
             return fit_value(schema, value, at)
-        except Misfit:
+        except ArgumentMismatch:
             continue
-    raise Misfit(f'"{at}" must be {" or ".join(wanted(schema) for schema in schemas)}, not {show(value)}')
+    raise ArgumentMismatch(
+        f'"{at}" must be {" or ".join(type_words(schema) for schema in schemas)}, not {quote_value(value)}'
+    )
 
 
 def read_as(kind: str, value: Any) -> Any:
@@ -209,20 +213,20 @@ def read_json(kind: str, value: str) -> Any:
     return found if isinstance(found, list if kind == "array" else dict) else None
 
 
-def wanted(schema: Mapping[str, Any]) -> str:
+def type_words(schema: Mapping[str, Any]) -> str:
     """The type in words."""
     if "enum" in schema:
         return " or ".join(f'"{one}"' for one in schema["enum"])
     return ARTICLES.get(schema.get("type", ""), "a value")
 
 
-def kind_of(value: Any) -> str:
+def value_type_words(value: Any) -> str:
     """What a JSON value is, in words."""
     kinds = {str: "a string", bool: "a boolean", list: "a list", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
-def show(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """A value as the model wrote it, short."""
     try:
         text = msgspec.json.encode(value).decode()

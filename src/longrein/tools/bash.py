@@ -8,7 +8,7 @@ from typing import Any
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, refuse_marker, said
-from longrein.tools.port import Hands, Kept, Outcome, ToolOptions
+from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext, ToolOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import Ended
@@ -22,10 +22,10 @@ SLACK = 4
 """The tail may grow to this many times its size before it is cut, so that cutting costs little."""
 
 
-class Output:
+class CommandOutput:
     """A sink for one command (`workspace.Printout`). `parts` ends it."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: ToolContext) -> None:
         self.size_bytes = 0
         self.lines = 0
         self._options = hands.options
@@ -161,7 +161,7 @@ READERS = frozenset(
 """Commands that change nothing, whatever their plain arguments (but for `CHANGERS`)."""
 GIT_READERS = frozenset(("status", "log", "diff", "show"))
 """Subcommands of git that change nothing."""
-CHANGERS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
+WRITE_OPTIONS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
 """What makes a reader write, or run something else."""
 SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
 """Characters that make a shell do more than pass words on."""
@@ -177,7 +177,7 @@ WRITERS = frozenset(
     )
 )  # fmt: skip
 """Programs that change files or end processes, so that the commands around them must keep their order."""
-PACKAGERS = frozenset(
+PACKAGE_MANAGERS = frozenset(
     (
         "pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "mamba", "npm", "yarn", "pnpm", "bun", "npx", "cargo",
         "go", "gem", "bundle", "composer", "apt", "apt-get", "dnf", "yum", "apk", "zypper", "brew", "snap", "nix",
@@ -185,7 +185,7 @@ PACKAGERS = frozenset(
     )
 )  # fmt: skip
 """Package managers: they write unless they only run, build, test or list."""
-INSTALLING = frozenset(
+PACKAGE_WRITES = frozenset(
     (
         "install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "sync", "lock", "get", "fetch",
         "mod", "tidy", "init", "new", "create", "link", "publish", "restore", "dedupe", "prune", "clean", "autoremove",
@@ -193,7 +193,7 @@ INSTALLING = frozenset(
     )
 )  # fmt: skip
 """What a package manager is told when it writes; `yarn` alone installs."""
-GIT_LOOKS = GIT_READERS | frozenset(
+GIT_READ_COMMANDS = GIT_READERS | frozenset(
     (
         "blame", "grep", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "shortlog",
         "cat-file", "merge-base", "name-rev", "for-each-ref", "show-ref", "check-ignore", "count-objects", "help",
@@ -219,11 +219,11 @@ _HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)
 """Redirects that write no file."""
 _QUOTED = r"\\.|'[^']*'|\"(?:[^\"\\$`]|\\.)*\""
 """Text that a shell passes on as it is."""
-_MOVES = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
-_GOES = r"\s*cd\s+[\"']?[/~]"
+_CD = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
+_LEADING_CD = r"\s*cd\s+[\"']?[/~]"
 
 
-def runs_beside(command: str) -> bool:
+def can_run_in_parallel(command: str) -> bool:
     """Whether other commands of the same reply may run beside it: it neither writes by git, a package manager, a
     program such as `mv` or a redirect, nor ends processes, as far as its words tell."""
     if len(command) > LENGTH_MAX:
@@ -241,9 +241,9 @@ def _redirects(command: str, words: list[str]) -> bool:
 
 def _writes(words: list[str]) -> bool:
     there = set(words)
-    if not there.isdisjoint(WRITERS) or any(word.startswith(CHANGERS) for word in there):
+    if not there.isdisjoint(WRITERS) or any(word.startswith(WRITE_OPTIONS) for word in there):
         return True
-    if not there.isdisjoint(PACKAGERS) and (words[-1] == "yarn" or not there.isdisjoint(INSTALLING)):
+    if not there.isdisjoint(PACKAGE_MANAGERS) and (words[-1] == "yarn" or not there.isdisjoint(PACKAGE_WRITES)):
         return True
     if any(name in there and any(re.match(option, word) for word in there) for name, option in IN_PLACE.items()):
         return True
@@ -254,28 +254,28 @@ def _git_writes(words: list[str]) -> bool:
     before = ""
     for word in words:
         if not word.startswith("-") and before not in GIT_VALUED:
-            return word not in GIT_LOOKS
+            return word not in GIT_READ_COMMANDS
         before = word
     return False
 
 
-def leaves_folder(command: str) -> bool:
+def may_change_folder(command: str) -> bool:
     """Whether the shell may end in another folder than it began in, where later commands then begin."""
-    return re.search(_MOVES, command) is not None
+    return re.search(_CD, command) is not None
 
 
-def chooses_folder(command: str) -> bool:
+def begins_with_absolute_cd(command: str) -> bool:
     """Whether it goes to an absolute folder first, so that it does not matter where it begins."""
-    return re.match(_GOES, command) is not None
+    return re.match(_LEADING_CD, command) is not None
 
 
-def reads_only(command: str) -> bool:
+def is_read_only(command: str) -> bool:
     """Whether `command` is plain words, or words in single quotes, and its program stands in the table."""
     pieces = command.split("'")
     if len(pieces) % 2 == 0 or not SPECIAL.isdisjoint("".join(pieces[::2])):
         return False
     words = command.split()
-    if not words or any(changer in command for changer in CHANGERS):
+    if not words or any(changer in command for changer in WRITE_OPTIONS):
         return False
     return words[0] in READERS or (words[0] == "git" and not GIT_READERS.isdisjoint(words[1:2]))
 
@@ -284,7 +284,7 @@ def reads_only(command: str) -> bool:
 
 
 async def Bash(
-    hands: Hands, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
+    hands: ToolContext, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
 ) -> Outcome:
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
     the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
@@ -300,8 +300,8 @@ async def Bash(
         raise ToolError("[empty] The command is empty; nothing was run.")
     if "\0" in command or not encodable(command):
         raise ToolError("[bad-command] The command holds a NUL or an invalid character; nothing was run.")
-    output = Output(hands)
-    limit_s = limit_of(timeout, hands.options)
+    output = CommandOutput(hands)
+    limit_s = time_limit(timeout, hands.options)
     try:
         if run_in_background:
             came = await _in_background(hands, command, timeout, output)
@@ -309,17 +309,19 @@ async def Bash(
             came = await _in_foreground(hands, command, limit_s, output)
     except asyncio.CancelledError:
         came = Ended(None, cause="interrupt")
-    if isinstance(came, Kept):
-        return Outcome.of(told(came, output.so_far(), limit_s))
-    cwd_note, facts = left_in(hands, came)
-    note = "\n".join(filter(None, (ending(came, hands.options, limit_s), cwd_note)))
+    if isinstance(came, BackgroundedCommand):
+        return Outcome.of(background_message(came, output.so_far(), limit_s))
+    cwd_note, facts = folder_change(hands, came)
+    note = "\n".join(filter(None, (exit_note(came, hands.options, limit_s), cwd_note)))
     parts = output.parts(said(description or command)[:80], note)
     if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted", output.raw)
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
-async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> Ended | Kept:
+async def _in_foreground(
+    hands: ToolContext, command: str, limit_s: float, output: CommandOutput
+) -> Ended | BackgroundedCommand:
     if hands.tasks is not None:
         return await hands.tasks.run(
             command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
@@ -334,7 +336,9 @@ async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Out
     )
 
 
-async def _in_background(hands: Hands, command: str, timeout: int | None, output: Output) -> Ended | Kept:
+async def _in_background(
+    hands: ToolContext, command: str, timeout: int | None, output: CommandOutput
+) -> Ended | BackgroundedCommand:
     if hands.tasks is None:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     limit_s = 0.0 if timeout is None else timeout / 1000
@@ -343,7 +347,7 @@ async def _in_background(hands: Hands, command: str, timeout: int | None, output
     )
 
 
-def told(kept: Kept, printed: str, limit_s: float) -> str:
+def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:
     """What the model gets of a command that goes on without it."""
     task = kept.task
     look = f"A note tells its end; until then TaskOutput shows what it prints and TaskStop({task.id}) ends it."
@@ -359,7 +363,7 @@ def told(kept: Kept, printed: str, limit_s: float) -> str:
     return "\n".join(filter(None, (printed or kept.tail, how)))
 
 
-def limit_of(timeout: int | None, options: ToolOptions) -> float:
+def time_limit(timeout: int | None, options: ToolOptions) -> float:
     """Seconds a command may take."""
     if timeout is None:
         return options.bash_timeout_s
@@ -368,7 +372,7 @@ def limit_of(timeout: int | None, options: ToolOptions) -> float:
     return min(timeout / 1000, options.bash_timeout_max_s)
 
 
-def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
+def exit_note(ended: Ended, options: ToolOptions, limit_s: float) -> str:
     """How it ended, in one bracketed line; '' for exit code 0."""
     match ended.cause:
         case "timeout":
@@ -388,7 +392,7 @@ def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
     return f"[exit code {ended.code}{words}]" if ended.code else ""
 
 
-def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
+def folder_change(hands: ToolContext, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
     """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
     if ended.cause == "not_started" and hands.workspace.look(hands.cwd, "/").kind != "folder":
         root = hands.workspace.roots[0]
@@ -408,9 +412,9 @@ def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
     return f"[{said(ended.cwd)} is outside the session's folders: the current folder stays {said(hands.cwd)}]", ()
 
 
-def _together(arguments: Mapping[str, Any]) -> bool:
+def _can_run_together(arguments: Mapping[str, Any]) -> bool:
     """Whether a call may run beside others."""
-    return runs_beside(str(arguments.get("command", "")))
+    return can_run_in_parallel(str(arguments.get("command", "")))
 
 
-BASH = make_tool(Bash, access="command", together=_together)
+BASH = make_tool(Bash, access="command", together=_can_run_together)

@@ -4,7 +4,7 @@ from longrein.events import Reminded
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.edit import EDIT
-from longrein.tools.port import Hands, Outcome, Tool
+from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
@@ -17,7 +17,7 @@ from longrein.tools.write import WRITE
 # `Compact`: the model asks for room. The wish is a fact; what is done about it is decided before the next request.
 
 
-async def Compact(hands: Hands, focus: str = "") -> Outcome:  # noqa: ARG001 - every built-in tool is given hands
+async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - every built-in tool is given hands
     """Make room: old results are shortened, the past is summarised. Happens by itself when it must; call it when a
     phase of work is over and its details no longer matter.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from longrein.tools.find_replace import Site, line_at, unix
+from longrein.tools.find_replace import Replacement, line_number, with_lf
 from longrein.tools.text_encoding import Decoded, Style, decode, lines_of, visible
 
 # --- What differs between two lists of lines, as few hunks as there are. Pure, and its work is bounded ---------------
@@ -193,10 +193,10 @@ CHARS_SHOWN_MAX = 200
 """Characters shown of a line."""
 
 
-def shown_change(text: str, site: Site, shift: int = 0) -> str:
+def shown_change(text: str, site: Replacement, shift: int = 0) -> str:
     """One changed place of `text`: number, `-` `+` or blank, tab, line. `shift`: lines that changes above it added."""
     if "\n" not in text and "\r" in text:
-        text, site = text.replace("\r", "\n"), Site(site.start, site.end, site.new.replace("\r", "\n"))
+        text, site = text.replace("\r", "\n"), Replacement(site.start, site.end, site.new.replace("\r", "\n"))
     start = text.rfind("\n", 0, site.start) + 1
     stop = line_end(text, max(site.end - 1, site.start))
     new = text[start : site.start] + site.new + text[site.end : stop]
@@ -205,7 +205,7 @@ def shown_change(text: str, site: Site, shift: int = 0) -> str:
         new, stop = new + text[stop:tail], tail
     removed, added = lines_of(text[start:stop]), lines_of(new)
     above, below = lines_above(text, start), lines_below(text, stop)
-    first = line_at(text, start) + shift
+    first = line_number(text, start) + shift
     same = common_ends(removed, added)
     ending = common_ends(removed[same:][::-1], added[same:][::-1])
     above, first = [*above, *removed[:same]][-AROUND:], first + same
@@ -216,9 +216,9 @@ def shown_change(text: str, site: Site, shift: int = 0) -> str:
     return "\n".join(rows)
 
 
-def neighbours(text: str, sites: list[Site]) -> list[list[Site]]:
+def neighbours(text: str, sites: list[Replacement]) -> list[list[Replacement]]:
     """`sites` in groups, such that no group's changes stand among the unchanged lines shown around another."""
-    groups: list[list[Site]] = []
+    groups: list[list[Replacement]] = []
     for site in sites:
         if groups and text.count("\n", groups[-1][-1].end, site.start) <= AROUND + 1:
             groups[-1].append(site)
@@ -309,7 +309,7 @@ def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
     eol = "\n" if mixed else merge_values(*(text.style.eol for text in texts))
     if bom is None or eol is None:
         return None
-    lines = merge_lines(*(_merged_lines(text.text if mixed else unix(text.text)) for text in texts))
+    lines = merge_lines(*(_merged_lines(text.text if mixed else with_lf(text.text)) for text in texts))
     if lines is None:
         return None
     text = "".join(lines)

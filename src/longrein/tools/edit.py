@@ -5,20 +5,29 @@ import msgspec
 from longrein.events import ToolError
 from longrein.tools.diff import neighbours, shown_change
 from longrein.tools.file_access import existing, find, load, quickly, refuse_marker, said
-from longrein.tools.find_replace import Site, ambiguous, line_at, replaced, sites_of, why_no_match
-from longrein.tools.loose_match import Loose, loose_sites
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.find_replace import (
+    Replacement,
+    apply_replacements,
+    explain_no_match,
+    find_replacements,
+    line_number,
+    overlaps_itself,
+)
+from longrein.tools.loose_match import LooseMatch, find_loose_matches
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Decoded, counted, decode
 from longrein.tools.write import create, encoded, known_content, refuse_place, refused, restyled, save, told
 from longrein.workspace import Place
 
-SITES_SHOWN_MAX = 3
+REPLACEMENTS_SHOWN_MAX = 3
 """Changed places shown in a confirmation."""
 
 
-async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Outcome:
+async def Edit(
+    hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+) -> Outcome:
     """Replace exact text in a file that you have Read. old_string must match exactly, indentation included, without
     Read's line numbers, and stand in the file once: take in neighbouring lines until it does. An empty one creates a
     file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
@@ -30,7 +39,7 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
     place = find(hands, file_path)
     refuse_place(place)
     if old_string == "":
-        return await fill(hands, place, new_string)
+        return await fill_empty_file(hands, place, new_string)
     place = existing(hands, file_path)
     if place.path.endswith(".ipynb"):
         raise ToolError(
@@ -40,7 +49,7 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
     base, now = await known_content(hands, place)
     change = (old_string, new_string)
     try:
-        made = await quickly(hands, len(base), lambda: changed(place, base, change, replace_all))
+        made = await quickly(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
     except ToolError:
         if base == now:
             raise
@@ -48,12 +57,12 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
     return await save(hands, place, base, made.data, made.confirmation)
 
 
-class Made(msgspec.Struct, frozen=True):
+class AppliedEdit(msgspec.Struct, frozen=True):
     """An edit of what the model knows."""
 
     place: Place
     decoded: Decoded
-    sites: list[Site]
+    sites: list[Replacement]
     data: bytes
     """The whole new content."""
     but_for: str = ""
@@ -63,25 +72,25 @@ class Made(msgspec.Struct, frozen=True):
         """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
         times = "" if len(self.sites) == 1 else f" in {counted(len(self.sites), 'place')}"
         kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
-        rows = [shown] * bool(shown) if extra else shown_sites(self.decoded, self.sites)
+        rows = [shown] * bool(shown) if extra else shown_replacements(self.decoded, self.sites)
         if self.but_for:
             rows.insert(0, f"old_string stands there but for {self.but_for}; what you left alone stays as it is there.")
         return "\n".join([f"Edited {said(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
 
 
-def changed(place: Place, base: bytes, change: tuple[str, str], every: bool) -> Made:
+def apply_edit(place: Place, base: bytes, change: tuple[str, str], every: bool) -> AppliedEdit:
     """The edit of `base`. Refuses what is no text, and what `chosen_sites` refuses."""
     decoded = decode(base)
     if decoded is None:
         raise ToolError(f"[binary] {said(place.path)} is not text: {binary_kind(base)}.")
-    sites, but_for = chosen_sites(place, decoded, change, every)
-    data = encoded(place, replaced(decoded.text, sites), decoded.style)
+    sites, but_for = choose_replacements(place, decoded, change, every)
+    data = encoded(place, apply_replacements(decoded.text, sites), decoded.style)
     if data == base:
         raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
-    return Made(place, decoded, sites, data, but_for)
+    return AppliedEdit(place, decoded, sites, data, but_for)
 
 
-async def fill(hands: Hands, place: Place, content: str) -> Outcome:
+async def fill_empty_file(hands: ToolContext, place: Place, content: str) -> Outcome:
     """An empty `old_string`: a new file, or an empty one filled. Never overwrites."""
     created = f"Created {told(place, content)}."
     if place.kind != "file":
@@ -97,19 +106,21 @@ async def fill(hands: Hands, place: Place, content: str) -> Outcome:
     return await save(hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]))
 
 
-def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
+def choose_replacements(
+    place: Place, decoded: Decoded, change: tuple[str, str], every: bool
+) -> tuple[list[Replacement], str]:
     """The places to change: one, or all if asked; and the differences that were forgiven. Refuses none, and several
     that were not asked for."""
     old, new = change
     text = decoded.text
-    sites = sites_of(text, old, new, decoded.style.eol)
+    sites = find_replacements(text, old, new, decoded.style.eol)
     if not sites:
-        loose = loose_sites(text, old, new, decoded.style.eol)
+        loose = find_loose_matches(text, old, new, decoded.style.eol)
         if len(loose) != 1:
-            raise ToolError(no_match(place, text, old, loose))
+            raise ToolError(no_match_message(place, text, old, loose))
         return [loose[0].site], " and ".join(loose[0].but_for)
-    if not every and (len(sites) > 1 or ambiguous(text, old, sites[0])):
-        lines = ", ".join(dict.fromkeys(str(line_at(text, site.start)) for site in sites[:10]))
+    if not every and (len(sites) > 1 or overlaps_itself(text, old, sites[0])):
+        lines = ", ".join(dict.fromkeys(str(line_number(text, site.start)) for site in sites[:10]))
         if len(sites) == 1:
             where = f"overlaps itself at line {lines}"
         else:
@@ -121,26 +132,26 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
     return sites, ""
 
 
-def no_match(place: Place, text: str, old: str, loose: list[Loose]) -> str:
+def no_match_message(place: Place, text: str, old: str, loose: list[LooseMatch]) -> str:
     """The refusal for text that stands nowhere as it was given."""
     head = f"[no-match] old_string is not in {said(place.path)}."
     if not loose:
-        return f"{head} {why_no_match(text, old)}"
-    lines = ", ".join(dict.fromkeys(str(line_at(text, one.site.start)) for one in loose))
+        return f"{head} {explain_no_match(text, old)}"
+    lines = ", ".join(dict.fromkeys(str(line_number(text, one.site.start)) for one in loose))
     return f"{head} It stands at several places but for how it is written, at lines {lines}: give it as one of them is."
 
 
-def shown_sites(decoded: Decoded, sites: list[Site]) -> list[str]:
+def shown_replacements(decoded: Decoded, sites: list[Replacement]) -> list[str]:
     """The first changed places, with line numbers as they are now; neighbours in one piece."""
     shown, shift = [], 0
     groups = neighbours(decoded.text, sites)
-    for group in groups[:SITES_SHOWN_MAX]:
+    for group in groups[:REPLACEMENTS_SHOWN_MAX]:
         start, end = group[0].start, group[-1].end
-        moved = [Site(site.start - start, site.end - start, site.new) for site in group]
-        whole = Site(start, end, replaced(decoded.text[start:end], moved))
+        moved = [Replacement(site.start - start, site.end - start, site.new) for site in group]
+        whole = Replacement(start, end, apply_replacements(decoded.text[start:end], moved))
         shown.append(shown_change(decoded.text, whole, shift))
         shift += whole.new.count("\n") - decoded.text.count("\n", start, end)
-    if more := sum(map(len, groups[SITES_SHOWN_MAX:])):
+    if more := sum(map(len, groups[REPLACEMENTS_SHOWN_MAX:])):
         shown.append(f"… and {more} more")
     return shown
 

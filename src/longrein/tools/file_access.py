@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from longrein.events import ToolError, marker_sign
 from longrein.tools.arguments import nearest
-from longrein.tools.port import Hands
+from longrein.tools.port import ToolContext
 from longrein.tools.text_encoding import clean_text
 from longrein.workspace import Place
 
@@ -23,7 +23,7 @@ LIST_LIMIT_S = 0.2
 """Longest look into a folder for a similar name."""
 
 
-def find(hands: Hands, path: str) -> Place:
+def find(hands: ToolContext, path: str) -> Place:
     """Look `path` up. Refuses what no file can be called."""
     place = hands.workspace.look(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
@@ -40,7 +40,7 @@ def encodable(text: str) -> bool:
     return True
 
 
-def existing(hands: Hands, path: str) -> Place:
+def existing(hands: ToolContext, path: str) -> Place:
     """A regular file. Refuses anything else, with the nearest name when there is none."""
     place = find(hands, path)
     match place.kind:
@@ -54,7 +54,7 @@ def existing(hands: Hands, path: str) -> Place:
             raise ToolError(missing(hands, place))
 
 
-def missing(hands: Hands, place: Place) -> str:
+def missing(hands: ToolContext, place: Place) -> str:
     """The refusal for a file that does not exist."""
     folder, _, name = place.path.rpartition("/")
     names: list[str] = []
@@ -73,12 +73,12 @@ def missing(hands: Hands, place: Place) -> str:
     return f"[not-found] No such file: {said(place.path)}.{hint}"
 
 
-async def quickly(hands: Hands, size_bytes: int, work: Callable[[], T]) -> T:
+async def quickly(hands: ToolContext, size_bytes: int, work: Callable[[], T]) -> T:
     """`work()` on so many bytes: here when it is little, else beside the loop, so that nobody waits for it."""
     return work() if size_bytes <= QUICK_BYTES else await hands.workspace.aside(work)
 
 
-async def load(hands: Hands, place: Place, limit_bytes: int = 0) -> bytes:
+async def load(hands: ToolContext, place: Place, limit_bytes: int = 0) -> bytes:
     """Content of a file that `existing` found. A file that vanished or cannot be read is a refusal."""
     try:
         return await quickly(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
@@ -88,7 +88,7 @@ async def load(hands: Hands, place: Place, limit_bytes: int = 0) -> bytes:
         raise ToolError(f"[unreadable] {said(place.path)} cannot be read: {reason(error)}.") from None
 
 
-async def keep(hands: Hands, data: bytes) -> tuple[str, str]:
+async def keep(hands: ToolContext, data: bytes) -> tuple[str, str]:
     """(hash, blob) of a file's content; the blob is '' above the size that is kept.
 
     The blob's name is the hash unless a secret was replaced in what is kept.
@@ -98,7 +98,7 @@ async def keep(hands: Hands, data: bytes) -> tuple[str, str]:
     return digest, hands.blobs.put_blob(data) if kept else ""
 
 
-def refuse_marker(hands: Hands, *texts: str) -> None:
+def refuse_marker(hands: ToolContext, *texts: str) -> None:
     """Law 4: a harness marker stands for bytes that are not there, so it must not reach a file or a command."""
     sign = marker_sign(hands.nonce)
     if any(sign in text for text in texts):

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from longrein.events import Goal, GoalChanged, ToolError, marker_sign
-from longrein.tools.port import GoalPort, Hands, Outcome, Tool
+from longrein.tools.port import GoalPort, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 BODY_CHARS = 300
 """Of a body in a list that would be too long with whole bodies."""
 
 
-async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
+async def GoalAdd(hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
     """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Your
     present steps go into TodoWrite.
 
@@ -26,7 +26,7 @@ async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int
 
 
 async def GoalUpdate(
-    hands: Hands,
+    hands: ToolContext,
     id: int,  # noqa: A002 - the name that the model is told
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
     title: str | None = None,
@@ -53,7 +53,7 @@ async def GoalUpdate(
     return Outcome.of(f"Goal {goal.id} is {_state(goal, goals.owner)}.{told}", *facts)
 
 
-async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
+async def GoalList(hands: ToolContext, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
     """The project's open goals: which are ready, whose they are, what they wait for.
 
     all: Also those that are over.
@@ -71,7 +71,7 @@ async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - 
     return Outcome.of(text, *map(GoalChanged, goals.unseen(found)))
 
 
-def _goals(hands: Hands, *written: str) -> GoalPort:
+def _goals(hands: ToolContext, *written: str) -> GoalPort:
     """Raises `ToolError` where there are none, and for text that holds a marker in place of what it stands for."""
     if hands.goals is None:
         raise ToolError("[no-goals] There is no place here where goals could be kept; use TodoWrite.")

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.events import ToolError
 from longrein.store import Content, encoding_of
-from longrein.tools.port import Past
+from longrein.tools.port import SessionHistory
 from longrein.tools.text_encoding import clean_text, counted, cut_head, size_words, visible
 
 PAGE_LINES_MAX = 2_000
@@ -58,7 +58,7 @@ def read_range(text: str) -> Range:
     return Range(line, line, first, last) if line else Range(max(first, 1), last)
 
 
-def page(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+def page(past: SessionHistory, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
     """The page of `contents` that begins where `wanted` says, at most `limit_bytes` long. `name` is what it is called.
 
     Several contents follow each other, each under its title. Raises `ToolError`, with its reason, when there is no
@@ -91,7 +91,7 @@ def _visible(text: str) -> str:
     return text.translate(PICTURES).removeprefix("\ufeff")
 
 
-def _pieces(past: Past, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
+def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
     """The text of `contents` in pieces, each with how its lines are made fit to be shown."""
     for content in contents:
         if len(contents) > 1:
@@ -110,7 +110,7 @@ def _show(content: Content) -> Show:
     return _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
 
 
-def _bytes_of(past: Past, content: Content) -> Iterator[bytes]:
+def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
     if not content.blob:
         yield content.text.encode("utf-8", "replace")
         return
@@ -191,7 +191,7 @@ class _Lines:
         self._open.clear()
 
 
-def _page_of_line(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+def _page_of_line(past: SessionHistory, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
     """A page of a line that is longer than a page."""
     line = _Line(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
     for piece, show in _pieces(past, contents):

@@ -12,7 +12,7 @@ from longrein.workspace import Ended, Printout, Workspace
 # --- Subagents, as the tool `Agent` sees them; `agent` implements it -------------------------------------------------
 
 
-class Job(msgspec.Struct, frozen=True):
+class SubagentTask(msgspec.Struct, frozen=True):
     """What one subagent is to do."""
 
     description: str
@@ -31,12 +31,12 @@ class Job(msgspec.Struct, frozen=True):
     """`a<seq>` of a finished subagent that is asked again, in the conversation it has; '' for a new one."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class SubagentReport(msgspec.Struct, frozen=True):
     """What came of one subagent."""
 
     label: str
     """`a<seq>`: `Recall` with `a<seq>/r<n>` reads its log."""
-    job: Job
+    job: SubagentTask
     status: str
     """`done`, `failed`, `limit`, `interrupted`; `refused` when it was never started; `running` in the background."""
     text: str
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True):
     """`a<seq>/r<n>` of the reply that `text` is, where there is one: what brings all of it back."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SubagentType(msgspec.Struct, frozen=True):
     """One subagent type."""
 
     name: str
@@ -83,16 +83,16 @@ class Kind(msgspec.Struct, frozen=True):
     """File it came from."""
 
 
-class AgentPort(Protocol):
+class SubagentPort(Protocol):
     """Subagents of one session."""
 
-    def kinds(self) -> Sequence[Kind]:
+    def kinds(self) -> Sequence[SubagentType]:
         """Types that may be started here, in a fixed order."""
         ...
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
         """Run `jobs` side by side; gives reports in the order of `jobs` and the facts that belong with the result.
 
         A job that may not be started is a report with status `refused`. With `background` they are started and
@@ -135,7 +135,7 @@ class TaskView(msgspec.Struct, frozen=True):
     """The line that looks like a question, when it prints nothing any more."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class BackgroundedCommand(msgspec.Struct, frozen=True):
     """A command goes on, or waits for its turn, in the background."""
 
     task: TaskView
@@ -163,7 +163,7 @@ class TaskPort(Protocol):
 
     async def run(
         self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
-    ) -> Ended | Kept:
+    ) -> Ended | BackgroundedCommand:
         """Run a command to its end. With `background` it is a task from the start; with `promote` it becomes one
         when `timeout_s` passes or the user says so (else it is ended then). Cancellation ends a foreground command.
         """
@@ -294,8 +294,8 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
-class Past(Protocol):
-    """Everything that was ever written down in a session (see `store.Past`). Read only."""
+class SessionHistory(Protocol):
+    """Everything that was ever written down in a session (see `store.SessionHistory`). Read only."""
 
     def tail(self) -> tuple[int, int]: ...
     def entry(self, seq: int, /) -> Entry | None: ...
@@ -306,18 +306,18 @@ class Past(Protocol):
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
     def search(self, query: str, limit: int, before: int = 0) -> Found: ...
     def search_tree(self, query: str, limit: int, before: int = 0) -> Found: ...
-    def child(self, session: str, /) -> "Past | None": ...
-    def parent(self) -> "Past | None": ...
+    def child(self, session: str, /) -> "SessionHistory | None": ...
+    def parent(self) -> "SessionHistory | None": ...
 
 
-class Archive(Protocol):
-    """Reads the past beside the event loop (see `store.Archive`)."""
+class HistoryReader(Protocol):
+    """Reads the past beside the event loop (see `store.HistoryReader`)."""
 
-    async def reading(self, work: Callable[[Past], T], /) -> T: ...
-    def child(self, session: str, /) -> "Archive": ...
+    async def reading(self, work: Callable[[SessionHistory], T], /) -> T: ...
+    def child(self, session: str, /) -> "HistoryReader": ...
 
 
-class Hands(msgspec.Struct, frozen=True):
+class ToolContext(msgspec.Struct, frozen=True):
     """Everything a tool may use. A new one for each call."""
 
     call: str
@@ -339,7 +339,7 @@ class Hands(msgspec.Struct, frozen=True):
     """An entry of this session by seq, from the log."""
     note: Callable[[bytes], None]
     """Shows output of a running tool as provisional (never stored)."""
-    archive: Archive | None = None
+    archive: HistoryReader | None = None
     """This session's past; None where the log is not on disk, then `entry` and `blobs` have to do."""
     now_us: Callable[[], int] = lambda: 0
     """Microseconds UTC; 0 when it is not known."""
@@ -349,7 +349,7 @@ class Hands(msgspec.Struct, frozen=True):
     """(real path, hash, first line, last line) -> handle of a reading that shows just that in the view, or ''."""
     tasks: TaskPort | None = None
     """Commands and background tasks; None where there is no supervisor: commands then run through the spawner."""
-    agents: AgentPort | None = None
+    agents: SubagentPort | None = None
     """Subagents; None where none may be started."""
     goals: GoalPort | None = None
     """The project's goals; None where there is no state folder."""

@@ -4,7 +4,7 @@ import msgspec
 
 from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
 from longrein.tools.file_access import HANDLED_BYTES_MAX, existing, keep, load, quickly, said
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import (
     Decoded,
@@ -122,7 +122,7 @@ MEDIA_BYTES_MAX = 32 * 1024 * 1024
 """Largest image or PDF given to a model; providers take less, their adapters shrink."""
 
 
-async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
+async def Read(hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
     """Read a file, before you Edit or overwrite it; whole rather than in small ranges. Lines come as `number<TAB>text`:
     number and tab are not in the file, and a line without number is a note. Images and PDFs are shown. Not for folders
     (Glob, or ls in Bash).
@@ -153,7 +153,7 @@ async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: i
     return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),))
 
 
-def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
+def page(hands: ToolContext, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
     """Numbered lines with the notes below them, whether that is the whole file as it is, and the last line of them."""
     lines = lines_of(decoded.text)
     if not lines:
@@ -179,7 +179,7 @@ def numbered(lines: list[str], first: int, odd: bool) -> str:
     return visible(text) if odd else text
 
 
-def fitting(hands: Hands, lines: list[str], first: int) -> tuple[list[str], bool]:
+def fitting(hands: ToolContext, lines: list[str], first: int) -> tuple[list[str], bool]:
     """As many of `lines` as one result may hold, and whether one had to be cut."""
     options = hands.options
     chars = sum(map(len, lines))
@@ -198,7 +198,7 @@ def fitting(hands: Hands, lines: list[str], first: int) -> tuple[list[str], bool
     return lines, cut
 
 
-def cut_line(hands: Hands, line: str, number: int) -> str:
+def cut_line(hands: ToolContext, line: str, number: int) -> str:
     """A very long line, its end replaced by a marker that no tool writes into a file."""
     most = hands.options.line_chars_max
     if len(line) <= most:
@@ -235,7 +235,7 @@ def binary(place: Place, data: bytes, size: int) -> str:
     return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
 
 
-async def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
+async def read_large(hands: ToolContext, place: Place, first: int, count: int) -> Outcome:
     """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
     head = await load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
     if picture(head) or is_pdf(head):
@@ -267,7 +267,7 @@ def whole_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
 
 
-def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
+def large_page(hands: ToolContext, place: Place, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
     """Numbered lines of a large file, and how to read on."""
     first, count = span
     if first > len(lines):
@@ -283,7 +283,7 @@ def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], s
     return numbered(chosen, first, decoded.odd) + f"\n[{note}]"
 
 
-async def read_large_media(hands: Hands, place: Place) -> Outcome:
+async def read_large_media(hands: ToolContext, place: Place) -> Outcome:
     """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; make it smaller first.")

@@ -7,24 +7,24 @@ import msgspec
 from longrein.events import AnyPart, Document, Image, Recalled, Text, ToolError, marker_sign
 from longrein.store import Hit
 from longrein.tools.paging import Range, page, read_range
-from longrein.tools.port import Hands, Outcome, Past
+from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.recall_sources import (
-    HeldPast,
-    Named,
-    around,
-    found_moment,
-    history,
-    named,
+    HandleContent,
+    InMemoryHistory,
+    entries_around,
+    file_history,
+    find_moment,
+    resolve_handle,
     shown_time,
-    told,
     version_at,
+    version_list,
 )
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 
 
 async def Recall(
-    hands: Hands, handle: str = "", query: str = "", path: str = "", time: str = "", lines: str = ""
+    hands: ToolContext, handle: str = "", query: str = "", path: str = "", time: str = "", lines: str = ""
 ) -> Outcome:
     """Bring back what you no longer see: the original of anything shortened, cleared or summarised (results, your
     arguments, the user's words, images), also from before a compaction, restart or fork. Give a handle, or find it by
@@ -53,7 +53,7 @@ AROUND_LINES = 10
 """Lines before and after a hit in the call that opens it."""
 
 
-def found_words(past: Past, query: str, before: int, first: int = 1) -> str:
+def search_words(past: SessionHistory, query: str, before: int, first: int = 1) -> str:
     """The hits from number `first` on, each with the call that opens it. Raises `ToolError` when there is none.
 
     `before`: the seq from which on nothing counts: the reply in hand holds the query itself.
@@ -66,22 +66,22 @@ def found_words(past: Past, query: str, before: int, first: int = 1) -> str:
     if not hits and found.hits:
         raise ToolError(f"[past-end] There are only {counted(len(found.hits), 'hit')}.")
     if not hits:
-        raise ToolError(f"[nothing] {_nothing(past, query, before)}")
+        raise ToolError(f"[nothing] {_no_hits_message(past, query, before)}")
     words = query.strip()
     many = counted(len(hits), "hit") if first == 1 and not found.more else f"hits {first} to {first + len(hits) - 1}"
     again = words.replace('"', '\\"')
     rest = f'; next: Recall(query="{again}", lines="{end + 1}-")' if found.more else ""
-    return "\n".join([f"[{many} for {words[:80]}{rest}]", *map(_row, hits)])
+    return "\n".join([f"[{many} for {words[:80]}{rest}]", *map(_hit_row, hits)])
 
 
-def _row(hit: Hit) -> str:
+def _hit_row(hit: Hit) -> str:
     times = f", {hit.count} times" if hit.count > 1 else ""
     first = max(1, hit.line - AROUND_LINES)
     call = f'Recall(handle="{hit.handle}", lines="{first}-{hit.line + AROUND_LINES}")'
     return f"{shown_time(hit.at)} {hit.title}, line {hit.line}{times}: {hit.snippet}\n  {call}"
 
 
-def _nothing(past: Past, query: str, before: int) -> str:
+def _no_hits_message(past: SessionHistory, query: str, before: int) -> str:
     """Which of several words do occur, each by itself."""
     words = list(dict.fromkeys(query.replace('"', " ").split()))[:8]
     alone = [word for word in words if len(words) > 1 and past.search(word, 1, before).hits]
@@ -92,11 +92,11 @@ def _nothing(past: Past, query: str, before: int) -> str:
 # --- What `Recall` brings: by handle, words, file or time, page by page ----------------------------------------------
 
 
-OLD_MARKERS = "markers in it are part of the old text and tell you nothing now"
+OLD_MARKERS_NOTE = "markers in it are part of the old text and tell you nothing now"
 """Said where recalled text holds the harness's own sign."""
 
 
-class Brought(msgspec.Struct, frozen=True):
+class RecallResult(msgspec.Struct, frozen=True):
     """What a recall brings."""
 
     head: str
@@ -109,7 +109,7 @@ class Brought(msgspec.Struct, frozen=True):
     """Images and documents to be shown again."""
 
 
-async def recall(hands: Hands, given: Mapping[str, str], lines: str) -> Outcome:
+async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Outcome:
     """What was asked for by one of `handle`, `query`, `path` and `time` in `given`, or by `path` and `time`.
 
     Raises `ToolError` with what to ask instead.
@@ -120,7 +120,7 @@ async def recall(hands: Hands, given: Mapping[str, str], lines: str) -> Outcome:
         raise ToolError(f"[what] {what}: give one of handle, query, path or time (path and time go together).")
     wanted = read_range(lines)
 
-    def work(past: Past) -> Brought:
+    def work(past: SessionHistory) -> RecallResult:
         if names == ["handle"]:
             return _by_handle(hands, past, given["handle"], wanted)
         if names == ["query"]:
@@ -129,19 +129,19 @@ async def recall(hands: Hands, given: Mapping[str, str], lines: str) -> Outcome:
             return _by_time(hands, past, given["time"])
         return _by_path(hands, past, given["path"], given["time"], wanted)
 
-    brought = await hands.archive.reading(work) if hands.archive is not None else work(HeldPast(hands))
+    brought = await hands.archive.reading(work) if hands.archive is not None else work(InMemoryHistory(hands))
     return _outcome(hands, brought)
 
 
-def _by_handle(hands: Hands, past: Past, handle: str, wanted: Range) -> Brought:
-    found = named(past, handle)
-    return _paged(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
+def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: Range) -> RecallResult:
+    found = resolve_handle(past, handle)
+    return _paged_content(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
 
 
-def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled) -> Brought:
+def _paged_content(hands: ToolContext, found: HandleContent, wanted: Range, again: str, fact: Recalled) -> RecallResult:
     if not found.texts:
         size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
-        return Brought(
+        return RecallResult(
             f"{found.handle}: {found.title}", None, msgspec.structs.replace(fact, size_bytes=size), found.media
         )
     one = page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
@@ -149,42 +149,42 @@ def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled
     end = "" if way or one.whole.startswith("all") else "; this is the end"
     head = f"{found.handle}: {found.title}, {one.whole}{way}{end}"
     if marker_sign(hands.nonce) in one.text:
-        head += f"; {OLD_MARKERS}"
+        head += f"; {OLD_MARKERS_NOTE}"
     size = len(one.text.encode("utf-8", "replace"))
-    return Brought(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
+    return RecallResult(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
 
 
-def _by_query(hands: Hands, past: Past, query: str, wanted: Range) -> Brought:
+def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: Range) -> RecallResult:
     asked = hands.call[1:].partition(".")[0]
-    text = found_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
-    return Brought(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
+    text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
+    return RecallResult(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def _by_time(hands: Hands, past: Past, time: str) -> Brought:
-    text = around(past, time, hands.now_us())
-    return Brought(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
+def _by_time(hands: ToolContext, past: SessionHistory, time: str) -> RecallResult:
+    text = entries_around(past, time, hands.now_us())
+    return RecallResult(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def _by_path(hands: Hands, past: Past, path: str, time: str, wanted: Range) -> Brought:
+def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: Range) -> RecallResult:
     real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
-    files = history(past, path, real)
-    shown = version_at(files, found_moment(past, time, hands.now_us())[0] if time.strip() else 0)
-    handle, listed = f"r{shown.seq}", told(files, shown)
+    files = file_history(past, path, real)
+    shown = version_at(files, find_moment(past, time, hands.now_us())[0] if time.strip() else 0)
+    handle, listed = f"r{shown.seq}", version_list(files, shown)
     fact = Recalled(hands.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:
         why = "it was gone then" if not shown.hash else "it was too large to be kept; Recall the results of your Reads"
-        return Brought(f"{listed}\n[{handle}: {why}]", None, fact)
-    brought = _paged(hands, named(past, handle), wanted, f'handle="{handle}"', fact)
+        return RecallResult(f"{listed}\n[{handle}: {why}]", None, fact)
+    brought = _paged_content(hands, resolve_handle(past, handle), wanted, f'handle="{handle}"', fact)
     return msgspec.structs.replace(brought, head=f"{listed}\n[{brought.head}]")
 
 
-def _outcome(hands: Hands, brought: Brought) -> Outcome:
+def _outcome(hands: ToolContext, brought: RecallResult) -> Outcome:
     head = brought.head if brought.head.startswith("[") else f"[{brought.head}]"
     texts = (Text(head),) if brought.text is None else (Text(head), Text(brought.text or "(empty)"))
-    return Outcome((*texts, *(_here(hands, part, data) for part, data in brought.media)), (brought.fact,))
+    return Outcome((*texts, *(_with_local_blob(hands, part, data) for part, data in brought.media)), (brought.fact,))
 
 
-def _here(hands: Hands, part: AnyPart, data: bytes | None) -> AnyPart:
+def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> AnyPart:
     """`part` with its bytes in this session's folder."""
     if data is None or not isinstance(part, Image | Document):
         return part

@@ -1,6 +1,6 @@
 """A tool is an async function: name, schema and prompt come from its signature and docstring.
 
-    async def Count(hands: Hands, file_path: str, word: str = "TODO") -> Outcome:
+    async def Count(hands: ToolContext, file_path: str, word: str = "TODO") -> Outcome:
         '''Count a word in a file.
 
         file_path: The file.
@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from longrein.events import ToolError, ToolSpec
-from longrein.tools.port import Access, Hands, Outcome, Tool
+from longrein.tools.port import Access, Outcome, Tool, ToolContext
 
 # --- From a function's signature and docstring to what the model is told: name, description, JSON schema -------------
 #
@@ -217,7 +217,7 @@ def runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str
     """
     wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
-    async def run(hands: Hands, **arguments: Any) -> Outcome:
+    async def run(hands: ToolContext, **arguments: Any) -> Outcome:
         given = {names.get(name, name): value for name, value in arguments.items()} if names else arguments
         try:
             found = await (function(hands, **given) if wants_hands else function(**given))

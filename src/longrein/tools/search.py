@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from longrein.events import ToolError, marker
 from longrein.tools.file_access import existing, find, said
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
 from longrein.workspace import Found, Line, Place, Query, glob, grep, split_glob
@@ -21,25 +21,25 @@ TEXT_BYTES_MAX = 30_000
 """Text of one result."""
 
 
-def searched(hands: Hands, path: str) -> Place:
+def searched(hands: ToolContext, path: str) -> Place:
     """The folder or file to search. Refuses what is neither, with the nearest name."""
     place = find(hands, path or ".")
     return place if place.kind == "folder" else existing(hands, path)
 
 
-def hidden_in(hands: Hands, place: Place) -> Callable[[str], bool] | None:
+def hidden_in(hands: ToolContext, place: Place) -> Callable[[str], bool] | None:
     """Which of the files found below `place`, by real path, nobody may read; None for none."""
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 
-def shown_paths(hands: Hands, paths: tuple[str, ...]) -> list[str]:
+def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
     """Paths relative to the current folder where they lie in it."""
     base = hands.workspace.look(hands.cwd, "/").real.rstrip("/") + "/"
     return [said(path.removeprefix(base)) for path in paths]
 
 
-def shown_lines(hands: Hands, lines: tuple[Line, ...]) -> list[str]:
+def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
     """`number:line` for matches and `number-line` for context under each file's path; `--` where lines are left out."""
     rows: list[str] = []
     path, number = "", 0
@@ -58,7 +58,7 @@ def all_match(lines: tuple[Line, ...]) -> bool:
     return lines[0].match and lines[-1].match and all(line.match for line in lines)
 
 
-def shown_text(hands: Hands, text: str) -> str:
+def shown_text(hands: ToolContext, text: str) -> str:
     """A line that a wire can carry, not longer than a result should show."""
     if len(text) <= LINE_CHARS_MAX:
         return visible(text)
@@ -99,7 +99,7 @@ OutputMode = Literal["content", "files_with_matches", "count"]
 
 
 async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: Hands,
+    hands: ToolContext,
     pattern: str,
     path: str = "",
     glob: str = "",
@@ -135,7 +135,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
 
 
-def rows_of(hands: Hands, found: Found) -> list[str]:
+def rows_of(hands: ToolContext, found: Found) -> list[str]:
     """The result's lines in whichever mode."""
     if found.lines:
         return shown_lines(hands, found.lines)
@@ -161,7 +161,7 @@ PATHS_MAX = 100
 """Files given; more help nobody."""
 
 
-async def Glob(hands: Hands, pattern: str, path: str = "") -> Outcome:
+async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
     """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects .gitignore.
 
     pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.

@@ -8,7 +8,7 @@ import msgspec
 
 from longrein.context import outside
 from longrein.events import AnyEvent, ToolError
-from longrein.tools.port import AgentPort, Hands, Job, Kind, Outcome, Report, Tool
+from longrein.tools.port import Outcome, SubagentPort, SubagentReport, SubagentTask, SubagentType, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 
@@ -28,7 +28,7 @@ class AgentTask(TypedDict):
 
 
 async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: Hands,
+    hands: ToolContext,
     description: str,
     prompt: str = "",
     subagent_type: str = "general",
@@ -79,7 +79,7 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
 AGENT = make_tool(Agent, access="none", together=True)
 
 
-def agent_tool(kinds: Sequence[Kind]) -> Tool:
+def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
     """`Agent` as the model is told of it where there are these types, in this order."""
     offered = [kind for kind in kinds if kind.name != SYNTHESIS]
     lines = "\n".join(f"- {kind.name}: {' '.join(kind.description.split())}" for kind in offered)
@@ -127,7 +127,12 @@ ENDED_SHORT = ("failed", "limit", "interrupted")
 
 
 def reported(
-    reports: Sequence[Report], facts: tuple[AnyEvent, ...], nonce: str, page_bytes: int, *, synthesis: bool = False
+    reports: Sequence[SubagentReport],
+    facts: tuple[AnyEvent, ...],
+    nonce: str,
+    page_bytes: int,
+    *,
+    synthesis: bool = False,
 ) -> Outcome:
     """The result of the call: a head line, then each report in its place. Failed when none did what it was to do.
 
@@ -150,7 +155,7 @@ def reported(
     return Outcome.of(text, *facts) if states & {"done", "running"} else Outcome.fail(text, *facts)
 
 
-def head(reports: Sequence[Report]) -> str:
+def head(reports: Sequence[SubagentReport]) -> str:
     """How many there are, how they ended, and how to take what they say."""
     states = [report.status for report in reports]
     counts = [f"{states.count(status)} {words}" for status, words in STATUS.items() if status in states]
@@ -162,7 +167,7 @@ def head(reports: Sequence[Report]) -> str:
     return line
 
 
-def where(number: int, report: Report, nonce: str) -> str:
+def where(number: int, report: SubagentReport, nonce: str) -> str:
     """One that a synthesis has read: how it went, and where its own words are."""
     if not report.handle:
         return report_text(number, report, nonce, REPORT_CHARS_MIN)
@@ -170,7 +175,7 @@ def where(number: int, report: Report, nonce: str) -> str:
     return "\n".join([title(number, report, nonce), *facts_of(report, nonce), own])
 
 
-def report_text(number: int, report: Report, nonce: str, room: int) -> str:
+def report_text(number: int, report: SubagentReport, nonce: str, room: int) -> str:
     """One report: who, how it went, what it left behind, what it says in at most about `room` characters."""
     lines = [title(number, report, nonce), *facts_of(report, nonce)]
     if report.text.strip():
@@ -182,14 +187,14 @@ def report_text(number: int, report: Report, nonce: str, room: int) -> str:
     return "\n".join(lines)
 
 
-def facts_of(report: Report, nonce: str) -> list[str]:
+def facts_of(report: SubagentReport, nonce: str) -> list[str]:
     """Why it did not finish or what was granted otherwise, the files it changed, what was kept of its worktree."""
     why = "why: " if report.status in (*ENDED_SHORT, "refused") else "note: "
     said = ((why, report.message), ("files changed: ", files(report.files, nonce)), ("worktree: ", report.worktree))
     return [name + single(text, nonce) for name, text in said if text]
 
 
-def title(number: int, report: Report, nonce: str) -> str:
+def title(number: int, report: SubagentReport, nonce: str) -> str:
     """`[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
     job = report.job
     name = " ".join(filter(None, (report.label, job.kind, f'"{single(job.description, nonce)}"')))
@@ -217,7 +222,7 @@ def single(text: str, nonce: str) -> str:
     return outside(" ".join(text.split()), nonce)
 
 
-def body(report: Report, nonce: str, room: int) -> list[str]:
+def body(report: SubagentReport, nonce: str, room: int) -> list[str]:
     """What it says, quoted; of a long report the two ends, and where the rest is."""
     lines = ["what it had when it ended:"] if report.status in ENDED_SHORT else []
     text = barred(report.text.strip("\n"), nonce)
@@ -257,15 +262,15 @@ class Wanted(msgspec.Struct, frozen=True):
     isolation: str
     context: str
 
-    def job(self) -> Job:
+    def job(self) -> SubagentTask:
         """In the words of the port."""
         short = " ".join(self.description.split())[:DESCRIPTION_CHARS_MAX]
         worktree = self.isolation == "worktree"
-        return Job(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
+        return SubagentTask(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
 
 
 async def start(
-    hands: Hands,
+    hands: ToolContext,
     wanted: Wanted,
     *,
     tasks: Sequence[Mapping[str, Any]],
@@ -294,7 +299,7 @@ async def start(
     return reported(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
 
 
-def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[Job]:
+def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[SubagentTask]:
     """The one task, as often as wanted, or to one that is asked again."""
     if not wanted.prompt.strip():
         raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
@@ -304,7 +309,7 @@ def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[Job]:
     return [msgspec.structs.replace(wanted.job(), again=label_of(resume, wanted))]
 
 
-def task_jobs(tasks: Sequence[Mapping[str, Any]], call: Wanted) -> list[Job]:
+def task_jobs(tasks: Sequence[Mapping[str, Any]], call: Wanted) -> list[SubagentTask]:
     """Different tasks: what one leaves out is taken from the call, whose prompt stands before each one's own."""
     check_count("tasks", len(tasks))
     jobs = []
@@ -333,7 +338,7 @@ def label_of(resume: str, wanted: Wanted) -> str:
     return label
 
 
-def always_background(port: AgentPort, jobs: Sequence[Job]) -> bool:
+def always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
     """Whether a type among them always works in the background."""
     behind = {kind.name: kind for kind in port.kinds() if kind.background}
     return any(one.kind in behind for one in jobs if not one.again)

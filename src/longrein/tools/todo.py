@@ -3,7 +3,7 @@
 from typing import Any, Literal, NotRequired, TypedDict
 
 from longrein.events import Todo, TodoSet, ToolError
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 
 TODOS_MAX = 20
@@ -21,7 +21,7 @@ class TodoItem(TypedDict):
     activeForm: NotRequired[str]
 
 
-async def TodoWrite(hands: Hands, todos: list[TodoItem]) -> Outcome:
+async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
     """Replace the todo list, which the user sees and which outlives every compaction. For three steps or more. One task
     is in_progress; mark each completed when it is done and checked, not in batches. Send the whole list, at most 20.
     """

@@ -8,8 +8,8 @@ import msgspec
 
 from longrein.context import by_server, spec_tokens
 from longrein.events import CALL_TOOL, ToolSpec
-from longrein.tools.arguments import nearest, show, unknown_tool
-from longrein.tools.port import Hands, Outcome, Tool
+from longrein.tools.arguments import nearest, quote_value, unknown_tool_message
+from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 LIMIT_MAX = 20
@@ -26,7 +26,7 @@ EMPTY_WORDS = frozenset("a an and for from in mcp of on or the this to tool tool
 """Words of a query that say nothing."""
 
 
-async def ToolSearch(hands: Hands, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
+async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
     """Look up tools that are not listed here, with the schemas of their arguments; then call them with CallTool.
 
     query: What it should do, in a few words, or full names separated by commas.
@@ -42,7 +42,7 @@ SEARCH_TOOL = make_tool(ToolSearch, access="none").spec
 def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """`ToolSearch` over `specs`."""
 
-    async def ToolSearch(hands: Hands, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
+    async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
         return Outcome.of(answer(query, specs, limit))
 
     made = make_tool(ToolSearch, access="none", together=True)
@@ -120,7 +120,7 @@ def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
 def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
     name, described = spec.name.lower(), spec.description.lower()
     exact = name in whole or name.rpartition("__")[2] in whole
-    named, told = _words(spec.name), frozenset(_words(described))
+    named, listed_spec = _words(spec.name), frozenset(_words(described))
     arguments = frozenset(word for key in spec.schema.get("properties", ()) for word in _words(key))
     score = WHOLE_NAME * exact
     for word in words:
@@ -131,7 +131,7 @@ def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
             score += NAME_BEGINNING
         elif telling and word in name:
             score += NAME_PIECE
-        score += DESCRIBED_WORD if word in told else DESCRIBED_PIECE * (telling and word in described)
+        score += DESCRIBED_WORD if word in listed_spec else DESCRIBED_PIECE * (telling and word in described)
         score += ARGUMENT_WORD * (word in arguments)
     return score
 
@@ -154,7 +154,7 @@ FOREIGN = "mcp__"
 """How the names of tools from servers begin."""
 
 
-class Deferral(msgspec.Struct, frozen=True):
+class DeferralPolicy(msgspec.Struct, frozen=True):
     """When foreign tools are deferred: all of them, or none."""
 
     tokens_max: int = 2_000
@@ -163,7 +163,7 @@ class Deferral(msgspec.Struct, frozen=True):
     """… as long as it is no larger share of the usable window."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ToolOffer(msgspec.Struct, frozen=True):
     """What a model is told of its tools."""
 
     listed: tuple[ToolSpec, ...]
@@ -177,26 +177,26 @@ def is_foreign(tool: Tool) -> bool:
     return tool.deferred or tool.spec.name.startswith(FOREIGN)
 
 
-def offer(tools: Iterable[Tool], usable_tokens: int, options: Deferral | None = None) -> Offer:
+def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
     """What to tell a model of `tools` whose view may fill `usable_tokens`. Same input, same bytes.
 
     Of two tools of one name the later one stands.
     """
-    options, every = options or Deferral(), list({tool.spec.name: tool for tool in tools}.values())
+    options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
     foreign = tuple(tool.spec for tool in every if is_foreign(tool))
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return Offer(tuple(map(told, every)))
-    own = tuple(told(tool) for tool in every if not is_foreign(tool))
+        return ToolOffer(tuple(map(listed_spec, every)))
+    own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
     search = msgspec.structs.replace(SEARCH_TOOL, description=f"{SEARCH_TOOL.description}\n{catalogue(foreign)}")
-    return Offer((*own, _short(search), _short(CALLER.spec)), foreign)
+    return ToolOffer((*own, _short_spec(search), _short_spec(CALLER.spec)), foreign)
 
 
-def told(tool: Tool) -> ToolSpec:
+def listed_spec(tool: Tool) -> ToolSpec:
     """What the model is told of a tool: of our own without what says only that there is nothing more."""
-    return tool.spec if is_foreign(tool) else _short(tool.spec)
+    return tool.spec if is_foreign(tool) else _short_spec(tool.spec)
 
 
-def _short(spec: ToolSpec) -> ToolSpec:
+def _short_spec(spec: ToolSpec) -> ToolSpec:
     return msgspec.structs.replace(spec, schema=_lean(spec.schema, spec.schema, {}))
 
 
@@ -214,7 +214,7 @@ def _lean(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str,
     return kept
 
 
-def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     """`tools` by name, in their order, and what finds and calls the foreign ones among them."""
     found = {tool.spec.name: tool for tool in tools}
     foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
@@ -224,33 +224,33 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     return found
 
 
-def unknown_call(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
+def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
     """What the model is told of a tool that does not exist. Deferred ones are not enumerated: there may be hundreds."""
     if not deferred:
-        return unknown_tool(name, names)
+        return unknown_tool_message(name, names)
     near = nearest(name, names)
     hint = f" Did you mean {near}?" if near else ""
     late = {spec.name for spec in deferred}
     listed = ", ".join(known for known in names if known not in late)
     servers = ", ".join(f"{server or 'others'} ({len(specs)})" for server, specs in by_server(deferred).items())
     found = f"ToolSearch finds those that are called with {CALL_TOOL}: {servers}."
-    return f"[unknown-tool] There is no tool {show(name)}.{hint} Tools: {listed}. {found}"
+    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {listed}. {found}"
 
 
-def misfit_call(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
+def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
     """`problem` with a call's arguments; of a deferred tool the model may not have the schema at hand any more."""
     if tool.spec not in deferred:
         return problem
     return f"{problem}\nThe arguments of {tool.spec.name}: {msgspec.json.encode(tool.spec.schema).decode()}"
 
 
-async def CallTool(hands: Hands, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
+async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
     """Call a tool that ToolSearch has found. It is judged, run and shown as if it were listed here.
 
     name: The tool's full name.
     args: Its arguments, as the schema that ToolSearch gave wants them.
     """
-    return Outcome.fail(f"[unknown-tool] There is no tool {show(name)}; find one with ToolSearch.")
+    return Outcome.fail(f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch.")
 
 
 CALLER = make_tool(CallTool, access="none")

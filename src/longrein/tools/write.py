@@ -6,7 +6,7 @@ from hashlib import sha256
 from longrein.events import AnyEvent, FileChanged, FileSeen, ToolError
 from longrein.tools.diff import change_of, merge
 from longrein.tools.file_access import HANDLED_BYTES_MAX, find, keep, load, quickly, reason, refuse_marker, said
-from longrein.tools.port import FileVersion, Hands, Outcome
+from longrein.tools.port import FileVersion, Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
 from longrein.workspace import Place, Replaced
@@ -24,7 +24,7 @@ NOBODY = "somebody else"
 """Who wrote what no agent of this session did."""
 
 
-async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
+async def known_content(hands: ToolContext, place: Place) -> tuple[bytes, bytes]:
     """(what the model knows, what the file holds now). Refuses what was never read, or changed from what is not kept.
 
     Identity is content, not time.
@@ -32,7 +32,7 @@ async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
     return await _base(hands, place, hands.versions.get(place.real))
 
 
-async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
+async def told_content(hands: ToolContext, place: Place) -> tuple[bytes, bytes]:
     """`known_content` for a call that replaces everything.
 
     A reading, or a refusal that shows somebody else's change, by another call of the same reply does not count: the
@@ -49,7 +49,7 @@ async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
     return await _base(hands, place, known)
 
 
-async def _base(hands: Hands, place: Place, known: FileVersion | None) -> tuple[bytes, bytes]:
+async def _base(hands: ToolContext, place: Place, known: FileVersion | None) -> tuple[bytes, bytes]:
     now = await load(hands, place)
     if known is None or not known.hash:
         raise ToolError(
@@ -64,7 +64,7 @@ async def _base(hands: Hands, place: Place, known: FileVersion | None) -> tuple[
     return base, now
 
 
-def _kept(hands: Hands, known: FileVersion) -> bytes | None:
+def _kept(hands: ToolContext, known: FileVersion) -> bytes | None:
     """Content of a version; None when it was too large to be kept, or a secret in it was replaced."""
     if not known.blob or known.blob != known.hash:
         return None
@@ -74,13 +74,13 @@ def _kept(hands: Hands, known: FileVersion) -> bytes | None:
         return None
 
 
-def _whose(hands: Hands, place: Place, digest: str) -> str:
+def _whose(hands: ToolContext, place: Place, digest: str) -> str:
     """The end of a refusal that has no change to show."""
     who = hands.wrote(place.real, digest)
     return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
-async def create(hands: Hands, place: Place, data: bytes, told: str) -> Outcome:
+async def create(hands: ToolContext, place: Place, data: bytes, told: str) -> Outcome:
     """A file that must not exist yet."""
     replaced = await _replaced(hands, place, data, "", None)
     if replaced.data is None:
@@ -91,7 +91,7 @@ async def create(hands: Hands, place: Place, data: bytes, told: str) -> Outcome:
     return Outcome.of(told, FileChanged(place.real, digest, "agent", blob))
 
 
-async def save(hands: Hands, place: Place, base: bytes, data: bytes, told: Callable[[str, str], str]) -> Outcome:
+async def save(hands: ToolContext, place: Place, base: bytes, data: bytes, told: Callable[[str, str], str]) -> Outcome:
     """`data`, made from `base`, into a file that holds it or has been changed since.
 
     `told(shown, extra)` is the confirmation: `shown` the lines of our change where it was merged with another ('' when
@@ -112,7 +112,7 @@ async def save(hands: Hands, place: Place, base: bytes, data: bytes, told: Calla
     return Outcome.of(told(ours, await _stands_too(hands, place, data, replaced)), *facts)
 
 
-async def _stands_too(hands: Hands, place: Place, data: bytes, replaced: Replaced) -> str:
+async def _stands_too(hands: ToolContext, place: Place, data: bytes, replaced: Replaced) -> str:
     """What others changed in the file that we wrote to."""
     names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or NOBODY for one in replaced.taken)
     diff, note = await quickly(hands, len(data), lambda: change_of(data, replaced.data or b""))
@@ -122,7 +122,7 @@ async def _stands_too(hands: Hands, place: Place, data: bytes, replaced: Replace
     return f"{head} ({note}). Read it before you rely on it." if note else f"{head}."
 
 
-async def refused(hands: Hands, place: Place, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
+async def refused(hands: ToolContext, place: Place, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
     """Somebody else's change is in the way; the last of `taken` stands in the file."""
     digest, blob = await keep(hands, taken[-1])
     who = hands.wrote(place.real, digest) or NOBODY
@@ -139,7 +139,7 @@ async def refused(hands: Hands, place: Place, base: bytes, taken: tuple[bytes, .
     return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
 
 
-async def _replaced(hands: Hands, place: Place, data: bytes, expect: str, base: bytes | None) -> Replaced:
+async def _replaced(hands: ToolContext, place: Place, data: bytes, expect: str, base: bytes | None) -> Replaced:
     """See `Workspace.replace`. What the system refuses becomes a refusal the model can act on."""
     try:
         return await hands.workspace.aside(
@@ -155,7 +155,7 @@ async def _replaced(hands: Hands, place: Place, data: bytes, expect: str, base: 
 # --- write -----------------------------------------------------------------------------------------------------------
 
 
-async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
+async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
     """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders are made. Write the
     complete text: no markers, line numbers or placeholders.
     """

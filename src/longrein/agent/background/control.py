@@ -14,7 +14,7 @@ from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskNow
 from longrein.events import Opened, TaskEnded, ToolError
-from longrein.tools import Kept, OutputSlice, TaskView
+from longrein.tools import BackgroundedCommand, OutputSlice, TaskView
 from longrein.workspace import Ended, Printout, Spooled
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class CallTasks:
 
     async def run(
         self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
-    ) -> Ended | Kept:
+    ) -> Ended | BackgroundedCommand:
         """See `tools.TaskPort`. With `background`, `timeout_s` is its time from its start; 0 for none."""
         if background:
             return await in_background(self._tasks, command, call, timeout_s)

@@ -13,7 +13,7 @@ import msgspec
 from longrein.agent.background import tasks as ending
 from longrein.agent.background.tasks import Tasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
-from longrein.tools import Kept
+from longrein.tools import BackgroundedCommand
 from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
 
 async def foreground(
     tasks: Tasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
-) -> Ended | Kept:
+) -> Ended | BackgroundedCommand:
     """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
     if isinstance(started, Ended):
@@ -86,7 +86,7 @@ async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Fut
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
+async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> BackgroundedCommand:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
     options = tasks.host.crew.task_options
     fact = TaskStarted(
@@ -102,18 +102,18 @@ async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why
     )
     found = await _keep(tasks, started, fact)
     tail = ending.tail_of(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
-    return Kept(tasks.view(fact.task), why, tail)
+    return BackgroundedCommand(tasks.view(fact.task), why, tail)
 
 
 # --- in the background -------------------------------------------------------------------------------------------
 
 
-async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | BackgroundedCommand:
     """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
     return await uncut(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | BackgroundedCommand:
     options, state = tasks.host.crew.task_options, tasks.host.state
     fact = TaskStarted(
         "",
@@ -129,13 +129,13 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
         queue(tasks, queued)
-        return Kept(tasks.view(queued.task), "asked")
+        return BackgroundedCommand(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
     if isinstance(started, Ended):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
     await _keep(tasks, started, fact)
-    return Kept(tasks.view(fact.task), "asked")
+    return BackgroundedCommand(tasks.view(fact.task), "asked")
 
 
 def queue(tasks: Tasks, queued: TaskStarted) -> None:

@@ -21,7 +21,7 @@ from longrein.agent.subagents.tree import Gate, Tree, Working
 from longrein.agent.subagents.worktree import dropped, finished, made
 from longrein.context import ChildNow
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
-from longrein.tools import Job, Kind, Report
+from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, read_worktree
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _ask_again(child: Session) -> None:
 
 
 class Children:
-    """See `tools.AgentPort` for what the tool may do, and `agent.company.Company` for the rest."""
+    """See `tools.SubagentPort` for what the tool may do, and `agent.company.Company` for the rest."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -126,14 +126,14 @@ class Children:
 
     # --- the tool ------------------------------------------------------------------------------------------------
 
-    def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
+    def kinds(self) -> Sequence[SubagentType]:
+        """See `SubagentPort.kinds`."""
         return self.session.crew.kinds
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
+        """See `SubagentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -144,8 +144,8 @@ class Children:
         return reports, facts
 
     async def _synthesis(
-        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
-    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        self, goal: str, reports: Sequence[SubagentReport], call: str, found: dict[int, ChildNow]
+    ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         """One more subagent, which reads what the others say; nobody is needed for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
             return [], ()
@@ -154,12 +154,12 @@ class Children:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[Working | ChildNow | str]
-    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        self, jobs: Sequence[SubagentTask], places: Sequence[Working | ChildNow | str]
+    ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
             if isinstance(one, str):
-                reports.append(Report("", job, "refused", "", one))
+                reports.append(SubagentReport("", job, "refused", "", one))
             elif isinstance(one, ChildNow):
                 reports.append(report_of(one.seq, job, one.started, one.ended))
             elif one.started.background:
@@ -171,7 +171,7 @@ class Children:
         return reports, tuple(facts)
 
     async def _go(
-        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
+        self, jobs: Sequence[tuple[int, SubagentTask]], call: str, background: bool, found: dict[int, ChildNow]
     ) -> "list[Working | ChildNow | str]":
         """Start or join, let them go, and wait for those that are waited for."""
         found = {index: found[index] for index, _ in jobs if index in found}
@@ -204,7 +204,7 @@ class Children:
 
     def _start(
         self,
-        jobs: Sequence[tuple[int, Job]],
+        jobs: Sequence[tuple[int, SubagentTask]],
         call: str,
         background: bool,
         found: dict[int, ChildNow],
@@ -247,7 +247,7 @@ class Children:
         calls = self.session.state.calls.values()
         return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
 
-    def _plan(self, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+    def _plan(self, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
         if not job.again:
             return plan(self.session, self.tree, index, job, folder)
         named = next((now for now in self.session.state.children.values() if f"a{now.seq}" == job.again), None)

@@ -39,7 +39,7 @@ from longrein.events import (
 from longrein.models import Model
 from longrein.permissions import Call, Rules
 from longrein.store import Log
-from longrein.tools import Hands, Job, Kind, Outcome, Tool, by_name, offer
+from longrein.tools import Outcome, SubagentTask, SubagentType, Tool, ToolContext, offer_tools, tools_by_name
 from longrein.workspace import Worktree, read_worktree
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -53,13 +53,13 @@ SEARCH = "ToolSearch"
 """The tool that finds deferred ones; made anew for the tools there are."""
 
 
-def tools_of(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+def tools_of(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
     """The tools of `above` that a subagent of this type may use, in their order."""
     given = [tool for name, tool in above.items() if name not in (SEARCH, CALL_TOOL) and may_use(kind, name, spawns)]
-    return by_name(given)
+    return tools_by_name(given)
 
 
-def may_use(kind: Kind, name: str, spawns: bool) -> bool:
+def may_use(kind: SubagentType, name: str, spawns: bool) -> bool:
     """Whether the type may use the tool `name`."""
     if name == AGENT:
         return spawns
@@ -71,7 +71,7 @@ def _named(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def refusing(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+def refusing(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
     """The very tools of `above`, as a fork's request lists them; those it may not use refuse by their own words."""
     return {
         name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
@@ -82,7 +82,7 @@ def refusing(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str
 def _refused(tool: Tool, kind: str) -> Tool:
     text = f"[not-yours] {tool.spec.name} is not for a subagent of type {kind}; do your task without it."
 
-    async def refuse(_hands: Hands, **_arguments: object) -> Outcome:
+    async def refuse(_hands: ToolContext, **_arguments: object) -> Outcome:
         raise ToolError(text)
 
     return msgspec.structs.replace(tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ())
@@ -97,7 +97,7 @@ def prefix_of(
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         if model.name not in made:
-            told = offer(tools.values(), model.budget.usable_tokens)
+            told = offer_tools(tools.values(), model.budget.usable_tokens)
             made[model.name] = told.listed, told.deferred
         listed, deferred = made[model.name]
         names = model.provider, model.model, model.wire
@@ -113,8 +113,8 @@ class Plan(msgspec.Struct):
     """A job that can be done."""
 
     index: int
-    job: Job
-    kind: Kind
+    job: SubagentTask
+    kind: SubagentType
     model: Model
     form: str
     note: str = ""
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct):
         return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
-def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+def plan(session: Session, tree: Tree, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
     """What would be done about `job`, or why it cannot be. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
@@ -164,7 +164,7 @@ def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | 
     return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
-def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tuple[str, str]:
+def form_of(session: Session, job: SubagentTask, model: Model, *, own_folder: bool) -> tuple[str, str]:
     """How its conversation begins, and why otherwise than asked for."""
     if job.form != "fork":
         return "empty", ""
@@ -210,7 +210,7 @@ def limit_words(grant: Grant) -> Iterator[str]:
     yield f"{grant.seconds / 60:.0f} minutes"
 
 
-def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Crew:
+def crew_of(session: Session, kind: SubagentType, model: Model, form: str, *, depth: int) -> Crew:
     """The parts of a subagent, without what belongs to its own log."""
     crew, spawns = session.crew, depth > 0 and bool(kind.spawns)
     below = crew.kinds if "*" in kind.spawns else tuple(k for k in crew.kinds if k.name in kind.spawns)
@@ -238,7 +238,7 @@ def refusals(plans: Sequence[Plan | str], given: Sequence[Given | Refused]) -> l
     return found
 
 
-def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
+def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
     """Names of tools that a fork is told of and may not use."""
     return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
@@ -385,13 +385,15 @@ def _shares(session: Session, now: ChildNow) -> int:
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
 
-def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int) -> Working:
+def _opened(
+    session: Session, tree: Tree, kind: SubagentType | None, start: tuple[int, ChildStarted], shares: int
+) -> Working:
     """Its session, opened by what any session is opened by. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
     if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
-        kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
+        kind = SubagentType(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
     bond = Bond(session, tree, started.child, label, started.kind)
     bond.cap = kind.mode or bond.cap
@@ -406,7 +408,7 @@ def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, C
     return working
 
 
-def _crew(session: Session, tree: Tree, kind: Kind, started: ChildStarted, bond: Bond, log: Log) -> Crew:
+def _crew(session: Session, tree: Tree, kind: SubagentType, started: ChildStarted, bond: Bond, log: Log) -> Crew:
     grant = started.grant or Grant()
     crew = crew_of(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
     crew.history, crew.above = log.history, bond

@@ -13,14 +13,14 @@ import msgspec
 from longrein.agent.session import Session
 from longrein.context import ChildNow
 from longrein.permissions import Call
-from longrein.tools import Job, Kind
+from longrein.tools import SubagentTask, SubagentType
 from longrein.workspace import Finished, Worktree, finish_worktree, make_worktree, remove_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
 async def made(
-    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
+    session: Session, jobs: Sequence[tuple[int, SubagentTask]], call: str, found: Mapping[int, ChildNow]
 ) -> dict[int, Worktree | str]:
     """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
     kinds = {kind.name: kind for kind in session.crew.kinds}
@@ -29,7 +29,7 @@ async def made(
     return dict(zip(wanting, trees, strict=True))
 
 
-def _wants(job: Job, kind: Kind | None) -> bool:
+def _wants(job: SubagentTask, kind: SubagentType | None) -> bool:
     return not job.again and kind is not None and (job.worktree or kind.worktree)
 
 
