@@ -18,7 +18,7 @@ from longrein.tools import (
     tools_by_name,
     unknown_call_message,
 )
-from longrein.tools.tool_search import answer, catalogue, ranked
+from longrein.tools.tool_search import catalogue, rank_tools, search_answer
 
 FOREIGN = server_tools()
 SPECS = tuple(tool.spec for tool in FOREIGN)
@@ -127,11 +127,11 @@ def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     ],
 )
 def test_E5_the_search_finds(query: str, first: str) -> None:
-    assert ranked(query, SPECS)[0].name == first
+    assert rank_tools(query, SPECS)[0].name == first
 
 
 def test_E5_several_names_give_all_of_them_first() -> None:
-    found = ranked("mcp__db__list_locks, mcp__crm__add_note", SPECS)
+    found = rank_tools("mcp__db__list_locks, mcp__crm__add_note", SPECS)
     assert {spec.name for spec in found[:2]} == {"mcp__db__list_locks", "mcp__crm__add_note"}
 
 
@@ -142,11 +142,11 @@ def test_E5_a_description_in_another_script_is_found() -> None:
 
     run.__name__ = "mcp__zh__query"
     spec = make_tool(run, access="read").spec
-    assert ranked("客户", (*SPECS, spec)) == [spec]
+    assert rank_tools("客户", (*SPECS, spec)) == [spec]
 
 
 def test_E5_an_answer_has_names_descriptions_and_schemas() -> None:
-    text = answer("close issue", SPECS, 1)
+    text = search_answer("close issue", SPECS, 1)
     schema = msgspec.json.encode(FOREIGN[2].spec.schema).decode()
     head, page, more = text.split("\n\n")
     assert head.endswith("of 60 tools match; call one with CallTool(name, args).")
@@ -156,16 +156,16 @@ def test_E5_an_answer_has_names_descriptions_and_schemas() -> None:
 
 def test_E5_an_answer_has_a_limit() -> None:
     huge = tuple(msgspec.structs.replace(spec, description="issue " * 1_500) for spec in SPECS)
-    assert answer("issue", huge, 20).count("\n## ") == 2
-    assert answer("list", SPECS, 500).count("\n## ") <= 20
-    assert answer("list", SPECS, -3).count("\n## ") == 1
+    assert search_answer("issue", huge, 20).count("\n## ") == 2
+    assert search_answer("list", SPECS, 500).count("\n## ") <= 20
+    assert search_answer("list", SPECS, -3).count("\n## ") == 1
 
 
 def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
     told = "They come from: github (12), crm (12), calendar (12), wiki (12), db (12)."
-    assert answer("zzz", SPECS, 5) == f"None of 60 tools matches 'zzz'. {told}"
-    assert "Did you mean mcp__" in answer("mcp__cmr__fnd_cstomr", SPECS, 5)
-    assert answer("", SPECS, 5).startswith("None of 60 tools matches ''.")
+    assert search_answer("zzz", SPECS, 5) == f"None of 60 tools matches 'zzz'. {told}"
+    assert "Did you mean mcp__" in search_answer("mcp__cmr__fnd_cstomr", SPECS, 5)
+    assert search_answer("", SPECS, 5).startswith("None of 60 tools matches ''.")
 
 
 # --- what a call means -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def taken(text: str, old: str, new: str) -> tuple[str, str]:
     found = find_loose_matches(text, old, new, "\n")
     if len(found) != 1:
         return "refused", str(len(found))
-    return apply_replacements(text, [found[0].site]), " and ".join(found[0].but_for)
+    return apply_replacements(text, [found[0].replacement]), " and ".join(found[0].forgiven)
 
 
 NFC, NFD = "caf\u00e9", "cafe\u0301"
@@ -192,7 +192,7 @@ def test_a_change_of_one_line_changes_that_line_and_no_other_byte(
     found = find_loose_matches(text, old, new, eol)
     if len(found) != 1:
         return
-    after = apply_replacements(text, [found[0].site])
+    after = apply_replacements(text, [found[0].replacement])
     changed = after.split(eol)
     places = [n for n, row in enumerate(changed) if "MARK" in row]
     assert len(places) == 1
@@ -228,9 +228,10 @@ def test_what_stands_there_afterwards_is_the_new_text_and_all_around_is_untouche
     for one in find_loose_matches(text, old, new, "\n") if not find_replacements(text, old, new, "\n") else []:
         if len(find_loose_matches(text, old, new, "\n")) > 1:
             return
-        site = one.site
-        assert [key(row) for row in plainly(text[site.start : site.end])] == [key(row) for row in plainly(old)]
-        assert [key(row) for row in plainly(site.new)] == [key(row) for row in plainly(new)]
+        replacement = one.replacement
+        found = text[replacement.start : replacement.end]
+        assert [key(row) for row in plainly(found)] == [key(row) for row in plainly(old)]
+        assert [key(row) for row in plainly(replacement.new)] == [key(row) for row in plainly(new)]
 
 
 def plainly(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, FileSeen, Image
-from longrein.tools.read import picture
+from longrein.tools.read import image_info
 
 pytestmark = pytest.mark.anyio
 
@@ -174,7 +174,7 @@ LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14
     ],
 )
 def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
-    found = picture(data)
+    found = image_info(data)
     assert found is not None
     assert (found.media, (found.width, found.height)) == (media, size)
 

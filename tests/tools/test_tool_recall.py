@@ -26,7 +26,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import Content
-from longrein.tools.paging import page, read_range
+from longrein.tools.paging import parse_range, read_page
 
 LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
 TAKE = "Take handles from markers or from Recall(query=…), do not guess them"
@@ -141,7 +141,7 @@ def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
     past: Any = Pieces(text.encode(), piece)
     got, lines = "", ""
     for _ in range(2000):
-        one = page(past, [Content("output", blob="x")], read_range(lines), "r1", size)
+        one = read_page(past, [Content("output", blob="x")], parse_range(lines), "r1", size)
         assert len(one.text.encode()) <= size
         ends = ":" not in one.following or one.following.endswith(":1-")
         got += one.text + ("\n" if ends else "")

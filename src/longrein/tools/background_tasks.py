@@ -1,7 +1,7 @@
 """`TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`: what may be done about commands in the background."""
 
 from longrein.events import ToolError
-from longrein.tools.file_access import refuse_marker, said
+from longrein.tools.file_access import one_line, refuse_marker
 from longrein.tools.port import Outcome, TaskPort, TaskView, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import size_words
@@ -87,7 +87,9 @@ def task_line(view: TaskView) -> str:
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
     kept = "what was kept of it" if view.elided_bytes else "all of it"
     printed += f", {kept}: Recall {view.handle}" if view.handle and view.size_bytes > view.elided_bytes else ""
-    waits = f"; it seems to wait for input: {said(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
+    waits = (
+        f"; it seems to wait for input: {one_line(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
+    )
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
 
 
@@ -97,7 +99,7 @@ def listed(view: TaskView) -> str:
 
 
 def _command(view: TaskView) -> str:
-    line = said(" ".join(view.command.split()))
+    line = one_line(" ".join(view.command.split()))
     return line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + "…"
 
 

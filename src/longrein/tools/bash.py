@@ -7,7 +7,7 @@ from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
 from longrein.store import BlobWriter
-from longrein.tools.file_access import encodable, refuse_marker, said
+from longrein.tools.file_access import encodable, one_line, refuse_marker
 from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext, ToolOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
@@ -313,7 +313,7 @@ async def Bash(
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
     note = "\n".join(filter(None, (exit_note(came, hands.options, limit_s), cwd_note)))
-    parts = output.parts(said(description or command)[:80], note)
+    parts = output.parts(one_line(description or command)[:80], note)
     if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted", output.raw)
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
@@ -401,15 +401,18 @@ def folder_change(hands: ToolContext, ended: Ended) -> tuple[str, tuple[AnyEvent
                 "[the folder of this session is gone, so no command can run; a file written into it makes it again]",
                 (),
             )
-        return f"[the current folder is gone; it is now {said(root)}]", (CwdSet(root),)
+        return f"[the current folder is gone; it is now {one_line(root)}]", (CwdSet(root),)
     if not ended.cwd or ended.cwd == hands.cwd:
         return "", ()
     place = hands.workspace.look(ended.cwd, hands.cwd)
     if place.real == hands.workspace.look(hands.cwd, hands.cwd).real:
         return "", ()
     if place.inside and place.kind == "folder" and encodable(place.path):
-        return f"[current folder is now {said(place.path)}]", (CwdSet(place.path),)
-    return f"[{said(ended.cwd)} is outside the session's folders: the current folder stays {said(hands.cwd)}]", ()
+        return f"[current folder is now {one_line(place.path)}]", (CwdSet(place.path),)
+    return (
+        f"[{one_line(ended.cwd)} is outside the session's folders: the current folder stays {one_line(hands.cwd)}]",
+        (),
+    )
 
 
 def _can_run_together(arguments: Mapping[str, Any]) -> bool:

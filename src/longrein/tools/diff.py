@@ -28,15 +28,15 @@ DIFFERENCES_MAX = 600
 
 def hunks_of(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     """Every place where `new` is not `old`, in order."""
-    head = common(old, new)
-    tail = common(old[head:][::-1], new[head:][::-1])
+    head = common_prefix(old, new)
+    tail = common_prefix(old[head:][::-1], new[head:][::-1])
     a, b = old[head : len(old) - tail], new[head : len(new) - tail]
     if not a and not b:
         return []
-    return [(head + i, head + j, head + k, head + m) for i, j, k, m in _hunks(a, b)]
+    return [(head + i, head + j, head + k, head + m) for i, j, k, m in _hunks_between(a, b)]
 
 
-def common(one: Sequence[str], other: Sequence[str]) -> int:
+def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines both begin with."""
     for n, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
@@ -44,14 +44,14 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     return min(len(one), len(other))
 
 
-def _hunks(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
+def _hunks_between(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
     """Hunks of two lists that begin and end differently."""
     reached = _search(a, b) if a and b else None
     if reached is None:
         return [(0, len(a), 0, len(b))]
     found: list[Hunk] = []
     first, other = 0, 0
-    for i, k, size in (*reversed(list(_equal(reached, len(a), len(b)))), (len(a), len(b), 0)):
+    for i, k, size in (*reversed(list(_equal_runs(reached, len(a), len(b)))), (len(a), len(b), 0)):
         if (first, other) != (i, k):
             found.append((first, i, other, k))
         first, other = i + size, k + size
@@ -91,7 +91,7 @@ def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int,
     return removed, diagonal - 1
 
 
-def _equal(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
+def _equal_runs(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
     """Runs of equal lines on the way found, from the end: (first in old, first in new, lines)."""
     for differences in range(len(trace) - 1, -1, -1):
         diagonal = x - y
@@ -107,7 +107,7 @@ def _equal(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int
 
 DIFF_CHARS_MAX = 5_000
 """A longer account is not given: reading the file costs no more."""
-AROUND_LINES = 3
+DIFF_CONTEXT_LINES = 3
 """Unchanged lines shown before and after a change, so that an edit finds its place."""
 REMOVED_LINES_MAX = 8
 """Of a longer removed block only the number of lines is told."""
@@ -127,8 +127,8 @@ def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
     if was == now:
         return "", "only its line ends changed"
     hunks = hunks_of(was, now)
-    diff = "\n".join(_drawn(was, now, hunks))
-    return ("", _where(was, now)) if len(diff) > DIFF_CHARS_MAX else (diff, "")
+    diff = "\n".join(_diff_rows(was, now, hunks))
+    return ("", _changed_lines(was, now)) if len(diff) > DIFF_CHARS_MAX else (diff, "")
 
 
 def _text(data: bytes) -> str | None:
@@ -147,33 +147,33 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _where(was: Sequence[str], now: Sequence[str]) -> str:
+def _changed_lines(was: Sequence[str], now: Sequence[str]) -> str:
     """The lines of a change that is too long to be shown."""
-    first = common(was, now)
-    tail = common(was[first:][::-1], now[first:][::-1])
+    first = common_prefix(was, now)
+    tail = common_prefix(was[first:][::-1], now[first:][::-1])
     if len(now) - tail <= first:
         return f"{len(was) - tail - first} lines after line {first} were removed, {len(now)} are left"
     return f"changed in lines {first + 1}-{len(now) - tail} of {len(now)}"
 
 
-def _drawn(was: Sequence[str], now: Sequence[str], hunks: Sequence[Hunk]) -> Iterator[str]:
+def _diff_rows(was: Sequence[str], now: Sequence[str], hunks: Sequence[Hunk]) -> Iterator[str]:
     """Each change with what stands around it; ` …` where unchanged lines are left out."""
     last = 0
     for n, (old, old_end, new, new_end) in enumerate(hunks):
-        start = max(last, new - AROUND_LINES)
+        start = max(last, new - DIFF_CONTEXT_LINES)
         if start > last or (last == 0 and start > 0):
             yield " …"
         yield from (f" {at + 1}\t{now[at]}" for at in range(start, new))
-        yield from _removed(was, old, old_end)
+        yield from _removed_rows(was, old, old_end)
         yield from (f"+{at + 1}\t{now[at]}" for at in range(new, new_end))
         following = hunks[n + 1][2] if n + 1 < len(hunks) else len(now)
-        last = min(new_end + AROUND_LINES, following)
+        last = min(new_end + DIFF_CONTEXT_LINES, following)
         yield from (f" {at + 1}\t{now[at]}" for at in range(new_end, last))
     if last < len(now):
         yield " …"
 
 
-def _removed(was: Sequence[str], first: int, end: int) -> Iterator[str]:
+def _removed_rows(was: Sequence[str], first: int, end: int) -> Iterator[str]:
     if end - first > REMOVED_LINES_MAX:
         yield f"-({end - first} lines removed, {first + 1} to {end} of old)"
         return
@@ -185,7 +185,7 @@ def _removed(was: Sequence[str], first: int, end: int) -> Iterator[str]:
 # What the model is shown of a change: the lines that differ, numbered, with a little around them. Pure.
 
 
-AROUND = 2
+CONTEXT_LINES = 2
 """Unchanged lines shown before and after a change."""
 LINES_SHOWN_MAX = 16
 """Removed, and added, lines shown of one change."""
@@ -193,37 +193,40 @@ CHARS_SHOWN_MAX = 200
 """Characters shown of a line."""
 
 
-def shown_change(text: str, site: Replacement, shift: int = 0) -> str:
+def shown_change(text: str, replacement: Replacement, shift: int = 0) -> str:
     """One changed place of `text`: number, `-` `+` or blank, tab, line. `shift`: lines that changes above it added."""
     if "\n" not in text and "\r" in text:
-        text, site = text.replace("\r", "\n"), Replacement(site.start, site.end, site.new.replace("\r", "\n"))
-    start = text.rfind("\n", 0, site.start) + 1
-    stop = line_end(text, max(site.end - 1, site.start))
-    new = text[start : site.start] + site.new + text[site.end : stop]
+        text, replacement = (
+            text.replace("\r", "\n"),
+            Replacement(replacement.start, replacement.end, replacement.new.replace("\r", "\n")),
+        )
+    start = text.rfind("\n", 0, replacement.start) + 1
+    stop = line_end(text, max(replacement.end - 1, replacement.start))
+    new = text[start : replacement.start] + replacement.new + text[replacement.end : stop]
     if new and not new.endswith(("\n", "\r")) and stop < len(text):
         tail = line_end(text, stop)
         new, stop = new + text[stop:tail], tail
     removed, added = lines_of(text[start:stop]), lines_of(new)
     above, below = lines_above(text, start), lines_below(text, stop)
     first = line_number(text, start) + shift
-    same = common_ends(removed, added)
-    ending = common_ends(removed[same:][::-1], added[same:][::-1])
-    above, first = [*above, *removed[:same]][-AROUND:], first + same
-    below = [*removed[len(removed) - ending :], *below][:AROUND]
+    same = common_prefix(removed, added)
+    ending = common_prefix(removed[same:][::-1], added[same:][::-1])
+    above, first = [*above, *removed[:same]][-CONTEXT_LINES:], first + same
+    below = [*removed[len(removed) - ending :], *below][:CONTEXT_LINES]
     removed, added = removed[same : len(removed) - ending], added[same : len(added) - ending]
-    rows = numbered(above, first - len(above), " ") + shortened(numbered(removed, first, "-"))
-    rows += shortened(numbered(added, first, "+")) + numbered(below, first + len(added), " ")
+    rows = numbered_rows(above, first - len(above), " ") + cap_rows(numbered_rows(removed, first, "-"))
+    rows += cap_rows(numbered_rows(added, first, "+")) + numbered_rows(below, first + len(added), " ")
     return "\n".join(rows)
 
 
-def neighbours(text: str, sites: list[Replacement]) -> list[list[Replacement]]:
-    """`sites` in groups, such that no group's changes stand among the unchanged lines shown around another."""
+def group_nearby(text: str, replacements: list[Replacement]) -> list[list[Replacement]]:
+    """`replacements` in groups, such that no group's changes stand among the unchanged lines shown around another."""
     groups: list[list[Replacement]] = []
-    for site in sites:
-        if groups and text.count("\n", groups[-1][-1].end, site.start) <= AROUND + 1:
-            groups[-1].append(site)
+    for replacement in replacements:
+        if groups and text.count("\n", groups[-1][-1].end, replacement.start) <= CONTEXT_LINES + 1:
+            groups[-1].append(replacement)
         else:
-            groups.append([site])
+            groups.append([replacement])
     return groups
 
 
@@ -235,7 +238,7 @@ def line_end(text: str, at: int) -> int:
 def lines_above(text: str, start: int) -> list[str]:
     """The last lines before a line's start."""
     at = start
-    for _ in range(AROUND):
+    for _ in range(CONTEXT_LINES):
         at = text.rfind("\n", 0, max(at - 1, 0)) + 1
     return lines_of(text[at:start])
 
@@ -243,31 +246,23 @@ def lines_above(text: str, start: int) -> list[str]:
 def lines_below(text: str, stop: int) -> list[str]:
     """The first lines from a line's start."""
     at = stop
-    for _ in range(AROUND):
+    for _ in range(CONTEXT_LINES):
         at = line_end(text, at)
     return lines_of(text[stop:at])
 
 
-def common_ends(one: list[str], other: list[str]) -> int:
-    """How many lines are the same from the beginning."""
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
-
-
-def numbered(lines: list[str], first: int, sign: str) -> list[str]:
+def numbered_rows(lines: list[str], first: int, sign: str) -> list[str]:
     """Rows of one kind."""
-    return [f"{number}{sign}\t{short(line)}".rstrip() for number, line in enumerate(lines, first)]
+    return [f"{number}{sign}\t{cut_line(line)}".rstrip() for number, line in enumerate(lines, first)]
 
 
-def short(line: str) -> str:
+def cut_line(line: str) -> str:
     """A line as it can be shown."""
     line = visible(line.rstrip("\r"))
     return line if len(line) <= CHARS_SHOWN_MAX else line[:CHARS_SHOWN_MAX] + "…"
 
 
-def shortened(rows: list[str]) -> list[str]:
+def cap_rows(rows: list[str]) -> list[str]:
     """Not more rows than a confirmation should have."""
     if len(rows) <= LINES_SHOWN_MAX:
         return rows

@@ -65,21 +65,21 @@ def next_line_end(text: str, start: int, usual: str) -> str:
     return match.group() if match else usual
 
 
-def overlaps_itself(text: str, old: str, site: Replacement) -> bool:
+def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
     """Whether `old` also stands one or more characters into the only place where it was found (`aa` in `aaa`)."""
     if "\r" not in text:
-        return text.find(text[site.start : site.end], site.start + 1) >= 0
-    again = line_end_pattern(old).search(text, site.start + 1)
+        return text.find(text[replacement.start : replacement.end], replacement.start + 1) >= 0
+    again = line_end_pattern(old).search(text, replacement.start + 1)
     return again is not None and not (text[again.start() - 1] == "\r" and text[again.start()] == "\n")
 
 
-def apply_replacements(text: str, sites: list[Replacement]) -> str:
-    """`text` with every site changed and nothing else."""
+def apply_replacements(text: str, replacements: list[Replacement]) -> str:
+    """`text` with every replacement changed and nothing else."""
     pieces: list[str] = []
     at = 0
-    for site in sites:
-        pieces += (text[at : site.start], site.new)
-        at = site.end
+    for replacement in replacements:
+        pieces += (text[at : replacement.start], replacement.new)
+        at = replacement.end
     return "".join(pieces) + text[at:]
 
 

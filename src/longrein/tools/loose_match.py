@@ -18,6 +18,7 @@ from unicodedata import category, normalize
 
 import msgspec
 
+from longrein.tools.diff import common_prefix
 from longrein.tools.find_replace import LINE_END, Replacement, with_lf
 
 TEXT_CHARS_MAX = 4_000_000
@@ -40,8 +41,8 @@ SPELLINGS = {
 class LooseMatch(msgspec.Struct, frozen=True):
     """A place where the old text stands but for how it is written."""
 
-    site: Replacement
-    but_for: tuple[str, ...]
+    replacement: Replacement
+    forgiven: tuple[str, ...]
     """Differences between the file and the old text, for the model."""
 
 
@@ -213,8 +214,8 @@ def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Seq
     if [plain(body).rstrip(BLANKS) for body, _ in made] != [plain(_shifted(row, found)).rstrip(BLANKS) for row in new]:
         raise _NotApplicable
     text = "".join(body + (end or eol) for body, end in made[:-1]) + made[-1][0]
-    site = Replacement(here[0].start + found.start, here[-1].start + found.stop, text)
-    return LooseMatch(site, tuple(_forgiven_differences(parts, wanted, found)))
+    replacement = Replacement(here[0].start + found.start, here[-1].start + found.stop, text)
+    return LooseMatch(replacement, tuple(_forgiven_differences(parts, wanted, found)))
 
 
 def _changed_ranges(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
@@ -236,8 +237,8 @@ def _apply_to_line(part: str, old: str, new: str, found: _Span) -> str:
     was, now, there = _letters(old_body), _letters(new_body), _letters(body)
     if len(was) != len(there):
         raise _NotApplicable
-    start = _common_prefix(was, now)
-    end = min(_common_prefix(was[::-1], now[::-1]), len(was) - start, len(now) - start)
+    start = common_prefix(was, now)
+    end = min(common_prefix(was[::-1], now[::-1]), len(was) - start, len(now) - start)
     middle = now[start : len(now) - end]
     lead = lead if _indentation(new) == old_lead else _indentation(_shifted(new, found))
     kept = [*there[:start], *middle, *there[len(there) - end :]]
@@ -258,11 +259,6 @@ def _split_blanks(line: str) -> tuple[str, str, str]:
     body = line.strip(BLANKS)
     lead = _indentation(line) if body else ""
     return lead, body, line[len(lead) + len(body) :]
-
-
-def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the beginning that both have."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _letters(text: str) -> list[str]:

@@ -21,7 +21,7 @@ PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))}
 """Control characters of a file, each shown as one visible character; line ends stay as they are."""
 
 
-class Range(msgspec.Struct, frozen=True):
+class PageRange(msgspec.Struct, frozen=True):
     """What is asked for: lines, or with `char` set characters of one line. All 1-based and inclusive; 0 is open."""
 
     first: int = 1
@@ -43,22 +43,22 @@ class Page(msgspec.Struct, frozen=True):
     """`lines` of the next page; '' at the end."""
 
 
-def read_range(text: str) -> Range:
+def parse_range(text: str) -> PageRange:
     """`100-200`, `100-`, `100`, `7:4001-8000`; '' is everything from the start."""
     match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
     if match is None or (match[1] and not match[2]):
         raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
     line, first, last = (int(group or 0) for group in match.groups())
     if not text.strip():
-        return Range()
+        return PageRange()
     if "-" not in text:
         last = first
     if (last and last < first) or (match[2] and not first):
         raise ToolError("[bad-range] lines count from 1 and a range goes upwards.")
-    return Range(line, line, first, last) if line else Range(max(first, 1), last)
+    return PageRange(line, line, first, last) if line else PageRange(max(first, 1), last)
 
 
-def page(past: SessionHistory, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int) -> Page:
     """The page of `contents` that begins where `wanted` says, at most `limit_bytes` long. `name` is what it is called.
 
     Several contents follow each other, each under its title. Raises `ToolError`, with its reason, when there is no
@@ -66,14 +66,14 @@ def page(past: SessionHistory, contents: list[Content], wanted: Range, name: str
     """
     if wanted.char:
         return _page_of_line(past, contents, wanted, name, limit_bytes)
-    lines = _Lines(wanted.first, wanted.last, limit_bytes)
+    lines = _LineCollector(wanted.first, wanted.last, limit_bytes)
     for piece, show in _pieces(past, contents):
         lines.feed(piece, show)
     total = lines.end()
     if wanted.first > total:
         raise ToolError(f"[past-end] {name} has only {counted(total, 'line')}.")
     if not lines.kept:
-        return _page_of_line(past, contents, Range(wanted.first, wanted.first, 1, 0), name, limit_bytes)
+        return _page_of_line(past, contents, PageRange(wanted.first, wanted.first, 1, 0), name, limit_bytes)
     end = wanted.first + len(lines.kept) - 1
     span, following = f"{wanted.first}-{end}", f"{end + 1}-" if end < total else ""
     whole = f"lines {span} of {total}" if (wanted.first, end) != (1, total) else f"all of it: {counted(total, 'line')}"
@@ -83,11 +83,11 @@ def page(past: SessionHistory, contents: list[Content], wanted: Range, name: str
 Show = Callable[[str], str]
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-def _visible(text: str) -> str:
+def _control_pictures(text: str) -> str:
     return text.translate(PICTURES).removeprefix("\ufeff")
 
 
@@ -95,8 +95,8 @@ def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[byt
     """The text of `contents` in pieces, each with how its lines are made fit to be shown."""
     for content in contents:
         if len(contents) > 1:
-            yield f"--- {content.title} ---\n".encode(), _as_it_is
-        show = _show(content)
+            yield f"--- {content.title} ---\n".encode(), _unchanged
+        show = _display_of(content)
         piece = b""
         for piece in _bytes_of(past, content):
             yield piece, show
@@ -104,10 +104,10 @@ def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[byt
             yield b"\n", show
 
 
-def _show(content: Content) -> Show:
+def _display_of(content: Content) -> Show:
     if content.raw:
         return visible
-    return _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
+    return _unchanged if not content.blob else _control_pictures if content.title == "content" else clean_text
 
 
 def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
@@ -131,7 +131,7 @@ def _as_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
-class _Lines:
+class _LineCollector:
     """Takes pieces in and keeps the lines that are wanted, as many as fit."""
 
     def __init__(self, first: int, last: int, limit_bytes: int) -> None:
@@ -141,7 +141,7 @@ class _Lines:
         self._room = limit_bytes + 1
         self._number = 1
         self._open = bytearray()
-        self._show: Show = _as_it_is
+        self._show: Show = _unchanged
         self._ended = True
         self._full = False
 
@@ -191,9 +191,11 @@ class _Lines:
         self._open.clear()
 
 
-def _page_of_line(past: SessionHistory, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+def _page_of_line(
+    past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int
+) -> Page:
     """A page of a line that is longer than a page."""
-    line = _Line(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
+    line = _CharCollector(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
     for piece, show in _pieces(past, contents):
         line.feed(piece, show)
     total = line.end()
@@ -209,7 +211,7 @@ def _page_of_line(past: SessionHistory, contents: list[Content], wanted: Range, 
     return Page(line.show(raw), f"{wanted.first}:{wanted.char}-{end}", whole, following)
 
 
-class _Line:
+class _CharCollector:
     """Takes pieces in and keeps characters of one line."""
 
     def __init__(self, wanted: int, first: int, most: int) -> None:
@@ -218,7 +220,7 @@ class _Line:
         self.more = False
         """Whether a line follows."""
         self._ended = True
-        self.show: Show = _as_it_is
+        self.show: Show = _unchanged
         self._kept: list[str] = []
         self._wanted, self._skip, self._most = wanted, first - 1, most
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

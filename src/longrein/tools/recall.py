@@ -6,7 +6,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Recalled, Text, ToolError, marker_sign
 from longrein.store import Hit
-from longrein.tools.paging import Range, page, read_range
+from longrein.tools.paging import PageRange, parse_range, read_page
 from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.recall_sources import (
     HandleContent,
@@ -118,7 +118,7 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
     if len(names) != 1 and names != ["path", "time"]:
         what = f"{' and '.join(names)} together say too much" if names else "nothing was asked for"
         raise ToolError(f"[what] {what}: give one of handle, query, path or time (path and time go together).")
-    wanted = read_range(lines)
+    wanted = parse_range(lines)
 
     def work(past: SessionHistory) -> RecallResult:
         if names == ["handle"]:
@@ -133,18 +133,20 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
     return _outcome(hands, brought)
 
 
-def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: Range) -> RecallResult:
+def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: PageRange) -> RecallResult:
     found = resolve_handle(past, handle)
     return _paged_content(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
 
 
-def _paged_content(hands: ToolContext, found: HandleContent, wanted: Range, again: str, fact: Recalled) -> RecallResult:
+def _paged_content(
+    hands: ToolContext, found: HandleContent, wanted: PageRange, again: str, fact: Recalled
+) -> RecallResult:
     if not found.texts:
         size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
         return RecallResult(
             f"{found.handle}: {found.title}", None, msgspec.structs.replace(fact, size_bytes=size), found.media
         )
-    one = page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
+    one = read_page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
     way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
     end = "" if way or one.whole.startswith("all") else "; this is the end"
     head = f"{found.handle}: {found.title}, {one.whole}{way}{end}"
@@ -154,7 +156,7 @@ def _paged_content(hands: ToolContext, found: HandleContent, wanted: Range, agai
     return RecallResult(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
 
 
-def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: Range) -> RecallResult:
+def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: PageRange) -> RecallResult:
     asked = hands.call[1:].partition(".")[0]
     text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
     return RecallResult(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
@@ -165,7 +167,7 @@ def _by_time(hands: ToolContext, past: SessionHistory, time: str) -> RecallResul
     return RecallResult(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: Range) -> RecallResult:
+def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: PageRange) -> RecallResult:
     real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
     shown = version_at(files, find_moment(past, time, hands.now_us())[0] if time.strip() else 0)

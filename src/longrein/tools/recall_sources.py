@@ -21,7 +21,7 @@ from longrein.events import (
 from longrein.store import Content, Found, contents_of, kind_of, scan, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.port import SessionHistory, ToolContext
-from longrein.tools.read import is_pdf, picture
+from longrein.tools.read import image_info, is_pdf
 from longrein.tools.text_encoding import counted
 
 HANDLE_FORMATS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
@@ -120,7 +120,7 @@ def _as_media(past: SessionHistory, content: Content) -> AnyPart | None:
     try:
         pieces = past.pieces(content.blob)
         head = next(pieces, b"")
-        image = picture(head)
+        image = image_info(head)
         if image is None and not is_pdf(head):
             return None
         size = len(head) + sum(map(len, pieces))

@@ -49,7 +49,7 @@ def tool_spec(function: Callable[..., Any], names: Mapping[str, str]) -> ToolSpe
     wire = [names.get(p.name, p.name) for p in found]
     text, said = read_docstring(function.__doc__ or "", wire)
     properties = {
-        name: described(schema_of(parameter.hint), said.get(name, ""))
+        name: with_description(schema_of(parameter.hint), said.get(name, ""))
         for name, parameter in zip(wire, found, strict=True)
     }
     required = [name for name, parameter in zip(wire, found, strict=True) if parameter.required]
@@ -103,7 +103,7 @@ def typed_dict_schema(hint: Any) -> dict[str, Any]:
     """Schema of a `TypedDict`, its fields described by its docstring in the same format."""
     hints = hints_of(hint)
     _, said = read_docstring(hint.__doc__ or "", list(hints))
-    properties = {name: described(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
+    properties = {name: with_description(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
     return object_schema(properties, [name for name in hints if name in hint.__required_keys__])
 
 
@@ -112,48 +112,48 @@ def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, 
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
+def with_description(schema: dict[str, Any], text: str) -> dict[str, Any]:
     """`schema` with a description, if there is one."""
     return {**schema, "description": text} if text else schema
 
 
 def read_docstring(doc: str, names: list[str]) -> tuple[str, dict[str, str]]:
     """Description and what is said of each of `names`."""
-    lines = dedent(doc)
+    lines = dedented_lines(doc)
     while lines and not lines[-1].strip():
         lines.pop()
     start = max((i + 1 for i, line in enumerate(lines) if not line.strip()), default=0)
     block = lines[start:]
     if block and block[0].strip() in ("Args:", "Arguments:", "Parameters:"):
         block = block[1:]
-    if not block or named(block[0], names) is None:
-        return joined(lines), {}
+    if not block or documented_parameter(block[0], names) is None:
+        return join_wrapped(lines), {}
     said: dict[str, str] = {}
     current = ""
     for line in block:
-        name = named(line, names)
+        name = documented_parameter(line, names)
         if name is None:
             said[current] += " " + line.strip()
         else:
             current = name
             said[name] = line.strip()[len(name) + 1 :].strip()
-    return joined(lines[:start]), said
+    return join_wrapped(lines[:start]), said
 
 
-def named(line: str, names: list[str]) -> str | None:
+def documented_parameter(line: str, names: list[str]) -> str | None:
     """The parameter that a line of the last paragraph begins with."""
     head, colon, _ = line.strip().partition(":")
     return head if colon and head in names else None
 
 
-def dedent(doc: str) -> list[str]:
+def dedented_lines(doc: str) -> list[str]:
     """Lines of a docstring without the indentation that all but the first share."""
     first, *rest = doc.split("\n")
     indent = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
     return [first.strip(), *(line[indent:].rstrip() for line in rest)]
 
 
-def joined(lines: list[str]) -> str:
+def join_wrapped(lines: list[str]) -> str:
     """Paragraphs with their wrapped lines joined."""
     text = ""
     for line in lines:
@@ -191,7 +191,7 @@ def make_tool(
     return Tool(
         tool_spec(function, renamed),
         access,
-        runner(function, {wire: name for name, wire in renamed.items()}),
+        make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda arguments: named_paths(paths, arguments)),
         deferred,
@@ -210,7 +210,7 @@ def named_paths(pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any])
     return tuple((str(arguments[name]), writes) for name, writes in pairs if arguments.get(name) is not None)
 
 
-def runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
+def make_runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
     """`run(hands, **arguments)`: parameters renamed, a returned string made an outcome, a `ToolError` a failed one.
 
     Other exceptions are faults of the tool and come through; the loop tells the model of them.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from longrein.events import ToolError, marker
-from longrein.tools.file_access import existing, find, said
+from longrein.tools.file_access import existing_file, one_line, resolve_path
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
@@ -21,13 +21,13 @@ TEXT_BYTES_MAX = 30_000
 """Text of one result."""
 
 
-def searched(hands: ToolContext, path: str) -> Place:
+def resolve_search_root(hands: ToolContext, path: str) -> Place:
     """The folder or file to search. Refuses what is neither, with the nearest name."""
-    place = find(hands, path or ".")
-    return place if place.kind == "folder" else existing(hands, path)
+    place = resolve_path(hands, path or ".")
+    return place if place.kind == "folder" else existing_file(hands, path)
 
 
-def hidden_in(hands: ToolContext, place: Place) -> Callable[[str], bool] | None:
+def hidden_filter(hands: ToolContext, place: Place) -> Callable[[str], bool] | None:
     """Which of the files found below `place`, by real path, nobody may read; None for none."""
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
@@ -36,7 +36,7 @@ def hidden_in(hands: ToolContext, place: Place) -> Callable[[str], bool] | None:
 def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
     """Paths relative to the current folder where they lie in it."""
     base = hands.workspace.look(hands.cwd, "/").real.rstrip("/") + "/"
-    return [said(path.removeprefix(base)) for path in paths]
+    return [one_line(path.removeprefix(base)) for path in paths]
 
 
 def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
@@ -46,14 +46,14 @@ def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
     for line in lines:
         if line.path != path:
             rows += ["", *shown_paths(hands, (line.path,))] if rows else shown_paths(hands, (line.path,))
-        elif line.number > number + 1 and not all_match(lines):
+        elif line.number > number + 1 and not has_no_context(lines):
             rows.append("--")
         path, number = line.path, line.number
         rows.append(f"{number}{':' if line.match else '-'}{shown_text(hands, line.text)}")
     return rows
 
 
-def all_match(lines: tuple[Line, ...]) -> bool:
+def has_no_context(lines: tuple[Line, ...]) -> bool:
     """Whether no context was asked for; then gaps go without saying."""
     return lines[0].match and lines[-1].match and all(line.match for line in lines)
 
@@ -66,7 +66,7 @@ def shown_text(hands: ToolContext, text: str) -> str:
     return visible(text[:LINE_CHARS_MAX]) + cut
 
 
-def whole_text(rows: list[str], found: Found, narrow: str) -> str:
+def result_text(rows: list[str], found: Found, narrow: str) -> str:
     """Rows and notes; not more than one result may hold. Raises ToolError for a search that could not be done."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
@@ -119,7 +119,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
     if context < 0 or head_limit < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
-    place = searched(hands, path)
+    place = resolve_search_root(hands, path)
     query = Query(
         place.real,
         pattern,
@@ -131,11 +131,11 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         context,
         head_limit or LIMITS[output_mode],
     )
-    found = await grep(hands.workspace, query, hidden_in(hands, place))
-    return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
+    found = await grep(hands.workspace, query, hidden_filter(hands, place))
+    return Outcome.of(result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit"))
 
 
-def rows_of(hands: ToolContext, found: Found) -> list[str]:
+def result_rows(hands: ToolContext, found: Found) -> list[str]:
     """The result's lines in whichever mode."""
     if found.lines:
         return shown_lines(hands, found.lines)
@@ -168,15 +168,15 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
     """
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
-    folder, rest = start_of(pattern, path)
-    place = searched(hands, folder)
+    folder, rest = split_folder(pattern, path)
+    place = resolve_search_root(hands, folder)
     if place.kind != "folder":
-        raise ToolError(f"[not-a-folder] {said(folder)} is a file; path must be a folder.")
-    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_in(hands, place))
-    return Outcome.of(whole_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
+        raise ToolError(f"[not-a-folder] {one_line(folder)} is a file; path must be a folder.")
+    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_filter(hands, place))
+    return Outcome.of(result_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
 
 
-def start_of(pattern: str, path: str) -> tuple[str, str]:
+def split_folder(pattern: str, path: str) -> tuple[str, str]:
     """Folder to search, and the pattern below it: what comes before the first wildcard belongs to the folder."""
     folder, rest = split_glob(pattern)
     if folder.startswith(("/", "~")) or not path:
@@ -186,7 +186,7 @@ def start_of(pattern: str, path: str) -> tuple[str, str]:
 
 def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     """The folder a call looks into, for permission."""
-    folder, _ = start_of(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
+    folder, _ = split_folder(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
     return ((folder, False),)
 
 

@@ -64,9 +64,9 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: The goal: one more subagent reads all reports, checks what contradicts, decides.
     resume: One that has ended (a398); it still knows what it did.
     """
-    started: Outcome = await start(
+    started: Outcome = await start_subagents(
         hands,
-        Wanted(description, prompt, subagent_type, model, isolation or "", context),
+        TaskArguments(description, prompt, subagent_type, model, isolation or "", context),
         tasks=tasks or [],
         samples=samples,
         synthesis=synthesis.strip(),
@@ -122,11 +122,11 @@ STATUS = {
     "refused": "NOT STARTED",
     "running": "running in the background",
 }
-ENDED_SHORT = ("failed", "limit", "interrupted")
+UNFINISHED = ("failed", "limit", "interrupted")
 """Statuses of those that worked and did not finish."""
 
 
-def reported(
+def result_of(
     reports: Sequence[SubagentReport],
     facts: tuple[AnyEvent, ...],
     nonce: str,
@@ -142,20 +142,20 @@ def reported(
     made = synthesis and last.job.kind == SYNTHESIS_TITLE and last.status == "done"
     if made:
         below = [report_text(len(reports), last, nonce, page_bytes - 200 * len(others))]
-        below += [where(number, report, nonce) for number, report in enumerate(others, 1)]
+        below += [brief_report(number, report, nonce) for number, report in enumerate(others, 1)]
     else:
         room = max(REPORT_CHARS_MIN, (page_bytes - 200 * len(reports)) // max(1, len(reports)))
         below = [report_text(number, report, nonce, room) for number, report in enumerate(reports, 1)]
     none = ["There is no synthesis: fewer than two of them left a report."]
     lacks = none if synthesis and last.job.kind != SYNTHESIS_TITLE else []
-    text = "\n\n".join([head(reports), *below, *lacks])
+    text = "\n\n".join([status_line(reports), *below, *lacks])
     states = {report.status for report in reports}
     if states == {"interrupted"}:
         return Outcome(Outcome.of(text).parts, facts, "interrupted")
     return Outcome.of(text, *facts) if states & {"done", "running"} else Outcome.fail(text, *facts)
 
 
-def head(reports: Sequence[SubagentReport]) -> str:
+def status_line(reports: Sequence[SubagentReport]) -> str:
     """How many there are, how they ended, and how to take what they say."""
     states = [report.status for report in reports]
     counts = [f"{states.count(status)} {words}" for status, words in STATUS.items() if status in states]
@@ -167,65 +167,65 @@ def head(reports: Sequence[SubagentReport]) -> str:
     return line
 
 
-def where(number: int, report: SubagentReport, nonce: str) -> str:
+def brief_report(number: int, report: SubagentReport, nonce: str) -> str:
     """One that a synthesis has read: how it went, and where its own words are."""
     if not report.handle:
         return report_text(number, report, nonce, REPORT_CHARS_MIN)
     own = f'its own report: Recall("{report.handle}")'
-    return "\n".join([title(number, report, nonce), *facts_of(report, nonce), own])
+    return "\n".join([report_title(number, report, nonce), *outcome_lines(report, nonce), own])
 
 
 def report_text(number: int, report: SubagentReport, nonce: str, room: int) -> str:
     """One report: who, how it went, what it left behind, what it says in at most about `room` characters."""
-    lines = [title(number, report, nonce), *facts_of(report, nonce)]
+    lines = [report_title(number, report, nonce), *outcome_lines(report, nonce)]
     if report.text.strip():
-        lines += body(report, nonce, room)
-    elif report.status in ENDED_SHORT:
+        lines += quoted_report(report, nonce, room)
+    elif report.status in UNFINISHED:
         lines.append("It left no text.")
     elif report.status == "done":
         lines.append("It ended without a report.")
     return "\n".join(lines)
 
 
-def facts_of(report: SubagentReport, nonce: str) -> list[str]:
+def outcome_lines(report: SubagentReport, nonce: str) -> list[str]:
     """Why it did not finish or what was granted otherwise, the files it changed, what was kept of its worktree."""
-    why = "why: " if report.status in (*ENDED_SHORT, "refused") else "note: "
-    said = ((why, report.message), ("files changed: ", files(report.files, nonce)), ("worktree: ", report.worktree))
-    return [name + single(text, nonce) for name, text in said if text]
+    why = "why: " if report.status in (*UNFINISHED, "refused") else "note: "
+    said = ((why, report.message), ("files changed: ", file_list(report.files, nonce)), ("worktree: ", report.worktree))
+    return [name + inline_quote(text, nonce) for name, text in said if text]
 
 
-def title(number: int, report: SubagentReport, nonce: str) -> str:
+def report_title(number: int, report: SubagentReport, nonce: str) -> str:
     """`[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
     job = report.job
-    name = " ".join(filter(None, (report.label, job.kind, f'"{single(job.description, nonce)}"')))
+    name = " ".join(filter(None, (report.label, job.kind, f'"{inline_quote(job.description, nonce)}"')))
     spent = [counted(report.steps, "step"), counted(report.tokens, "token")] if report.steps or report.tokens else []
     spent += [f"${report.cost_usd:.2f}"] if report.cost_usd else []
-    spent += [took(report.elapsed_s)] if report.elapsed_s else []
+    spent += [duration_words(report.elapsed_s)] if report.elapsed_s else []
     return f"[{number}] {name}: {', '.join([STATUS.get(report.status, report.status), *spent])}"
 
 
-def took(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
     """`0.4 s`, `38 s`, `12 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
-def files(paths: Sequence[str], nonce: str) -> str:
+def file_list(paths: Sequence[str], nonce: str) -> str:
     """Paths, as many as fit in a line or two."""
     more = f" and {len(paths) - FILES_SHOWN} more" if len(paths) > FILES_SHOWN else ""
-    return ", ".join(single(path, nonce) for path in paths[:FILES_SHOWN]) + more
+    return ", ".join(inline_quote(path, nonce) for path in paths[:FILES_SHOWN]) + more
 
 
-def single(text: str, nonce: str) -> str:
+def inline_quote(text: str, nonce: str) -> str:
     """Foreign words inside a line of ours: one line, without our sign."""
     return outside(" ".join(text.split()), nonce)
 
 
-def body(report: SubagentReport, nonce: str, room: int) -> list[str]:
+def quoted_report(report: SubagentReport, nonce: str, room: int) -> list[str]:
     """What it says, quoted; of a long report the two ends, and where the rest is."""
-    lines = ["what it had when it ended:"] if report.status in ENDED_SHORT else []
-    text = barred(report.text.strip("\n"), nonce)
+    lines = ["what it had when it ended:"] if report.status in UNFINISHED else []
+    text = block_quote(report.text.strip("\n"), nonce)
     if len(text) <= room:
         return [*lines, text]
     first, last = text[: room * 2 // 3], text[-room // 3 :]
@@ -236,7 +236,7 @@ def body(report: SubagentReport, nonce: str, room: int) -> list[str]:
     return [*lines, first, cut, last]
 
 
-def barred(text: str, nonce: str) -> str:
+def block_quote(text: str, nonce: str) -> str:
     """`text` with a bar before each line and without our sign."""
     return "\n".join(f"| {line}" for line in outside(text, nonce).split("\n"))
 
@@ -252,7 +252,7 @@ DESCRIPTION_CHARS_MAX = 120
 LABEL = r"a[1-9]\d{0,17}"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class TaskArguments(msgspec.Struct, frozen=True):
     """What a call says of one subagent, and one of its tasks where it says it too."""
 
     description: str
@@ -269,9 +269,9 @@ class Wanted(msgspec.Struct, frozen=True):
         return SubagentTask(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
 
 
-async def start(
+async def start_subagents(
     hands: ToolContext,
-    wanted: Wanted,
+    wanted: TaskArguments,
     *,
     tasks: Sequence[Mapping[str, Any]],
     samples: int,
@@ -285,31 +285,31 @@ async def start(
         raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
     if [bool(tasks), samples != 1, bool(resume)].count(True) > 1:
         raise ToolError("[contradiction] Give one of tasks, samples and resume. Nothing was started.")
-    jobs = task_jobs(tasks, wanted) if tasks else same_jobs(wanted, samples, resume)
+    jobs = listed_tasks(tasks, wanted) if tasks else sampled_tasks(wanted, samples, resume)
     if synthesis and len(jobs) < 2:
         raise ToolError(
             "[one-report] A synthesis needs two reports or more: use tasks or samples. Nothing was started."
         )
-    behind = background or always_background(port, jobs)
+    behind = background or any_always_background(port, jobs)
     if synthesis and behind:
         raise ToolError(
             "[contradiction] A synthesis waits for its reports, so nothing here may work in the background."
         )
     reports, facts = await port.run(jobs, call=hands.call, background=behind, synthesis=synthesis)
-    return reported(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
+    return result_of(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
 
 
-def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[SubagentTask]:
+def sampled_tasks(wanted: TaskArguments, samples: int, resume: str) -> list[SubagentTask]:
     """The one task, as often as wanted, or to one that is asked again."""
     if not wanted.prompt.strip():
         raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
     check_count("samples", samples)
     if not resume:
         return [wanted.job()] * samples
-    return [msgspec.structs.replace(wanted.job(), again=label_of(resume, wanted))]
+    return [msgspec.structs.replace(wanted.job(), again=parse_label(resume, wanted))]
 
 
-def task_jobs(tasks: Sequence[Mapping[str, Any]], call: Wanted) -> list[SubagentTask]:
+def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskArguments) -> list[SubagentTask]:
     """Different tasks: what one leaves out is taken from the call, whose prompt stands before each one's own."""
     check_count("tasks", len(tasks))
     jobs = []
@@ -328,7 +328,7 @@ def check_count(name: str, count: int) -> None:
         raise ToolError(f"[bad-count] {name}: {count}; from 1 to {TASKS_MAX} may be started. Nothing was started.")
 
 
-def label_of(resume: str, wanted: Wanted) -> str:
+def parse_label(resume: str, wanted: TaskArguments) -> str:
     """The label of the one that is asked again. Raises `ToolError` for what is none."""
     label = resume.strip(" \t\n[]()'\"`").partition("/")[0]
     if not re.fullmatch(LABEL, label):
@@ -338,7 +338,7 @@ def label_of(resume: str, wanted: Wanted) -> str:
     return label
 
 
-def always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
+def any_always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
     """Whether a type among them always works in the background."""
     behind = {kind.name: kind for kind in port.kinds() if kind.background}
     return any(one.kind in behind for one in jobs if not one.again)

@@ -28,7 +28,7 @@ PICTURES = {code: 0x2400 + code for code in (*range(9), *range(11, 32))} | {127:
 
 
 @cache
-def escapes() -> re.Pattern[str]:
+def escape_pattern() -> re.Pattern[str]:
     """Terminal escapes: OSC and other strings up to their end or the line's, CSI, short ones. Compiled at first use."""
     strings = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     return re.compile(strings + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
@@ -47,14 +47,14 @@ def clean(data: bytes) -> str:
 def clean_text(text: str) -> str:
     """The same for text."""
     if "\x1b" in text or any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
-        text = escapes().sub("", text)
+        text = escape_pattern().sub("", text)
     if "\r" in text:
-        text = overwrite(text.replace("\r\n", "\n"))
+        text = apply_carriage_returns(text.replace("\r\n", "\n"))
     text = text.translate(CONTROLS)
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def overwrite(text: str) -> str:
+def apply_carriage_returns(text: str) -> str:
     """Each line as a terminal would show it after its carriage returns (the last non-empty state)."""
     if "\r" not in text:
         return text
@@ -95,7 +95,7 @@ def cut_head(data: bytes, limit: int) -> bytes:
     if len(data) <= limit:
         return data
     end = data.rfind(b"\n", 0, limit) + 1
-    return data[: end or between(data, limit)]
+    return data[: end or char_boundary_before(data, limit)]
 
 
 def cut_tail(data: bytes, limit: int) -> bytes:
@@ -104,10 +104,10 @@ def cut_tail(data: bytes, limit: int) -> bytes:
         return data
     start = len(data) - limit
     line = data.find(b"\n", start - 1, len(data) - 1) + 1
-    return data[line:] if line else data[after(data, start) :]
+    return data[line:] if line else data[char_boundary_after(data, start) :]
 
 
-def between(data: bytes, at: int) -> int:
+def char_boundary_before(data: bytes, at: int) -> int:
     """The last place up to `at` that does not split a UTF-8 character."""
     for place in range(at, max(at - 4, 0), -1):
         if data[place] & 0xC0 != 0x80:
@@ -115,7 +115,7 @@ def between(data: bytes, at: int) -> int:
     return at
 
 
-def after(data: bytes, at: int) -> int:
+def char_boundary_after(data: bytes, at: int) -> int:
     """The first place from `at` on that does not split a UTF-8 character."""
     for place in range(at, min(at + 4, len(data))):
         if data[place] & 0xC0 != 0x80:

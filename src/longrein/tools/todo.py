@@ -29,21 +29,21 @@ async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
         raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")
     if any(not item["content"].strip() for item in todos):
         raise ToolError("[empty] A todo has no content. The list is unchanged.")
-    new = tuple(as_todo(item) for item in todos)
+    new = tuple(to_todo(item) for item in todos)
     active = [todo.content for todo in new if todo.status == "in_progress"]
     if len(active) > 1:
         raise ToolError(f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is unchanged.")
     if new == hands.todos:
         return Outcome.of("The todo list is that already.")
-    return Outcome.of(summary(new), TodoSet(new))
+    return Outcome.of(counts_by_status(new), TodoSet(new))
 
 
-def as_todo(item: TodoItem | dict[str, Any]) -> Todo:
+def to_todo(item: TodoItem | dict[str, Any]) -> Todo:
     """The value for the log."""
     return Todo(item["content"], item["status"], item.get("activeForm", ""))
 
 
-def summary(todos: tuple[Todo, ...]) -> str:
+def counts_by_status(todos: tuple[Todo, ...]) -> str:
     """`Todo list set: 1 done, 1 in progress, 3 to do.`"""
     if not todos:
         return "Todo list cleared."

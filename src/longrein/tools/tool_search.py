@@ -18,7 +18,7 @@ ANSWER_CHARS_MAX = 24_000
 """Of one answer; what comes after is only named. The first one is always whole."""
 CATALOGUE_CHARS_MAX = 3_000
 """Names that stand in the description of `ToolSearch`: about a thousand tokens."""
-WHOLE_NAME = 1_000
+EXACT_NAME_SCORE = 1_000
 NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
 """What a word of the query is worth, by where it is found."""
@@ -43,7 +43,7 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """`ToolSearch` over `specs`."""
 
     async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
-        return Outcome.of(answer(query, specs, limit))
+        return Outcome.of(search_answer(query, specs, limit))
 
     made = make_tool(ToolSearch, access="none", together=True)
     return msgspec.structs.replace(made, spec=SEARCH_TOOL)
@@ -57,13 +57,13 @@ def catalogue(specs: Sequence[ToolSpec]) -> str:
         if left < 40:
             lines.append(f"- and {len(servers) - n} more servers")
             break
-        line = _row(server, found, left // (len(servers) - n))
+        line = _server_row(server, found, left // (len(servers) - n))
         left -= len(line) + 1
         lines.append(line)
     return "\n".join(lines)
 
 
-def _row(server: str, specs: Sequence[ToolSpec], chars: int) -> str:
+def _server_row(server: str, specs: Sequence[ToolSpec], chars: int) -> str:
     names = [spec.name.removeprefix(f"mcp__{server}__") for spec in specs]
     row = f"- {server or 'others (full names)'}: "
     shown = len(names)
@@ -80,14 +80,14 @@ def _joined(names: Sequence[str], shown: int) -> str:
 # --- searching ---------------------------------------------------------------------------------------------------
 
 
-def answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
+def search_answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
     """What the model is given: the best matches whole, further ones by name."""
-    found = ranked(query, specs)
+    found = rank_tools(query, specs)
     if not found:
-        return _nothing(query, specs)
+        return _no_match_message(query, specs)
     best, pages, size = found[: max(1, min(limit, LIMIT_MAX))], list[str](), 0
     for spec in best:
-        page = _page(spec)
+        page = _tool_page(spec)
         size += len(page)
         if pages and size > ANSWER_CHARS_MAX:
             break
@@ -98,18 +98,18 @@ def answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
     return "\n\n".join([head, *pages]) + more
 
 
-def _page(spec: ToolSpec) -> str:
+def _tool_page(spec: ToolSpec) -> str:
     return f"## {spec.name}\n{spec.description}\nargs: {msgspec.json.encode(spec.schema).decode()}"
 
 
-def _nothing(query: str, specs: Sequence[ToolSpec]) -> str:
+def _no_match_message(query: str, specs: Sequence[ToolSpec]) -> str:
     near = nearest(query, [spec.name for spec in specs])
     hint = f" Did you mean {near}?" if near else ""
     servers = ", ".join(f"{server or 'others'} ({len(found)})" for server, found in by_server(specs).items())
     return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {servers}."
 
 
-def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     """The `specs` that match, best first; ties in their own order."""
     whole = {name.lower() for name in re.split(r"[\s,]+", query.removeprefix("select:")) if name}
     words = [word for word in _words(query) if word not in EMPTY_WORDS] or _words(query)
@@ -120,9 +120,9 @@ def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
 def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
     name, described = spec.name.lower(), spec.description.lower()
     exact = name in whole or name.rpartition("__")[2] in whole
-    named, listed_spec = _words(spec.name), frozenset(_words(described))
+    named, described_words = _words(spec.name), frozenset(_words(described))
     arguments = frozenset(word for key in spec.schema.get("properties", ()) for word in _words(key))
-    score = WHOLE_NAME * exact
+    score = EXACT_NAME_SCORE * exact
     for word in words:
         telling = len(word) > 2 or not word.isascii()
         if word in named:
@@ -131,7 +131,7 @@ def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
             score += NAME_BEGINNING
         elif telling and word in name:
             score += NAME_PIECE
-        score += DESCRIBED_WORD if word in listed_spec else DESCRIBED_PIECE * (telling and word in described)
+        score += DESCRIBED_WORD if word in described_words else DESCRIBED_PIECE * (telling and word in described)
         score += ARGUMENT_WORD * (word in arguments)
     return score
 
@@ -150,7 +150,7 @@ def _words(text: str) -> list[str]:
 # `events.unwrapped` takes apart before anybody judges, runs, logs or draws the call.
 
 
-FOREIGN = "mcp__"
+MCP_PREFIX = "mcp__"
 """How the names of tools from servers begin."""
 
 
@@ -174,7 +174,7 @@ class ToolOffer(msgspec.Struct, frozen=True):
 
 def is_foreign(tool: Tool) -> bool:
     """Whether `tool` may be deferred. Built-in ones never are."""
-    return tool.deferred or tool.spec.name.startswith(FOREIGN)
+    return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
 def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
@@ -188,7 +188,7 @@ def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPoli
         return ToolOffer(tuple(map(listed_spec, every)))
     own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
     search = msgspec.structs.replace(SEARCH_TOOL, description=f"{SEARCH_TOOL.description}\n{catalogue(foreign)}")
-    return ToolOffer((*own, _short_spec(search), _short_spec(CALLER.spec)), foreign)
+    return ToolOffer((*own, _short_spec(search), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
 def listed_spec(tool: Tool) -> ToolSpec:
@@ -197,10 +197,10 @@ def listed_spec(tool: Tool) -> ToolSpec:
 
 
 def _short_spec(spec: ToolSpec) -> ToolSpec:
-    return msgspec.structs.replace(spec, schema=_lean(spec.schema, spec.schema, {}))
+    return msgspec.structs.replace(spec, schema=_without_redundancy(spec.schema, spec.schema, {}))
 
 
-def _lean(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+def _without_redundancy(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
     """`schema`, which stands in `call`, without `additionalProperties`, an empty `required` and the values that an
     argument of the call, `same`, has too. What comes is checked against the whole."""
     kept = {key: value for key, value in schema.items() if key != "additionalProperties" and value != []}
@@ -208,9 +208,11 @@ def _lean(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str,
         kept.pop("enum", None)
     if "properties" in kept:
         own = call["properties"] if schema is not call else {}
-        kept["properties"] = {name: _lean(one, call, own.get(name, {})) for name, one in kept["properties"].items()}
+        kept["properties"] = {
+            name: _without_redundancy(one, call, own.get(name, {})) for name, one in kept["properties"].items()
+        }
     if "items" in kept:
-        kept["items"] = _lean(kept["items"], call, {})
+        kept["items"] = _without_redundancy(kept["items"], call, {})
     return kept
 
 
@@ -220,7 +222,7 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
     if foreign:
         search = tool_search(foreign)
-        found.update({search.spec.name: search, CALLER.spec.name: CALLER})
+        found.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
     return found
 
 
@@ -253,5 +255,5 @@ async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None
     return Outcome.fail(f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch.")
 
 
-CALLER = make_tool(CallTool, access="none")
+CALL_TOOL_ENTRY = make_tool(CallTool, access="none")
 """`CallTool` itself runs only when it names no tool."""
