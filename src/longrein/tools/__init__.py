@@ -1,4 +1,4 @@
-"""The model's hands: functions whose signature and docstring are the tool."""
+"""Tools that the model can call: async functions whose signature and docstring become the tool."""
 
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder

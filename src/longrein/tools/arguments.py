@@ -1,7 +1,7 @@
-"""Whether a call's arguments fit a tool's schema, said in one line that a model can act on.
+"""Check of a call's arguments against the tool's schema, with one-line messages that a model can act on.
 
-Strict in what it accepts, gentle in how: a number in quotes, `null` for what is optional and a list that came as JSON
-text are read as what they plainly mean; anything else is named, with the nearest valid key.
+A number in quotes, `null` for an optional argument and a list given as JSON text are converted. Every other mismatch is
+an error that names the argument and the nearest valid key.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ import msgspec
 from longrein.events import decode_json
 from longrein.tools.port import Tool
 
-# --- The name a person or a model probably meant ---------------------------------------------------------------------
+# --- Nearest name, for "did you mean" --------------------------------------------------------------------------------
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """The one of `names` most like `word`, or '' when none is near. Case does not count; ties go to the first."""
+    """Return the name most similar to `word`, or '' when none is near. Ignores case; ties go to the first."""
     best, best_score = "", 0.49
     for name in names:
         score = similarity(word.lower(), name.lower())
@@ -26,7 +26,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 def similarity(one: str, other: str) -> float:
-    """1.0 for equal words, 0.0 for words without a common pair of letters. Quadratic in the length: for names only."""
+    """Return a similarity from 0.0 to 1.0 (equal). Quadratic in the length: for names only."""
     if one == other:
         return 1.0
     if not one or not other:
@@ -37,7 +37,7 @@ def similarity(one: str, other: str) -> float:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Letters to insert, delete or replace (Levenshtein)."""
+    """Return the Levenshtein distance."""
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         corner, row[0] = row[0], i
@@ -46,7 +46,7 @@ def edit_distance(one: str, other: str) -> int:
     return row[-1]
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
+# --- Arguments -------------------------------------------------------------------------------------------------------
 
 
 ARTICLES = {
@@ -62,18 +62,18 @@ SHOWN_CHARS_MAX = 60
 
 
 class ArgumentMismatch(Exception):
-    """A value does not fit; the text says why. Never leaves this file."""
+    """Value that does not fit the schema. Internal to this module."""
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """What is wrong with `arguments`, or None."""
+    """Return the error message for `arguments`, or None."""
     return fit_arguments(tool, arguments)[1]
 
 
 def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The arguments to run with, and what is wrong with them (then the first value means nothing).
+    """Return the converted arguments and None, or {} and the error message.
 
-    When nothing had to be read gently the first value equals `arguments`.
+    Without a conversion the first value equals `arguments`.
     """
     try:
         return fit_object(tool.spec.schema, arguments, ""), None
@@ -82,7 +82,7 @@ def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, A
 
 
 def malformed_arguments_message(name: str, received: str) -> str:
-    """What the model is told when its arguments were no JSON object."""
+    """Return the error for arguments that are not a JSON object."""
     try:
         found = decode_json(received)
         why = f"they are {value_type_words(found)}"
@@ -92,7 +92,7 @@ def malformed_arguments_message(name: str, received: str) -> str:
 
 
 def error_position(received: str, error: Exception) -> str:
-    """The place of a JSON error, with the text around it."""
+    """Return the position of a JSON error with the text around it."""
     _, _, digits = str(error).partition("(byte ")
     if not digits:
         return ""
@@ -102,14 +102,14 @@ def error_position(received: str, error: Exception) -> str:
 
 
 def unknown_tool_message(name: str, names: Sequence[str]) -> str:
-    """What the model is told of a tool that does not exist."""
+    """Return the error for a tool that does not exist."""
     near = nearest(name, names)
     hint = f" Did you mean {near}?" if near else ""
     return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {', '.join(names)}."
 
 
 def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> dict[str, Any]:
-    """Every key known, every required one there, every value of its type."""
+    """Convert an object: all keys known, required keys present, values of their types."""
     properties: dict[str, Any] = schema.get("properties", {})
     if schema.get("additionalProperties", True) is False:
         refuse_unknown(value, properties, schema["required"], at)
@@ -127,7 +127,7 @@ def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> 
 
 
 def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], required: Sequence[str], at: str) -> None:
-    """Name each key that is not in the schema, and what may have been meant."""
+    """Raise for keys that are not in the schema, with the nearest valid ones."""
     unknown = [key for key in value if key not in properties]
     if not unknown:
         return
@@ -140,7 +140,7 @@ def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], requ
 
 
 def fit_value(schema: Mapping[str, Any], value: Any, at: str) -> Any:
-    """`value` as what `schema` wants."""
+    """Convert `value` to the type in `schema`."""
     if "anyOf" in schema:
         return fit_any(schema["anyOf"], value, at)
     kind = schema.get("type")
@@ -159,7 +159,7 @@ def fit_value(schema: Mapping[str, Any], value: Any, at: str) -> Any:
 
 
 def fit_any(schemas: Sequence[Mapping[str, Any]], value: Any, at: str) -> Any:
-    """`value` as the first of `schemas` that takes it."""
+    """Convert `value` by the first of `schemas` that accepts it."""
     for schema in schemas:
         try:
             return fit_value(schema, value, at)
@@ -171,7 +171,7 @@ def fit_any(schemas: Sequence[Mapping[str, Any]], value: Any, at: str) -> Any:
 
 
 def read_as(kind: str, value: Any) -> Any:
-    """`value` if it is, or plainly means, a `kind`; else None."""
+    """Convert `value` to the JSON type `kind`; None when that is not possible."""
     match kind, value:
         case "string", str():
             return value
@@ -191,7 +191,7 @@ def read_as(kind: str, value: Any) -> Any:
 
 
 def read_number(kind: str, value: str | float) -> int | float | None:
-    """3, 3.0 and "3" are whole numbers; 3.5 is not."""
+    """Convert to a number. For `integer`, 3, 3.0 and "3" are accepted and 3.5 is not."""
     if isinstance(value, int):
         return value
     try:
@@ -205,7 +205,7 @@ def read_number(kind: str, value: str | float) -> int | float | None:
 
 
 def read_json(kind: str, value: str) -> Any:
-    """A list or object that came as JSON text."""
+    """Parse a list or object given as JSON text; None for anything else."""
     try:
         found = decode_json(value)
     except msgspec.DecodeError:
@@ -214,20 +214,20 @@ def read_json(kind: str, value: str) -> Any:
 
 
 def type_words(schema: Mapping[str, Any]) -> str:
-    """The type in words."""
+    """Describe the type that `schema` wants, in words."""
     if "enum" in schema:
         return " or ".join(f'"{one}"' for one in schema["enum"])
     return ARTICLES.get(schema.get("type", ""), "a value")
 
 
 def value_type_words(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """Describe the type of a JSON value, in words."""
     kinds = {str: "a string", bool: "a boolean", list: "a list", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
 def quote_value(value: Any) -> str:
-    """A value as the model wrote it, short."""
+    """Quote a value as JSON, at most `SHOWN_CHARS_MAX` characters."""
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, UnicodeEncodeError, OverflowError):

@@ -1,4 +1,4 @@
-"""`TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`: what may be done about commands in the background."""
+"""Tools for background tasks: `TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`."""
 
 from longrein.events import ToolError
 from longrein.tools.file_access import one_line, refuse_marker
@@ -7,13 +7,13 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import size_words
 
 WAIT_MAX_MS = 600_000
-"""Ceiling of `wait`."""
+"""Maximum of `wait`."""
 LISTED_MAX = 60
-"""Tasks of one list; those that are over go first."""
+"""Tasks in one list; the oldest ended ones are left out."""
 COMMAND_CHARS_MAX = 100
-"""Of a command in a list."""
+"""Characters of a command in a list."""
 INPUT_CHARS_MAX = 100_000
-"""Of one `TaskInput`."""
+"""Characters of one `TaskInput`."""
 
 
 async def TaskList(hands: ToolContext) -> Outcome:
@@ -77,11 +77,11 @@ def _task_port(hands: ToolContext, task: str) -> TaskPort:
 
 
 def task_line(view: TaskView) -> str:
-    """How a task stands, in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm test`."""
+    """Describe a task in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm test`."""
     how = [view.state.replace("_", " ")]
     how += [f"exit code {view.code}"] * (view.code is not None)
     how += [f"{view.cause}"] * bool(view.cause)
-    if view.state == "running" or (view.state != "queued" and view.elapsed_s):  # 0: nobody knows
+    if view.state == "running" or (view.state != "queued" and view.elapsed_s):  # 0: unknown
         how.append(f"{'for' if view.state == 'running' else 'after'} {view.elapsed_s:.1f} s")
     printed = f"; {size_words(view.size_bytes)} of output" if view.size_bytes else ""
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
@@ -94,7 +94,7 @@ def task_line(view: TaskView) -> str:
 
 
 def listed(view: TaskView) -> str:
-    """The same for a list."""
+    """Describe a task as a list item."""
     return f"- {task_line(view)}"
 
 

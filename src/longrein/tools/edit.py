@@ -1,4 +1,4 @@
-"""`Edit`: replace exact text in a file the model has seen as it is now. Every refusal has its own code word."""
+"""`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with its own code."""
 
 import msgspec
 
@@ -31,7 +31,7 @@ from longrein.tools.write import (
 from longrein.workspace import Place
 
 REPLACEMENTS_SHOWN_MAX = 3
-"""Changed places shown in a confirmation."""
+"""Replacements shown in a confirmation."""
 
 
 async def Edit(
@@ -67,7 +67,7 @@ async def Edit(
 
 
 class AppliedEdit(msgspec.Struct, frozen=True):
-    """An edit of what the model knows."""
+    """Edit applied to the content that the model knows."""
 
     place: Place
     decoded: Decoded
@@ -75,10 +75,10 @@ class AppliedEdit(msgspec.Struct, frozen=True):
     data: bytes
     """The whole new content."""
     forgiven: str = ""
-    """Differences between the file and old_string that were forgiven, in words; '' for exact text."""
+    """Ignored differences between the file and old_string, in words; '' for an exact match."""
 
     def confirmation(self, shown: str, extra: str) -> str:
-        """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
+        """Return the confirmation with present line numbers; `shown` and `extra` describe a merge."""
         times = "" if len(self.replacements) == 1 else f" in {counted(len(self.replacements), 'place')}"
         kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
         rows = [shown] * bool(shown) if extra else shown_replacements(self.decoded, self.replacements)
@@ -90,7 +90,7 @@ class AppliedEdit(msgspec.Struct, frozen=True):
 
 
 def apply_edit(place: Place, base: bytes, change: tuple[str, str], every: bool) -> AppliedEdit:
-    """The edit of `base`. Refuses what is no text, and what `chosen_sites` refuses."""
+    """Apply a change (old, new) to `base`. Raises `ToolError` for binary content and as `choose_replacements` does."""
     decoded = decode(base)
     if decoded is None:
         raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
@@ -102,7 +102,7 @@ def apply_edit(place: Place, base: bytes, change: tuple[str, str], every: bool) 
 
 
 async def fill_empty_file(hands: ToolContext, place: Place, content: str) -> Outcome:
-    """An empty `old_string`: a new file, or an empty one filled. Never overwrites."""
+    """Create a file or fill an empty one, for an empty `old_string`. Never overwrites content."""
     created = f"Created {described_file(place, content)}."
     if place.kind != "file":
         return await create_file(hands, place, encode_for(place, content, PLAIN_STYLE), created)
@@ -124,8 +124,10 @@ async def fill_empty_file(hands: ToolContext, place: Place, content: str) -> Out
 def choose_replacements(
     place: Place, decoded: Decoded, change: tuple[str, str], every: bool
 ) -> tuple[list[Replacement], str]:
-    """The places to change: one, or all if asked; and the differences that were forgiven. Refuses none, and several
-    that were not asked for."""
+    """Return the replacements, and the ignored differences in words.
+
+    Raises `ToolError` for no match, and for several matches unless `every`.
+    """
     old, new = change
     text = decoded.text
     replacements = find_replacements(text, old, new, decoded.style.eol)
@@ -148,7 +150,7 @@ def choose_replacements(
 
 
 def no_match_message(place: Place, text: str, old: str, loose: list[LooseMatch]) -> str:
-    """The refusal for text that stands nowhere as it was given."""
+    """Return the refusal for text that has no exact match and no single loose match."""
     head = f"[no-match] old_string is not in {one_line(place.path)}."
     if not loose:
         return f"{head} {explain_no_match(text, old)}"
@@ -157,7 +159,7 @@ def no_match_message(place: Place, text: str, old: str, loose: list[LooseMatch])
 
 
 def shown_replacements(decoded: Decoded, replacements: list[Replacement]) -> list[str]:
-    """The first changed places, with line numbers as they are now; neighbours in one piece."""
+    """Return the rows of the first replacements with present line numbers; nearby ones together."""
     shown, shift = [], 0
     groups = group_nearby(decoded.text, replacements)
     for group in groups[:REPLACEMENTS_SHOWN_MAX]:

@@ -1,7 +1,7 @@
-"""What the file tools share: finding a file, loading it, refusing with a code word the model can act on.
+"""File access for tools: resolve a path, load and keep content, refuse with a code that the model can act on.
 
-A refusal is a `ToolError` whose text begins with its code in brackets, such as `[not-read]`; `registry.runner` turns it
-into a failed outcome.
+A refusal is a `ToolError` whose text begins with a code in brackets, such as `[not-read]`. `registry.make_runner` turns
+it into a failed outcome.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from longrein.workspace import Place
 
 T = TypeVar("T")
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
-"""Largest file that is hashed and edited, and how far into a larger one `Read` looks for a line."""
+"""Maximum size of a file that is hashed and edited, and how far `Read` looks for a line in a larger file."""
 IN_LOOP_BYTES_MAX = 1024 * 1024
-"""Content up to this size is read, hashed and searched in the loop: a millisecond or two."""
+"""Maximum size of content that is handled in the event loop: one or two milliseconds."""
 LIST_LIMIT_S = 0.2
-"""Longest look into a folder for a similar name."""
+"""Time limit of the search for a similar name in a folder."""
 
 
 def resolve_path(hands: ToolContext, path: str) -> Place:
-    """Look `path` up. Refuses what no file can be called."""
+    """Resolve `path`. Raises `ToolError` for a text that cannot be a path."""
     place = hands.workspace.look(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
@@ -32,7 +32,7 @@ def resolve_path(hands: ToolContext, path: str) -> Place:
 
 
 def encodable(text: str) -> bool:
-    """Whether `text` is valid Unicode (a log and a wire can hold it)."""
+    """Whether `text` is valid Unicode, so that it can be logged and sent."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -41,7 +41,7 @@ def encodable(text: str) -> bool:
 
 
 def existing_file(hands: ToolContext, path: str) -> Place:
-    """A regular file. Refuses anything else, with the nearest name when there is none."""
+    """Resolve `path` to a regular file. Raises `ToolError` otherwise, with the nearest name for a missing file."""
     place = resolve_path(hands, path)
     match place.kind:
         case "file":
@@ -55,12 +55,12 @@ def existing_file(hands: ToolContext, path: str) -> Place:
 
 
 def not_found_message(hands: ToolContext, place: Place) -> str:
-    """The refusal for a file that does not exist."""
+    """Return the refusal for a file that does not exist, with the nearest name."""
     folder, _, name = place.path.rpartition("/")
     names: list[str] = []
 
     def visit(path: str, is_folder: bool) -> bool:
-        if not is_folder and path.rpartition("/")[2] != name:  # itself: a link that leads nowhere
+        if not is_folder and path.rpartition("/")[2] != name:  # the same name: a dangling link
             names.append(path.rpartition("/")[2])
         return False
 
@@ -74,12 +74,12 @@ def not_found_message(hands: ToolContext, place: Place) -> str:
 
 
 async def run_by_size(hands: ToolContext, size_bytes: int, work: Callable[[], T]) -> T:
-    """`work()` on so many bytes: here when it is little, else beside the loop, so that nobody waits for it."""
+    """Run `work()` in the event loop for up to `IN_LOOP_BYTES_MAX`, else in a thread."""
     return work() if size_bytes <= IN_LOOP_BYTES_MAX else await hands.workspace.aside(work)
 
 
 async def load_file(hands: ToolContext, place: Place, limit_bytes: int = 0) -> bytes:
-    """Content of a file that `existing` found. A file that vanished or cannot be read is a refusal."""
+    """Load a file that `existing_file` resolved. Raises `ToolError` when it vanished or cannot be read."""
     try:
         return await run_by_size(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
     except FileNotFoundError:
@@ -89,9 +89,9 @@ async def load_file(hands: ToolContext, place: Place, limit_bytes: int = 0) -> b
 
 
 async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
-    """(hash, blob) of a file's content; the blob is '' above the size that is kept.
+    """Store content as a blob and return (hash, blob); the blob is '' above `keep_bytes_max`.
 
-    The blob's name is the hash unless a secret was replaced in what is kept.
+    The blob's name equals the hash unless a secret was replaced in the stored content.
     """
     kept = len(data) <= hands.options.keep_bytes_max
     digest = await run_by_size(hands, len(data), lambda: sha256(data).hexdigest())
@@ -99,7 +99,7 @@ async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
 
 
 def refuse_marker(hands: ToolContext, *texts: str) -> None:
-    """Law 4: a harness marker stands for bytes that are not there, so it must not reach a file or a command."""
+    """Raise `ToolError` for text with a longrein marker, which must not reach a file or a command (law 4)."""
     sign = marker_sign(hands.nonce)
     if any(sign in text for text in texts):
         raise ToolError(
@@ -110,10 +110,10 @@ def refuse_marker(hands: ToolContext, *texts: str) -> None:
 
 
 def one_line(path: str) -> str:
-    """A path as it can be shown."""
+    """Return text from outside, such as a path, cleaned and on one line."""
     return clean_text(path).replace("\n", "\\n")
 
 
 def os_error_text(error: OSError) -> str:
-    """The system's own words."""
+    """Return the operating system's message, in lower case."""
     return (error.strerror or str(error) or type(error).__name__).lower()

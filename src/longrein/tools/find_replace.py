@@ -1,4 +1,4 @@
-"""Finding and replacing text in a file, pure. Lines that end otherwise than the model wrote still match."""
+"""Exact text search and replacement for `Edit`, with any line ends, and hints for text that is not found. Pure."""
 
 import re
 
@@ -12,20 +12,20 @@ LINE_END = "(?>\r\n|\n|\r)"
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """One place to change."""
+    """Replacement of one range of a text."""
 
     start: int
     """Index of the first character."""
     end: int
-    """Index after the last."""
+    """Index after the last character."""
     new: str
-    """What is put there, with the line ends of the place."""
+    """New text, with the line ends of the place."""
 
 
 def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replacement]:
-    """Every place where `old` stands, left to right, overlapping ones not counted. `old` must not be empty.
+    """Find all matches of `old`, left to right, without overlaps. `old` must not be empty.
 
-    Line ends of `old` match any of the file's; `new` gets those that stand at the place, else `eol`.
+    Line ends of `old` match any line end. `new` gets the line end of the place, else `eol`.
     """
     if "\r" not in text:
         found = find_all(text, old)
@@ -41,17 +41,17 @@ def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replaceme
 
 
 def line_end_pattern(old: str) -> re.Pattern[str]:
-    """`old` with each of its line ends standing for any."""
+    """Compile `old` so that each of its line ends matches any line end."""
     return re.compile(LINE_END.join(map(re.escape, with_lf(old).split("\n"))))
 
 
 def with_lf(text: str) -> str:
-    """`text` with LF for every line end."""
+    """Return `text` with LF for every line end."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def find_all(text: str, old: str) -> list[int]:
-    """Starts of `old` in `text`, as `str.replace` would find them."""
+    """Return the starts of `old` in `text`, as `str.replace` finds them."""
     found, at = [], text.find(old)
     while at >= 0:
         found.append(at)
@@ -60,13 +60,13 @@ def find_all(text: str, old: str) -> list[int]:
 
 
 def next_line_end(text: str, start: int, usual: str) -> str:
-    """The first line end at or after a place, `usual` when there is none."""
+    """Return the first line end at or after `start`; `usual` when there is none."""
     match = re.compile(LINE_END).search(text, start)
     return match.group() if match else usual
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
-    """Whether `old` also stands one or more characters into the only place where it was found (`aa` in `aaa`)."""
+    """Whether `old` also matches inside its only match, shifted by some characters (`aa` in `aaa`)."""
     if "\r" not in text:
         return text.find(text[replacement.start : replacement.end], replacement.start + 1) >= 0
     again = line_end_pattern(old).search(text, replacement.start + 1)
@@ -74,7 +74,7 @@ def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
 
 
 def apply_replacements(text: str, replacements: list[Replacement]) -> str:
-    """`text` with every replacement changed and nothing else."""
+    """Return `text` with all replacements applied."""
     pieces: list[str] = []
     at = 0
     for replacement in replacements:
@@ -84,19 +84,19 @@ def apply_replacements(text: str, replacements: list[Replacement]) -> str:
 
 
 def line_number(text: str, at: int) -> int:
-    """1-based line of an index, as `Read` counts."""
+    """Return the 1-based line of an index, as `Read` counts."""
     return text.count("\n" if "\n" in text else "\r", 0, at) + 1
 
 
-# --- Why `Edit` found nothing, and where the model probably meant. Pure; work is bounded for large files -------------
+# --- Hints for text that is not found --------------------------------------------------------------------------------
 
 
 CANDIDATES_MAX = 20_000
-"""Lines that are compared."""
+"""Lines that are compared, to bound the work for large files."""
 
 
 def explain_no_match(text: str, old: str) -> str:
-    """One or two sentences with a line number to look at."""
+    """Explain in one or two sentences why `old` is not found, with a line to look at."""
     if without_line_numbers(old) in text and without_line_numbers(old):
         return "It is there without the line numbers of Read: leave out the numbers and tabs."
     lines, wanted = lines_of(text), lines_of(old)
@@ -111,7 +111,7 @@ def explain_no_match(text: str, old: str) -> str:
 
 
 def without_line_numbers(old: str) -> str:
-    """`old` without `12<TAB>` in front of each line, or '' when they are not there."""
+    """Return `old` without `12<TAB>` before each line; '' when not every line has it."""
     lines = old.split("\n")
     if not all(re.match(r"\s*\d+\t", line) for line in lines if line):
         return ""
@@ -119,7 +119,7 @@ def without_line_numbers(old: str) -> str:
 
 
 def find_ignoring_blanks(lines: list[str], wanted: list[str]) -> int:
-    """Where all lines of `wanted` stand when blanks do not count; -1 for nowhere."""
+    """Return the first line of a match that ignores blanks; -1 for none."""
     keys = ["".join(line.split()) for line in wanted]
     if not any(keys):
         return -1
@@ -129,7 +129,7 @@ def find_ignoring_blanks(lines: list[str], wanted: list[str]) -> int:
 
 
 def closest_line(lines: list[str], wanted: list[str]) -> int:
-    """The line most like the longest line of `wanted`, moved back to where its first line would be; -1 for none."""
+    """Return the line where `wanted` would begin, by the line most similar to its longest line; -1 for none."""
     if not wanted:
         return -1
     row = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
@@ -146,12 +146,12 @@ def closest_line(lines: list[str], wanted: list[str]) -> int:
 
 
 def shared_word_ratio(words: set[str], line: str) -> float:
-    """Share of words in common."""
+    """Return the share of common words."""
     there = set(re.findall(r"\w+", line))
     return len(words & there) / len(words | there) if words and there else 0.0
 
 
 def quoted_line(line: str) -> str:
-    """A line as it can be quoted, tabs and blanks visible."""
+    """Quote a line with visible tabs, at most 160 characters."""
     text = visible(line.replace("\t", "\\t"))
     return f"`{text}`" if len(text) <= 160 else f"`{text[:160]}…`"

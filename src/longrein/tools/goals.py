@@ -1,6 +1,6 @@
-"""`GoalAdd`, `GoalUpdate`, `GoalList`: the project's graph of goals, which outlives conversations and is shared.
+"""Tools for the project's goals: `GoalAdd`, `GoalUpdate`, `GoalList`.
 
-What a session does to it or learns of it is also in its log, as `GoalChanged`.
+Goals outlive sessions and are shared by them. Each change that a session makes or sees is also logged as `GoalChanged`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from longrein.tools.port import GoalPort, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 BODY_CHARS = 300
-"""Of a body in a list that would be too long with whole bodies."""
+"""Characters of a body in a list that would be too long with whole bodies."""
 
 
 async def GoalAdd(hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
@@ -74,7 +74,7 @@ async def GoalList(hands: ToolContext, all: bool = False) -> Outcome:  # noqa: A
 
 
 def _goal_port(hands: ToolContext, *written: str) -> GoalPort:
-    """Raises `ToolError` where there are none, and for text that holds a marker in place of what it stands for."""
+    """Return the goal port. Raises `ToolError` when there is none, or when a text contains a longrein marker."""
     if hands.goals is None:
         raise ToolError("[no-goals] There is no place here where goals could be kept; use TodoWrite.")
     if any(marker_sign(hands.nonce) in text for text in written):
@@ -122,5 +122,5 @@ GOAL_LIST = make_tool(GoalList, access="none", together=True)
 
 
 def goal_tools() -> tuple[Tool, ...]:
-    """The tools for goals, always in the same order. A project without goals need not tell the model of them."""
+    """Return the goal tools, always in the same order."""
     return (GOAL_ADD, GOAL_UPDATE, GOAL_LIST)

@@ -1,11 +1,10 @@
-"""Matching for `Edit` that forgives how text is written, where it is clear which place is meant. Pure.
+"""Loose matching for `Edit`: accepts a unique match that differs from the old text only in its writing. Pure.
 
-Forgiven: blanks at the end of lines, indentation that is shifted as a whole, typographic quotes, dashes and spaces,
+Ignored differences: blanks at the end of lines, indentation shifted as a whole, typographic quotes, dashes and spaces,
 composed and decomposed letters.
 
-The change from the old to the new text is applied to what stands in the file: what the model left alone stays as the
-file has it, byte for byte, and an indentation that is shifted is shifted in the new lines too. Text that stands at
-several places, or does not fit without a doubt, is not taken.
+The change from the old to the new text is applied to the file's own text: unchanged characters stay byte for byte, and
+new lines get the file's indentation. Several matches, or a change that does not apply exactly, are not accepted.
 """
 
 import re
@@ -22,24 +21,24 @@ from longrein.tools.diff import common_prefix
 from longrein.tools.find_replace import LINE_END, Replacement, with_lf
 
 TEXT_CHARS_MAX = 4_000_000
-"""A longer file is searched for exact text only."""
+"""Maximum length of a file; a longer one is searched for exact text only."""
 OLD_CHARS_MAX, OLD_LINES_MAX = 100_000, 2_000
-"""So is a file for longer text."""
+"""Maximum size of the old text; longer text must match exactly."""
 MATCHES_MAX = 5
-"""Places that are counted when there are several."""
+"""Matches that are listed when there are several."""
 TRIED_MAX = 200
-"""Places with the same words that are looked at; with more it is not clear which is meant."""
+"""Candidates with the same words that are compared; more count as ambiguous."""
 BLANKS = " \t"
 SPELLINGS = {
     "quotes": {"'": "\u2018\u2019\u201a\u201b\u02bc", '"': "\u201c\u201d\u201e\u201f"},
     "dashes": {"-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"},
     "no-break or typographic spaces": {" ": "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f"},
 }
-"""What is typed with one key and has several forms."""
+"""Characters with several forms: difference in words -> key -> other forms."""
 
 
 class LooseMatch(msgspec.Struct, frozen=True):
-    """A place where the old text stands but for how it is written."""
+    """Match of the old text that differs only in its writing."""
 
     replacement: Replacement
     forgiven: tuple[str, ...]
@@ -49,33 +48,33 @@ class LooseMatch(msgspec.Struct, frozen=True):
 class _Line(msgspec.Struct, frozen=True):
     body: str
     end: str
-    """Its line end; '' for the last line."""
+    """Line end; '' for the last line."""
     start: int
-    """Index of its first character."""
+    """Index of the first character."""
     flat: str
-    """`plain` of the body, without blanks at its end."""
+    """`plain` of the body, without blanks at the end."""
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """Lines `first` and following of the file, from character `start` of the first up to `stop` of the last."""
+    """Matched lines of the file, from character `start` of line `first` to character `stop` of the last line."""
 
     first: int
     start: int
     stop: int
     shift: str = ""
-    """Blanks that the file's lines have in front and the old text has not."""
+    """Extra indentation of the file's lines."""
     unshift: str = ""
-    """Blanks that the old text has in front and the file's lines have not."""
+    """Extra indentation of the old text."""
 
 
 class _NotApplicable(Exception):
-    """The change cannot be applied here without a doubt. Never leaves this file."""
+    """Change that does not apply exactly. Internal to this module."""
 
 
 def find_loose_matches(text: str, old: str, new: str, eol: str) -> list[LooseMatch]:
-    """Find the places of `old`, which stands nowhere exactly, that differ from it only in writing.
+    """Find loose matches of `old`, which has no exact match.
 
-    One place comes with its new text. Of several only the starts are given: it is not clear which is meant.
+    A single match comes with its new text. Of several matches only the starts are given.
     """
     wanted = with_lf(old).split("\n")
     if len(text) > TEXT_CHARS_MAX or len(old) > OLD_CHARS_MAX or len(wanted) > OLD_LINES_MAX or not old.strip():
@@ -91,7 +90,7 @@ def find_loose_matches(text: str, old: str, new: str, eol: str) -> list[LooseMat
 
 
 def plain(text: str) -> str:
-    """`text` with one form of each letter, quote, dash and blank."""
+    """Normalize `text` to one form of each letter, quote, dash and blank."""
     return text if text.isascii() else normalize("NFC", text).translate(_spelling_table())
 
 
@@ -116,15 +115,15 @@ def _first_few(found: Iterator[_Span]) -> list[_Span]:
     return [one for one, _ in zip(found, range(MATCHES_MAX), strict=False)]
 
 
-# --- where it stands ---------------------------------------------------------------------------------------------
+# --- Search ----------------------------------------------------------------------------------------------------------
 
 
 def _spelling_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator[_Span]:
-    """Places where it stands, indentation included, but for blanks at the end of lines and the forms of characters."""
+    """Yield matches that ignore blanks at the end of lines and the forms of characters, not indentation."""
     flat = [plain(line).rstrip(BLANKS) for line in wanted]
-    whole_end = flat[-1] != plain(wanted[-1])  # it ends in blanks, so a line must end there
+    whole_end = flat[-1] != plain(wanted[-1])  # the old text ends in blanks, so a line must end there
     if whole_end and not flat[-1]:
-        return  # it ends in the indentation of a line that is not there
+        return  # the old text ends in the indentation of a missing line
     starts = _starts([line.flat for line in lines])
     end_mark = "\n" * whole_end
     for at in _find_overlapping("\n".join(line.flat for line in lines) + end_mark, "\n".join(flat) + end_mark):
@@ -134,12 +133,12 @@ def _spelling_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator
         stop = len(flat[-1]) + (start if len(wanted) == 1 else 0)
         begin = _file_index(lines[first].body, start)
         end = len(lines[last].body) if whole_end else _file_index(lines[last].body, stop)
-        if begin >= 0 and end >= 0:  # else it would cut a letter of the file
+        if begin >= 0 and end >= 0:  # -1: inside a letter of the file
             yield _Span(first, begin, end)
 
 
 def _indentation_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator[_Span]:
-    """Places where all of its lines stand, each with the same blanks more, or less, in front."""
+    """Yield matches in which all lines are indented more, or less, by the same blanks."""
     rows = wanted[:-1] if wanted[-1] == "" else wanted
     bare = [plain(row).strip(BLANKS) for row in rows]
     if not any(bare):
@@ -153,7 +152,7 @@ def _indentation_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Itera
         n = bisect_right(starts, at) - 1
         here = lines[n : n + len(rows)]
         if n + len(wanted) > len(lines):
-            continue  # it has a line end more
+            continue  # the old text has one more line end
         pairs = [
             (_indentation(line.body), _indentation(row))
             for line, row, some in zip(here, rows, bare, strict=True)
@@ -166,12 +165,12 @@ def _indentation_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Itera
 
 
 def _starts(lines: Iterable[str]) -> list[int]:
-    """Index at which each line begins when they are joined with one character between two."""
+    """Return the start of each line when lines are joined with one separator character."""
     return list(accumulate((len(line) + 1 for line in lines), initial=0))
 
 
 def _find_overlapping(text: str, part: str) -> Iterator[int]:
-    """Every index at which `part` stands, also where two of them overlap."""
+    """Yield all indices of `part`, including overlapping matches."""
     at = text.find(part)
     while at >= 0:
         yield at
@@ -183,8 +182,10 @@ def _indentation(line: str) -> str:
 
 
 def _indentation_shift(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
-    """(blanks that the file has more, blanks that it has less) of (file's, text's) indentations; None where the lines
-    differ among each other."""
+    """Return (extra blanks of the file, extra blanks of the text) for pairs of (file's, text's) indentation.
+
+    None when the lines do not all differ by the same blanks.
+    """
     file, text = pairs[0]
     if file.endswith(text):
         more, less = file[: len(file) - len(text)], ""
@@ -195,7 +196,7 @@ def _indentation_shift(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | No
     return (more, less) if all(less + theirs == more + mine for theirs, mine in pairs) else None
 
 
-# --- what is put there -------------------------------------------------------------------------------------------
+# --- Replacement text ------------------------------------------------------------------------------------------------
 
 
 def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Sequence[str], eol: str) -> LooseMatch:
@@ -219,7 +220,7 @@ def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Seq
 
 
 def _changed_ranges(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Ranges (a, b, c, d): lines a to b of `old` became c to d of `new`. One range where both have as many lines."""
+    """Yield (a, b, c, d): lines a to b of `old` became c to d of `new`. One range for an equal number of lines."""
     if len(old) == len(new):
         yield 0, len(old), 0, len(new)
         return
@@ -228,7 +229,7 @@ def _changed_ranges(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[in
 
 
 def _apply_to_line(part: str, old: str, new: str, found: _Span) -> str:
-    """`part` of the file, which is `old`, with what makes `new` of `old`."""
+    """Apply the change from `old` to `new` to one line `part` of the file."""
     if new == old:
         return part
     if not new.strip(BLANKS):
@@ -246,7 +247,7 @@ def _apply_to_line(part: str, old: str, new: str, found: _Span) -> str:
 
 
 def _shifted(line: str, found: _Span) -> str:
-    """A new line, indented as its neighbours are in the file."""
+    """Indent a new line like its neighbours in the file."""
     if not line.strip(BLANKS):
         return line
     if not line.startswith(found.unshift):
@@ -255,14 +256,14 @@ def _shifted(line: str, found: _Span) -> str:
 
 
 def _split_blanks(line: str) -> tuple[str, str, str]:
-    """Blanks in front, text, blanks at the end; of a line without text all are at the end."""
+    """Split into leading blanks, text and trailing blanks; the blanks of a line without text are trailing."""
     body = line.strip(BLANKS)
     lead = _indentation(line) if body else ""
     return lead, body, line[len(lead) + len(body) :]
 
 
 def _letters(text: str) -> list[str]:
-    """Characters with the marks that belong to them."""
+    """Split into characters with their combining marks."""
     if text.isascii():
         return list(text)
     letters: list[str] = []
@@ -275,7 +276,7 @@ def _letters(text: str) -> list[str]:
 
 
 def _file_index(body: str, count: int) -> int:
-    """Index in `body` after so many characters of `plain(body)`; -1 inside a letter."""
+    """Return the index in `body` after `count` characters of `plain(body)`; -1 inside a letter."""
     if body.isascii():
         return count
     at = seen = 0
@@ -287,7 +288,7 @@ def _file_index(body: str, count: int) -> int:
 
 
 def _forgiven_differences(parts: Sequence[str], wanted: Sequence[str], found: _Span) -> Iterator[str]:
-    """Differences between what stands in the file and the old text, in words for the model."""
+    """Yield the differences between the file and the old text, in words for the model."""
     if found.shift or found.unshift:
         blanks = _blank_words(found.shift or found.unshift)
         yield f"its indentation ({blanks} {'more' if found.shift else 'less'} in the file)"

@@ -1,6 +1,6 @@
-"""A page of a text that may be far larger than memory: lines by number, or characters of one line, and the way on.
+"""Pages of stored content for `Recall`: lines by number, or characters of one line, with the range of the next page.
 
-The text comes as bytes piece by piece; only what the page shows is kept and decoded, the rest is counted.
+The content may be larger than memory: it is read in pieces, and only the text of the page is kept and decoded.
 """
 
 import codecs
@@ -18,11 +18,11 @@ from longrein.tools.text_encoding import clean_text, counted, cut_head, size_wor
 PAGE_LINES_MAX = 2_000
 """Lines of one page."""
 PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))} | {127: 0x2421}
-"""Control characters of a file, each shown as one visible character; line ends stay as they are."""
+"""Control characters and their visible replacements; line ends are kept."""
 
 
 class PageRange(msgspec.Struct, frozen=True):
-    """What is asked for: lines, or with `char` set characters of one line. All 1-based and inclusive; 0 is open."""
+    """Requested lines or, with `char`, characters of one line. 1-based and inclusive; 0 is an open end."""
 
     first: int = 1
     last: int = 0
@@ -31,20 +31,20 @@ class PageRange(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What is given."""
+    """One page."""
 
     text: str
     """The lines."""
     span: str
-    """Which they are, as `lines` takes it."""
+    """Their range, in the form of the argument `lines`."""
     whole: str
-    """What that is of what, in words."""
+    """Range and total, in words."""
     following: str
     """`lines` of the next page; '' at the end."""
 
 
 def parse_range(text: str) -> PageRange:
-    """`100-200`, `100-`, `100`, `7:4001-8000`; '' is everything from the start."""
+    """Parse `100-200`, `100-`, `100` or `7:4001-8000`; '' is everything. Raises `ToolError`."""
     match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
     if match is None or (match[1] and not match[2]):
         raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
@@ -59,10 +59,10 @@ def parse_range(text: str) -> PageRange:
 
 
 def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int) -> Page:
-    """The page of `contents` that begins where `wanted` says, at most `limit_bytes` long. `name` is what it is called.
+    """Return the page of `contents` that starts at `wanted`, at most `limit_bytes` long. `name` is for messages.
 
-    Several contents follow each other, each under its title. Raises `ToolError`, with its reason, when there is no
-    such line or the content is gone.
+    Several contents follow each other, each under its title. Raises `ToolError` when the line does not exist or the
+    content is gone.
     """
     if wanted.char:
         return _page_of_line(past, contents, wanted, name, limit_bytes)
@@ -92,7 +92,7 @@ def _control_pictures(text: str) -> str:
 
 
 def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
-    """The text of `contents` in pieces, each with how its lines are made fit to be shown."""
+    """Yield the text of `contents` in pieces, each with the function that makes its lines printable."""
     for content in contents:
         if len(contents) > 1:
             yield f"--- {content.title} ---\n".encode(), _unchanged
@@ -132,11 +132,11 @@ def _as_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 class _LineCollector:
-    """Takes pieces in and keeps the lines that are wanted, as many as fit."""
+    """Collector of the wanted lines from pieces, as many as fit."""
 
     def __init__(self, first: int, last: int, limit_bytes: int) -> None:
         self.kept: list[str] = []
-        """Lines from `first` on."""
+        """Collected lines, from `first` on."""
         self._first, self._last = first, last
         self._room = limit_bytes + 1
         self._number = 1
@@ -146,7 +146,7 @@ class _LineCollector:
         self._full = False
 
     def feed(self, piece: bytes, show: Show) -> None:
-        """The next piece."""
+        """Add the next piece."""
         ends = piece.count(b"\n")
         if piece:
             self._ended = piece.endswith(b"\n")
@@ -166,7 +166,7 @@ class _LineCollector:
             self._number += piece.count(b"\n", start)
 
     def end(self) -> int:
-        """All is in; how many lines there were."""
+        """Finish and return the number of lines."""
         if self._ended and self._number > 1:
             return self._number - 1
         if self._wanting():
@@ -194,7 +194,7 @@ class _LineCollector:
 def _page_of_line(
     past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int
 ) -> Page:
-    """A page of a line that is longer than a page."""
+    """Return a page of one line that is longer than a page."""
     line = _CharCollector(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
     for piece, show in _pieces(past, contents):
         line.feed(piece, show)
@@ -212,13 +212,13 @@ def _page_of_line(
 
 
 class _CharCollector:
-    """Takes pieces in and keeps characters of one line."""
+    """Collector of characters of one line from pieces."""
 
     def __init__(self, wanted: int, first: int, most: int) -> None:
         self.number = 1
-        """Lines begun so far; after `end`, all there are."""
+        """Lines begun so far; after `end`, the number of lines."""
         self.more = False
-        """Whether a line follows."""
+        """Whether another line follows."""
         self._ended = True
         self.show: Show = _unchanged
         self._kept: list[str] = []
@@ -228,11 +228,11 @@ class _CharCollector:
 
     @property
     def kept(self) -> str:
-        """The characters."""
+        """Collected characters."""
         return "".join(self._kept)
 
     def feed(self, piece: bytes, show: Show) -> None:
-        """The next piece."""
+        """Add the next piece."""
         ends, start = piece.count(b"\n"), 0
         if piece:
             self._ended = piece.endswith(b"\n")
@@ -248,7 +248,7 @@ class _CharCollector:
             self.more = True
 
     def end(self) -> int:
-        """All is in; how many characters the line has, -1 when there is no such line."""
+        """Finish and return the length of the line in characters; -1 when there is no such line."""
         self._take(self._decoder.decode(b"", final=True))
         self.number -= self._ended and self.number > 1
         return self._chars if self.number >= self._wanted else -1

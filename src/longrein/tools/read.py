@@ -1,4 +1,4 @@
-"""`Read`: what a file holds, numbered, and a fact that says which content the model has seen."""
+"""`Read` tool: shows a file with line numbers, or an image or PDF, and records which content the model has seen."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ from longrein.tools.text_encoding import (
 )
 from longrein.workspace import Place
 
-# --- What a file that is not text is: by its first bytes, never by its name ------------------------------------------
+# --- File types by their first bytes ---------------------------------------------------------------------------------
 
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -50,7 +50,7 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 class ImageInfo(msgspec.Struct, frozen=True):
-    """An image a model can look at."""
+    """Type and size of an image that a model can view."""
 
     media: str
     """Media type."""
@@ -61,17 +61,17 @@ class ImageInfo(msgspec.Struct, frozen=True):
 
 
 def binary_kind(data: bytes) -> str:
-    """A word for binary content, `binary data` when its first bytes are unknown."""
+    """Name the type of binary content; `binary data` when it is unknown."""
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), "binary data")
 
 
 def is_pdf(data: bytes) -> bool:
-    """Whether it is a PDF document."""
+    """Whether `data` is a PDF document."""
     return data.startswith(b"%PDF-")
 
 
 def image_info(data: bytes) -> ImageInfo | None:
-    """Type and size in pixels of a PNG, JPEG, GIF or WebP image, from its header; None for anything else."""
+    """Return type and pixel size of a PNG, JPEG, GIF or WebP image, from its header; None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return ImageInfo("image/png", big_endian(data, 16, 4), big_endian(data, 20, 4))
     if data.startswith((b"GIF87a", b"GIF89a")):
@@ -84,7 +84,7 @@ def image_info(data: bytes) -> ImageInfo | None:
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:
-    """Width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and DAC)."""
+    """Return width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and DAC)."""
     at = 2
     while at + 9 < len(data) and data[at] == 0xFF:
         mark = data[at + 1]
@@ -95,7 +95,7 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height from a lossy, lossless or extended WebP header."""
+    """Return width and height from a lossy, lossless or extended WebP header."""
     kind = data[12:16]
     if kind == b"VP8X":
         return little_endian(data, 24, 3) + 1, little_endian(data, 27, 3) + 1
@@ -106,20 +106,20 @@ def webp_size(data: bytes) -> tuple[int, int]:
 
 
 def big_endian(data: bytes, at: int, size: int) -> int:
-    """Big-endian number."""
+    """Return a big-endian number."""
     return int.from_bytes(data[at : at + size], "big")
 
 
 def little_endian(data: bytes, at: int, size: int) -> int:
-    """Little-endian number."""
+    """Return a little-endian number."""
     return int.from_bytes(data[at : at + size], "little")
 
 
-# --- read ------------------------------------------------------------------------------------------------------------
+# --- The tool --------------------------------------------------------------------------------------------------------
 
 
 MEDIA_BYTES_MAX = 32 * 1024 * 1024
-"""Largest image or PDF given to a model; providers take less, their adapters shrink."""
+"""Maximum size of an image or PDF; the adapters shrink images to the provider's limit."""
 
 
 async def Read(hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
@@ -154,7 +154,7 @@ async def Read(hands: ToolContext, file_path: str, offset: int | None = None, li
 
 
 def numbered_page(hands: ToolContext, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
-    """Numbered lines with the notes below them, whether that is the whole file as it is, and the last line of them."""
+    """Return numbered lines with notes, whether they are the whole file uncut, and the last line shown."""
     lines = lines_of(decoded.text)
     if not lines:
         return f"[{one_line(place.path)} is empty]", True, 0
@@ -174,13 +174,13 @@ def numbered_page(hands: ToolContext, place: Place, decoded: Decoded, first: int
 
 
 def numbered_lines(lines: list[str], first: int, odd: bool) -> str:
-    """`number<TAB>line` each, control characters shown when there may be some."""
+    """Join lines as `number<TAB>line`; with `odd`, make control characters visible."""
     text = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, first)])
     return visible(text) if odd else text
 
 
 def fit_lines(hands: ToolContext, lines: list[str], first: int) -> tuple[list[str], bool]:
-    """As many of `lines` as one result may hold, and whether one had to be cut."""
+    """Return the lines that fit into one result, and whether one was cut."""
     options = hands.options
     chars = sum(map(len, lines))
     if chars <= options.line_chars_max or max(map(len, lines)) <= options.line_chars_max:
@@ -199,7 +199,7 @@ def fit_lines(hands: ToolContext, lines: list[str], first: int) -> tuple[list[st
 
 
 def cut_line(hands: ToolContext, line: str, number: int) -> str:
-    """A very long line, its end replaced by a marker that no tool writes into a file."""
+    """Replace the end of a very long line by a marker, which no tool writes into a file."""
     most = hands.options.line_chars_max
     if len(line) <= most:
         return line
@@ -208,7 +208,7 @@ def cut_line(hands: ToolContext, line: str, number: int) -> str:
 
 
 def encoding_notes(decoded: Decoded) -> list[str]:
-    """What is unusual about the encoding."""
+    """Return notes on an unusual encoding."""
     words = decoded.style.words()
     notes = [f"{words}; Edit and Write keep them"] if words else []
     if decoded.odd and any("\udc80" <= char <= "\udcff" for char in decoded.text):
@@ -217,7 +217,7 @@ def encoding_notes(decoded: Decoded) -> list[str]:
 
 
 def read_media(place: Place, data: bytes, digest: str, blob: str) -> Outcome:
-    """An image or a PDF document, by its blob."""
+    """Return the outcome for an image or a PDF document."""
     name = one_line(place.path.rpartition("/")[2])
     seen = FileSeen(place.real, digest, blob)
     image = image_info(data)
@@ -230,13 +230,13 @@ def read_media(place: Place, data: bytes, digest: str, blob: str) -> Outcome:
 
 
 def binary_message(place: Place, data: bytes, size: int) -> str:
-    """The refusal for a file that is no text."""
+    """Return the refusal for a binary file."""
     name, kind = one_line(place.path), binary_kind(data)
     return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
 
 
 async def read_large(hands: ToolContext, place: Place, first: int, count: int) -> Outcome:
-    """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
+    """Read a file above `keep_bytes_max`: load only the needed start; the workspace computes the hash."""
     head = await load_file(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
     if image_info(head) or is_pdf(head):
         return await read_large_media(hands, place)
@@ -255,20 +255,20 @@ async def read_large(hands: ToolContext, place: Place, first: int, count: int) -
 
 
 def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
-    """The start of a file up to its last whole line, decoded, and its lines; None for what is no text."""
+    """Decode the start of a file up to its last whole line, and split it; None for binary content."""
     decoded = decode(whole_lines(data))
     return decoded, lines_of(decoded.text) if decoded else []
 
 
 def whole_lines(data: bytes) -> bytes:
-    """The start of a file without a last line that may be cut."""
+    """Remove a last line that may be cut."""
     if wide_encoding(data):
         return data[: len(data) // 2 * 2]
     return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
 
 
 def large_page(hands: ToolContext, place: Place, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
-    """Numbered lines of a large file, and how to read on."""
+    """Return numbered lines of a large file, with a note on how to read on."""
     first, count = span
     if first > len(lines):
         raise ToolError(
@@ -284,7 +284,7 @@ def large_page(hands: ToolContext, place: Place, decoded: Decoded, lines: list[s
 
 
 async def read_large_media(hands: ToolContext, place: Place) -> Outcome:
-    """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
+    """Read an image or PDF above `keep_bytes_max`; the blob of its part is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(
             f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; make it smaller first."

@@ -1,4 +1,4 @@
-"""`Recall`: any byte that was cleared, cut or summarised comes back (law 4). `recalling` does it, at first use."""
+"""`Recall` tool: brings back content that was cleared, cut or summarised, by handle, query, path or time (law 4)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,19 +44,19 @@ async def Recall(
 RECALL = make_tool(Recall, access="none", together=True)
 
 
-# --- Where words stand in this session's log and in those of its subagents -------------------------------------------
+# --- Search for words in the log of the session and of its subagents -------------------------------------------------
 
 
 HITS_MAX = 20
 """Hits of one answer."""
 AROUND_LINES = 10
-"""Lines before and after a hit in the call that opens it."""
+"""Lines before and after a hit in the suggested call."""
 
 
 def search_words(past: SessionHistory, query: str, before: int, first: int = 1) -> str:
-    """The hits from number `first` on, each with the call that opens it. Raises `ToolError` when there is none.
+    """Return the hits from number `first` on, each with the call that opens it. Raises `ToolError` for none.
 
-    `before`: the seq from which on nothing counts: the reply in hand holds the query itself.
+    `before`: search only entries before this seq, because the present reply contains the query itself.
     """
     if not query.strip('" \t\n'):
         raise ToolError("[no-query] query holds no word to look for.")
@@ -82,37 +82,37 @@ def _hit_row(hit: Hit) -> str:
 
 
 def _no_hits_message(past: SessionHistory, query: str, before: int) -> str:
-    """Which of several words do occur, each by itself."""
+    """Return the message for no hits, with those words of the query that do occur."""
     words = list(dict.fromkeys(query.replace('"', " ").split()))[:8]
     alone = [word for word in words if len(words) > 1 and past.search(word, 1, before).hits]
     said = f"Nothing in this session holds {'all of ' if len(words) > 1 else ''}{query.strip()[:80]}"
     return f"{said}; of its words there are: {', '.join(alone)}." if alone else f"{said}."
 
 
-# --- What `Recall` brings: by handle, words, file or time, page by page ----------------------------------------------
+# --- Recall by handle, query, path or time ---------------------------------------------------------------------------
 
 
 OLD_MARKERS_NOTE = "markers in it are part of the old text and tell you nothing now"
-"""Said where recalled text holds the harness's own sign."""
+"""Note for recalled text that contains longrein markers."""
 
 
 class RecallResult(msgspec.Struct, frozen=True):
-    """What a recall brings."""
+    """Result of one recall."""
 
     head: str
-    """What it is and how to go on."""
+    """Description of the content, and the call for the next page."""
     text: str | None
     """The page; None when there is only `head`."""
     fact: Recalled
-    """What is written down of it."""
+    """Event for the log."""
     media: Sequence[tuple[AnyPart, bytes | None]] = ()
-    """Images and documents to be shown again."""
+    """Images and documents to show again."""
 
 
 async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Outcome:
-    """What was asked for by one of `handle`, `query`, `path` and `time` in `given`, or by `path` and `time`.
+    """Recall by one of `handle`, `query`, `path` and `time` in `given`, or by `path` and `time`.
 
-    Raises `ToolError` with what to ask instead.
+    Raises `ToolError` that says what to ask instead.
     """
     names = [name for name, value in given.items() if value.strip()]
     if len(names) != 1 and names != ["path", "time"]:
@@ -187,7 +187,7 @@ def _outcome(hands: ToolContext, brought: RecallResult) -> Outcome:
 
 
 def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> AnyPart:
-    """`part` with its bytes in this session's folder."""
+    """Return `part` with its blob copied into this session's folder, if necessary."""
     if data is None or not isinstance(part, Image | Document):
         return part
     return msgspec.structs.replace(part, blob=hands.blobs.put_blob(data))
