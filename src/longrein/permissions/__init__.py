@@ -1,4 +1,4 @@
-"""May this call happen? (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
+"""Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
 from longrein.permissions.display import escape, shown_call, visible
 from longrein.permissions.recursive_reads import Sweep, sweep_rule, sweeps, takes

@@ -1,4 +1,7 @@
-"""The verdict: deny over protected over ask over allow over the mode."""
+"""Verdict on a tool call. Deny rules come before protected paths, ask rules, allow rules and the mode.
+
+Allow rules match exactly or not at all. Deny and ask rules match whenever in doubt.
+"""
 
 import re
 
@@ -21,7 +24,7 @@ from longrein.permissions.shell_parser import (
 )
 from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
 
-# --- Does an allow rule cover a call? Exactly, or not at all ---------------------------------------------------------
+# --- Allow rules: exact matches only ---------------------------------------------------------------------------------
 
 
 _URL = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?"
@@ -38,12 +41,11 @@ ARMED = {
     "ssh": ("-o", "-F"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }  # fmt: skip
-"""Options with which a program that was allowed for reading runs others or writes; a rule with `*` does not cover
-them unless it names them."""
+"""Options with which a reading program writes or runs others; a rule with `*` covers them only if it names them."""
 
 
 def allowing(call: Call, rules: Rules) -> str:
-    """The text of an allow rule that covers `call` wholly; for paths, the rule of the last one. '' when none does."""
+    """Return the allow rule that covers `call` completely (for paths, the rule of the last one); '' for none."""
     found = ""
     if call.touched:
         for touched in call.touched:
@@ -59,7 +61,7 @@ def allowing(call: Call, rules: Rules) -> str:
 
 
 def path_rule(call: Call, touched: Touched, rules: Rules) -> str:
-    """The allow rule that covers one path of a call: by both its own spelling and what is behind its links."""
+    """Return the allow rule that covers one path of a call, both as written and with symlinks followed; '' for none."""
     for text in rules.allow:
         rule = parse_rule(text)
         if rule.problem or not _speaks_for(rule, call.tool, touched.writes):
@@ -83,7 +85,7 @@ def _speaks_for(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def _covers(call: Call, rule: Rule) -> bool:
-    """A call that touches no path: by its command, its address or one of its arguments."""
+    """Whether a rule covers a call without paths: by its command, its address or one of its arguments."""
     command = call.arguments.get("command")
     if call.access == "command" and isinstance(command, str):
         return command_covered(command, rule.spec or "*")
@@ -95,13 +97,13 @@ def _covers(call: Call, rule: Rule) -> bool:
 
 
 def named_values(call: Call, spec: str) -> list[str]:
-    """What a spec without a path is compared with: `key:value` for each argument, and the plain value of its name."""
+    """Return the values to compare with a spec: `key:value` for each argument, and the plain value of the name."""
     named = [call.arguments[k] for k in ("subagent_type", "skill", "name") if isinstance(call.arguments.get(k), str)]
     return [*named[:1], *(f"{key}:{value}" for key, value in call.arguments.items() if spec.startswith(f"{key}:"))]
 
 
 def command_covered(command: str, spec: str) -> bool:
-    """Whether an allow rule's spec covers a command: plain words only; exact, or by `*` without armed options."""
+    """Whether an allow rule's spec covers a command of plain words: exactly, or by `*` without options of `ARMED`."""
     words, problem = plain_words(command)
     if problem:
         return False
@@ -117,7 +119,7 @@ def command_covered(command: str, spec: str) -> bool:
 
 
 def _spelled_spec(spec: str) -> str:
-    """The spec in the same spelling as a command; '' when it is not plain."""
+    """Return the spec in the spelling of commands; '' when it is not plain words."""
     return spelled(plain_words(spec, META - {"*"})[0])
 
 
@@ -134,7 +136,7 @@ def _armed(words: tuple[str, ...], spec: str) -> bool:
 
 
 def _sets_config(words: tuple[str, ...]) -> bool:
-    """Whether `-c name=value` stands before git's subcommand."""
+    """Whether `-c name=value` precedes git's subcommand."""
     before = ""
     for word in words:
         if not word.startswith("-") and before not in ("-C", "--git-dir", "--work-tree", "--namespace"):
@@ -146,7 +148,7 @@ def _sets_config(words: tuple[str, ...]) -> bool:
 
 
 def _is_option(word: str, option: str) -> bool:
-    """Whether a word is the option: with its value, in a bundle of short ones, or a long one cut short."""
+    """Whether a word is the option: also with a value, in a bundle of short options, or abbreviated."""
     if word == option or word.startswith(option + "="):
         return True
     if option.startswith("--"):
@@ -164,7 +166,7 @@ def _host_covered(url: str, domain: str) -> bool:
     return bool(host) and domain in (host, "*")
 
 
-# --- Does a deny or ask rule reach a call? When in doubt, yes --------------------------------------------------------
+# --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
 
 
 READERS = word_set(
@@ -173,17 +175,17 @@ READERS = word_set(
     "vi vim view nano emacs ed ex source . jq yq python python3 node ruby perl php curl wget nc openssl gpg file "
     "fold fmt pr rev shuf column iconv join look pv xargs find stat readlink md5sum sha1sum sha256sum git docker"
 )
-"""Programs that show, copy or send what a file holds."""
+"""Programs that show, copy or send a file's content."""
 
 WRITERS = word_set(
     "tee cp mv ln rm rmdir touch truncate sed dd install rsync scp tar unzip patch chmod chown chgrp shred unlink "
     "mkdir mkfifo perl python python3 ruby node ed ex vi vim nano git curl wget sort split"
 )
-"""Programs that change files named on their line."""
+"""Programs that change files named in their arguments."""
 
 
 def reaching(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
-    """The text of the first of `texts` that reaches `call`; '' when none does."""
+    """Return the first rule of `texts` that matches `call`; '' for none."""
     if not texts:
         return ""
     given = call.arguments.get("command") if call.access == "command" else None
@@ -197,7 +199,7 @@ def reaching(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
 
 
 def _reaches(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """By its name, its paths, its address or an argument."""
+    """Whether a rule matches a call by its tool, its paths, its address or an argument."""
     if rule.problem:
         return names(rule, call.tool)
     if any(_denies_for(rule, call.tool, t.writes) and path_reached(t, rule, rules, cwd) for t in call.touched):
@@ -212,7 +214,7 @@ def _reaches(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
 
 
 def _started(call: Call) -> list[str]:
-    """Types of the subagents that a call starts: in each of its tasks, by default, and the one that joins reports."""
+    """Return the types of all subagents that a call starts, including the synthesis."""
     if call.tool != "Agent":
         return []
     own, tasks = str(call.arguments.get("subagent_type") or "general"), call.arguments.get("tasks")
@@ -222,7 +224,7 @@ def _started(call: Call) -> list[str]:
 
 
 def _denies_for(rule: Rule, tool: str, writes: bool) -> bool:
-    """`Read` speaks for all reading; `Edit`, and `Write` with a pattern, for all writing."""
+    """Whether a rule is about this access: `Read` for all reading; `Edit`, and `Write` with a spec, for all writing."""
     if rule.tool == "Read":
         return not writes or names(rule, tool)
     if rule.tool == "Edit" or (rule.tool == "Write" and rule.spec):
@@ -231,7 +233,7 @@ def _denies_for(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def path_reached(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Whether either spelling of a path matches, from the session's first folder or from the present one."""
+    """Whether either form of a path matches, relative to the session's first folder or to the current one."""
     if not rule.spec:
         return True
     return any(_matches(path, rule.spec, rules, cwd) for path in dict.fromkeys((touched.path, touched.real)))
@@ -253,16 +255,16 @@ def _host_reached(url: str, domain: str) -> bool:
     return domain in ("*", host) or host.endswith("." + domain)
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
+# --- Commands in deny and ask rules ----------------------------------------------------------------------------------
 
 
 class _Command(msgspec.Struct, frozen=True):
-    """A command, read once for all rules."""
+    """Command parsed once for all rules."""
 
     whole: str
-    """With single blanks."""
+    """Command with single blanks."""
     found: list[Reading] | None
-    """What it may run; None where there was too much to read: then every rule about commands reaches it."""
+    """Simple commands it may run; None when it is too long: then every rule about commands matches."""
     lines: list[Line]
     """Texts to match."""
 
@@ -277,7 +279,7 @@ def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> b
     if rule.problem:
         return rule.tool == "Bash"
     if rule.tool in ("Read", "Edit", "Write"):
-        # such a rule alone, without a path, forbids the tools, not every command that could do the same
+        # without a path, such a rule forbids the tools, not commands with the same effect
         return bool(rule.spec) and (command.found is None or _file_reached(rule, command.found, rules, cwd))
     if rule.tool != "Bash":
         return False
@@ -302,7 +304,7 @@ def _file_reached(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> b
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
-    """Whether a word of a command may name a file that `spec` means."""
+    """Whether a word of a command may name a file that `spec` matches."""
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
         if piece and _matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
@@ -315,7 +317,7 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
 
 
 def absolute(word: str, cwd: str, home: str) -> str:
-    """A word as an absolute path, `~` and `$HOME` at its start and `.` and `..` taken away."""
+    """Return a word as an absolute path, with `~`, `$HOME`, `.` and `..` resolved."""
     for sign in ("${HOME}", "$HOME", "~"):
         if word == sign or word.startswith(sign + "/"):
             word = home + word[len(sign) :]
@@ -328,12 +330,10 @@ def absolute(word: str, cwd: str, home: str) -> str:
     return "/" + "/".join(parts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Protected paths: a write asks in every mode ---------------------------------------------------------------------
 #
-# Paths that configure what runs later: a write there asks, whatever the mode, even where nothing is yet.
-#
-# Names are compared without case and without characters that cannot be seen, since some file systems do not tell them
-# apart.
+# These paths configure programs that run later. Names are compared without case and without invisible characters,
+# since some file systems do not distinguish them.
 
 
 NAMES = frozenset(
@@ -344,19 +344,19 @@ NAMES = frozenset(
         *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout"),
     )
 )
-"""Files and folders; a folder means all below it."""
+"""Protected files and folders; a folder protects everything below it."""
 
 OPEN_BELOW = {".claude": frozenset(("commands", "skills", "worktrees"))}
-"""Folders inside protected ones that hold ordinary work."""
+"""Unprotected folders inside protected ones."""
 
 PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")))
-"""Protected by two names in a row."""
+"""Protected pairs of consecutive names."""
 
 
 def protected_name(touched: Touched, base: str) -> str:
-    """The protected name in a path (as given or behind its links), '' when there is none.
+    """Return the protected name in a path, as given or with symlinks followed; '' for none.
 
-    The part of a path that leads to `base`, the session's first folder, does not count.
+    The part of the path up to `base`, the session's first folder, is ignored.
     """
     return _found(touched.path, base) or _found(touched.real, base)
 
@@ -381,11 +381,11 @@ def _seen(name: str) -> str:
     return ".git" if name == "git~1" else name
 
 
-# --- The narrowest rule that "always" could store for a call, or none ------------------------------------------------
+# --- Suggested rules: the narrowest rule that "always" may store -----------------------------------------------------
 
 
 SUGGESTION_LENGTH_MAX = 200
-"""Characters of a rule that is offered; a longer one is nothing a person would read."""
+"""Maximum length of a suggested rule; nobody would read a longer one."""
 
 _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
@@ -427,19 +427,19 @@ def _path_rule(call: Call) -> str:
     return f"{name}(/{path})"
 
 
-# --- judge -----------------------------------------------------------------------------------------------------------
+# --- Verdict ---------------------------------------------------------------------------------------------------------
 
 
 _PLAN = "plan mode changes nothing: read, plan and report; the user ends it by choosing another mode"
 _BEYOND = ("WebFetch", "WebSearch", "mcp__")
-"""Reading tools that reach beyond this machine: not free."""
+"""Reading tools that reach beyond this machine; they need a rule."""
 
 
 def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
-    """What may become of `call`.
+    """Return the verdict on `call`.
 
-    `cwd` is the absolute present folder: a deny rule's relative path is tried from there too. Rules given for the
-    session stand in `rules.allow`. An unknown mode counts as `default`. Pure; never raises; same input, same verdict.
+    `cwd` is the absolute current folder: relative paths of deny rules are tried from there too. Rules granted for the
+    session are in `rules.allow`. An unknown mode counts as `default`. Pure, deterministic; never raises.
     """
     rule = reaching(call, rules.deny, rules, cwd)
     if rule:
@@ -460,7 +460,7 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
 
 
 def hidden(path: str, real: str, rules: Rules, cwd: str) -> bool:
-    """Whether a `Read` deny rule reaches a file, so that listings and searches must leave it out."""
+    """Whether a `Read` deny rule matches a file, so that listings and searches must omit it."""
     touched = Touched(path, path, real, inside=True, writes=False)
     denying = (parse_rule(text) for text in rules.deny)
     return any(r.tool == "Read" and (r.problem or path_reached(touched, r, rules, cwd)) for r in denying)

@@ -363,7 +363,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None
-    """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None when no rule does."""
+    """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None without rules."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a handle names: in this session's log, or in the log of a subagent that it started."""
+"""Sources of `Recall`: content by handle, entries around a time, versions of a file, and history held in memory."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,24 +28,24 @@ HANDLE_FORMATS = "handles look like r412, r412.2 (its second part) or a398/r412 
 
 
 class HandleContent(msgspec.Struct, frozen=True):
-    """What was found under a handle."""
+    """Content that a handle names."""
 
     handle: str
-    """As it is written."""
+    """The handle in its usual form."""
     title: str
-    """What it is, in words."""
+    """Description of the content."""
     at: int
-    """When it was written, microseconds UTC."""
+    """Time of the entry, microseconds UTC."""
     texts: list[Content]
-    """What can be paged."""
+    """Text, which is shown in pages."""
     media: list[tuple[AnyPart, bytes | None]]
-    """What is no text, and its bytes where they do not lie in this session's folder."""
+    """Images and documents, with their bytes when they are not in this session's folder."""
     past: SessionHistory
-    """Where its blobs are read from."""
+    """History that its blobs are read from."""
 
 
 def resolve_handle(past: SessionHistory, text: str) -> HandleContent:
-    """What the handle `text` names. Raises `ToolError`, with what a handle looks like or the nearest one there is."""
+    """Return the content that the handle `text` names. Raises `ToolError` with the format or the nearest handle."""
     handle = parse_handle(text)
     if handle is None:
         raise ToolError(f"[bad-handle] {text[:40]!r} is no handle; {HANDLE_FORMATS}.{_handle_hint(past, text)}")
@@ -80,8 +80,7 @@ def _part_title(entry: Entry, content: Content) -> str:
 
 
 def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
-    """The log of a subagent; in a subagent also of one that its parent has started, such as those that a synthesis
-    reads."""
+    """Return the history of a subagent. A subagent may also read its siblings, as a synthesis does."""
     started = past.entry(handle.child)
     above = None if started is not None and isinstance(started.event, ChildStarted) else past.parent()
     if above is not None:
@@ -106,7 +105,7 @@ def _newest_handle(past: SessionHistory, handle: Handle) -> str:
 
 
 def _handle_hint(past: SessionHistory, text: str) -> str:
-    """The nearest handle to what was written, else how to look for words."""
+    """Suggest the nearest handle, or a search for words."""
     number = re.search(r"\d+(?:\.[1-9]\d*)?", text)
     if number and int(float(number[0])) and past.entry(int(number[0].partition(".")[0])) is not None:
         return f" Did you mean r{number[0]}?"
@@ -114,7 +113,7 @@ def _handle_hint(past: SessionHistory, text: str) -> str:
 
 
 def _as_media(past: SessionHistory, content: Content) -> AnyPart | None:
-    """A file's content as what can be looked at, when it is an image or a PDF."""
+    """Return a file's content as an image or document part; None for text."""
     if content.title != "content" or not content.blob:
         return None
     try:
@@ -125,7 +124,7 @@ def _as_media(past: SessionHistory, content: Content) -> AnyPart | None:
             return None
         size = len(head) + sum(map(len, pieces))
     except KeyError:
-        return None  # whoever reads it says so
+        return None  # reading the text reports the missing blob
     if image is None:
         return Document(content.blob, "application/pdf", size)
     return Image(content.blob, image.media, size, image.width, image.height)
@@ -140,30 +139,30 @@ def _media_bytes(home: SessionHistory, past: SessionHistory, part: AnyPart) -> b
         raise ToolError(f"[lost] The blob {part.blob[:12]} is not in that session's folder any more.") from None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Times as a model or a person writes them, and what stood around one. On screen they are local, in the log UTC.
+# --- Entries around a time, which is local on screen and UTC in the log ----------------------------------------------
 
 
 AROUND = 12
 """Entries shown on either side."""
 LINE_CHARS_MAX = 110
-"""Of an entry's first line."""
+"""Characters shown of an entry."""
 SECOND_US = 1_000_000
 TIME_FORMATS = 'times look like "10:05", "2026-11-21T10:05" or "2h ago"'
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 UNLISTED_EVENTS = ("Asked", "ToolStarted", "FileSeen", "Recalled", "PermissionAnswered", "ModeSet")
-"""Entries that say nothing of what happened."""
+"""Events that are left out of the list."""
 
 
 def shown_time(at: int, *, day: bool = True) -> str:
-    """Local time of an entry."""
+    """Return the local time of an entry."""
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")
 
 
 def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]:
-    """(last entry of the moment that `text` names, 0 when it is older than all; that moment in microseconds UTC).
-    Raises `ToolError`."""
+    """Return (seq of the last entry at the time `text`, that time in microseconds UTC). Raises `ToolError`.
+
+    The seq is 0 when the time is before all entries.
+    """
     words = text.strip().lower().removeprefix("at ").removesuffix(" ago").strip()
     ago = re.fullmatch(r"(?:about )?(\d+(?:\.\d+)?)\s*([smhdw])[a-z]*", words)
     if not ago and words != "now":
@@ -178,7 +177,7 @@ def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]
 
 
 def _parse_moment(text: str, words: str, now_us: int) -> int:
-    """A time of day or a date, in microseconds UTC; of an open interval its end."""
+    """Parse a time of day or a date to microseconds UTC; a time without seconds means its end."""
     clock = re.fullmatch(r"(\d{1,2}):(\d\d)(?::(\d\d))?", words)
     try:
         return _last_time_of_day(clock, now_us) if clock else _parse_date(text.strip())
@@ -187,7 +186,7 @@ def _parse_moment(text: str, words: str, now_us: int) -> int:
 
 
 def _last_time_of_day(clock: "re.Match[str]", now_us: int) -> int:
-    """The last time the clock showed this."""
+    """Return the latest past moment with this time of day."""
     hour, minute, second = (int(part or 0) for part in clock.groups())
     now = datetime.fromtimestamp(now_us / 1e6, UTC).astimezone()
     then = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
@@ -196,7 +195,7 @@ def _last_time_of_day(clock: "re.Match[str]", now_us: int) -> int:
 
 
 def _parse_date(text: str) -> int:
-    """A date, or date and time, local unless it names its zone."""
+    """Parse a date, or date and time, as local unless it has a zone."""
     then = datetime.fromisoformat(text.replace(" ", "T", 1) if re.match(r"\d{4}-\d\d-\d\d ", text) else text)
     at = round(then.astimezone(UTC).timestamp() * SECOND_US)
     if re.search(r":\d\d\.\d", text):
@@ -206,7 +205,7 @@ def _parse_date(text: str) -> int:
 
 
 def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
-    """A line for each thing that happened before and after the moment `text`, and how to look further."""
+    """List the entries before and after the time `text`, a line each, with the calls for earlier and later ones."""
     (middle, at), last = find_moment(past, text, now_us), past.tail()[0]
     before = _entry_lines(past, range(middle, 0, -1))[::-1]
     after = _entry_lines(past, range(middle + 1, last + 1))
@@ -225,7 +224,7 @@ def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
 
 
 def _time_link(word: str, entry: Entry) -> str:
-    """To the very entry: a second may hold hundreds."""
+    """Return the call for entries around `entry`, in microseconds: a second may hold hundreds of entries."""
     exact = datetime.fromtimestamp(entry.at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
     return f'{word}: Recall(time="{exact}")'
 
@@ -248,34 +247,34 @@ def _entry_line(entry: Entry) -> str:
     return f"r{entry.seq} {shown_time(entry.at, day=False)} {title_of(entry)}: {said}"
 
 
-# --- A file's past: which versions of it this session has seen or written, and what each held ------------------------
+# --- Versions of a file ----------------------------------------------------------------------------------------------
 
 
 VERSIONS_SHOWN = 12
 """Newest versions that are listed."""
 FILES_SHOWN = 30
-"""Files that are listed when several are meant."""
+"""Files that are listed when a path is ambiguous."""
 
 
 class Version(msgspec.Struct):
-    """One content of a file."""
+    """One version of a file that the session has read or written."""
 
     seq: int
-    """The last entry that holds it."""
+    """Entry that holds the content."""
     at: int
-    """When that was written, microseconds UTC."""
+    """Time of the newest entry with this content, microseconds UTC."""
     how: str
     """Whether it was read, changed or removed, and by whom."""
     hash: str
-    """Of the whole file; '' when it was gone."""
+    """Hash of the whole file; '' when the file was gone."""
     kept: bool
-    """Whether its bytes are in the log."""
+    """Whether the log has the content."""
     since: int = 0
-    """The first entry in a row that had the same content."""
+    """Oldest of the consecutive entries with the same content."""
 
 
 class FileHistory(msgspec.Struct, frozen=True):
-    """What is known of one file."""
+    """All known versions of one file."""
 
     path: str
     """Absolute."""
@@ -284,9 +283,9 @@ class FileHistory(msgspec.Struct, frozen=True):
 
 
 def file_history(past: SessionHistory, path: str, real: str) -> FileHistory:
-    """The versions of the file that is meant: `real`, else the one whose path ends with `path`.
+    """Return the versions of the file `real`, else of the one file whose path ends with `path`.
 
-    Raises `ToolError` with those that may be meant.
+    Raises `ToolError` with the candidates.
     """
     known: dict[str, list[Version]] = {}
     for entry in past.of_kind("FileSeen", "FileChanged"):
@@ -341,7 +340,7 @@ def _name_list(names: Iterable[str]) -> str:
 
 
 def version_at(found: FileHistory, seq: int) -> Version:
-    """The version that stood when entry `seq` was written; with 0 the newest. Raises `ToolError`."""
+    """Return the version at entry `seq`; with 0 the newest that exists. Raises `ToolError` when none is so old."""
     standing = [one for one in found.versions if not seq or one.since <= seq]
     if not standing:
         first = found.versions[-1]
@@ -352,7 +351,7 @@ def version_at(found: FileHistory, seq: int) -> Version:
 
 
 def version_list(found: FileHistory, shown: Version) -> str:
-    """The versions, a line each; the one whose content follows is marked."""
+    """List the versions, a line each, and mark the one whose content follows."""
     rows = [_version_row(one, one is shown) for one in found.versions[:VERSIONS_SHOWN]]
     left = len(found.versions) - VERSIONS_SHOWN
     rows += [f"  and {left} older"] if left > 0 else []
@@ -370,14 +369,14 @@ def _version_row(one: Version, shown: bool) -> str:
 
 
 class InMemoryHistory:
-    """A `port.SessionHistory` over the hands of one call. Every look is a walk, so it is for short logs."""
+    """`port.SessionHistory` over a `ToolContext`. Each method scans the entries, so it suits short logs only."""
 
     def __init__(self, hands: ToolContext) -> None:
         self._entry = hands.entry
         self._blobs = hands.blobs
 
     def tail(self) -> tuple[int, int]:
-        """See `store.SessionHistory`. Seqs have no gaps, so twice as far until there is nothing, then between."""
+        """See `store.SessionHistory`. Finds the last seq by doubling and bisection, since seqs have no gaps."""
         low, high = 0, 1
         while self._entry(high) is not None:
             low, high = high, 2 * high
@@ -425,13 +424,13 @@ class InMemoryHistory:
         return found
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> Found:
-        """See `store.SessionHistory`: no other log is in reach."""
+        """See `store.SessionHistory`: other logs are not available."""
         return self.search(query, limit, before)
 
     def child(self, session: str) -> SessionHistory | None:  # noqa: ARG002 - the port's signature
-        """See `store.SessionHistory`: no other log is in reach."""
+        """See `store.SessionHistory`: other logs are not available."""
         return None
 
     def parent(self) -> SessionHistory | None:
-        """See `store.SessionHistory`: no other log is in reach."""
+        """See `store.SessionHistory`: other logs are not available."""
         return None

@@ -1,4 +1,4 @@
-"""`Grep`: lines and files by content, through the workspace's search."""
+"""`Grep` and `Glob` tools: find files by content and by name, through the workspace's search."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -10,37 +10,35 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
 from longrein.workspace import Found, Line, Place, Query, glob, grep, split_glob
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a search found, as text: paths from the current folder, lines under their file, what was left out.
+# --- Search results as text ------------------------------------------------------------------------------------------
 
 
 LINE_CHARS_MAX = 500
-"""Longest line of a result; a match in minified code would fill the page."""
+"""Maximum length of a line, so that a match in minified code does not fill the page."""
 TEXT_BYTES_MAX = 30_000
-"""Text of one result."""
+"""Maximum size of one result."""
 
 
 def resolve_search_root(hands: ToolContext, path: str) -> Place:
-    """The folder or file to search. Refuses what is neither, with the nearest name."""
+    """Resolve the folder or file to search. Raises `ToolError` otherwise, with the nearest name."""
     place = resolve_path(hands, path or ".")
     return place if place.kind == "folder" else existing_file(hands, path)
 
 
 def hidden_filter(hands: ToolContext, place: Place) -> Callable[[str], bool] | None:
-    """Which of the files found below `place`, by real path, nobody may read; None for none."""
+    """Return a test whether a real path below `place` is forbidden by a rule; None when no rule is."""
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 
 def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
-    """Paths relative to the current folder where they lie in it."""
+    """Return paths relative to the current folder if they are inside it."""
     base = hands.workspace.look(hands.cwd, "/").real.rstrip("/") + "/"
     return [one_line(path.removeprefix(base)) for path in paths]
 
 
 def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
-    """`number:line` for matches and `number-line` for context under each file's path; `--` where lines are left out."""
+    """Return rows `number:line` for matches, `number-line` for context, below each file's path; `--` for gaps."""
     rows: list[str] = []
     path, number = "", 0
     for line in lines:
@@ -54,12 +52,12 @@ def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
 
 
 def has_no_context(lines: tuple[Line, ...]) -> bool:
-    """Whether no context was asked for; then gaps go without saying."""
+    """Whether all lines are matches; gaps are then not marked."""
     return lines[0].match and lines[-1].match and all(line.match for line in lines)
 
 
 def shown_text(hands: ToolContext, text: str) -> str:
-    """A line that a wire can carry, not longer than a result should show."""
+    """Return a line with control characters visible, at most `LINE_CHARS_MAX` long."""
     if len(text) <= LINE_CHARS_MAX:
         return visible(text)
     cut = marker(hands.nonce, "cut", f"line of {len(text):,} characters")
@@ -67,7 +65,7 @@ def shown_text(hands: ToolContext, text: str) -> str:
 
 
 def result_text(rows: list[str], found: Found, narrow: str) -> str:
-    """Rows and notes; not more than one result may hold. Raises ToolError for a search that could not be done."""
+    """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
     size, more = 0, found.more
@@ -85,11 +83,11 @@ def result_text(rows: list[str], found: Found, narrow: str) -> str:
     return text
 
 
-# --- grep ------------------------------------------------------------------------------------------------------------
+# --- `Grep`: files and lines by content ------------------------------------------------------------------------------
 
 
 LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
-"""Most lines or files given without `head_limit`."""
+"""Maximum number of lines or files without `head_limit`."""
 MODES: dict[str, Literal["content", "files", "count"]] = {
     "content": "content",
     "files_with_matches": "files",
@@ -136,7 +134,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
 
 
 def result_rows(hands: ToolContext, found: Found) -> list[str]:
-    """The result's lines in whichever mode."""
+    """Return the rows of a result in any output mode."""
     if found.lines:
         return shown_lines(hands, found.lines)
     if found.counts:
@@ -154,11 +152,11 @@ GREP = make_tool(
 )
 
 
-# --- `Glob`: files by name, through the workspace's search -----------------------------------------------------------
+# --- `Glob`: files by name -------------------------------------------------------------------------------------------
 
 
 PATHS_MAX = 100
-"""Files given; more help nobody."""
+"""Maximum number of files in a result."""
 
 
 async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
@@ -177,7 +175,7 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
 
 
 def split_folder(pattern: str, path: str) -> tuple[str, str]:
-    """Folder to search, and the pattern below it: what comes before the first wildcard belongs to the folder."""
+    """Return the folder to search and the pattern below it. The part before the first wildcard is the folder."""
     folder, rest = split_glob(pattern)
     if folder.startswith(("/", "~")) or not path:
         return folder or path or ".", rest
@@ -185,7 +183,7 @@ def split_folder(pattern: str, path: str) -> tuple[str, str]:
 
 
 def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
-    """The folder a call looks into, for permission."""
+    """Return the folder that a call searches, for permission."""
     folder, _ = split_folder(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
     return ((folder, False),)
 

@@ -1,4 +1,4 @@
-"""`Agent`: work handed to subagents, each with a context of its own. `agent_call` does it, at first use."""
+"""`Agent` tool: starts subagents, each with its own context, and shows their reports to the model."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 
 SYNTHESIS = "synthesis"
-"""The type that reads the reports of others. It is started by the argument of that name."""
+"""Type of the subagent that reads the reports of others, started by the argument of that name."""
 
 
 class AgentTask(TypedDict):
@@ -80,7 +80,7 @@ AGENT = make_tool(Agent, access="none", together=True)
 
 
 def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
-    """`Agent` as the model is told of it where there are these types, in this order."""
+    """Return `Agent` with these subagent types in its description and schema, in this order."""
     offered = [kind for kind in kinds if kind.name != SYNTHESIS]
     lines = "\n".join(f"- {kind.name}: {' '.join(kind.description.split())}" for kind in offered)
     spec = AGENT.spec
@@ -93,7 +93,7 @@ def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
 
 
 def with_types(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """`schema` in which a type can only be one of `names`."""
+    """Restrict `subagent_type` in `schema` to `names`."""
     properties = dict(schema["properties"])
     task = properties["tasks"]["items"]
     own = {**task["properties"], "subagent_type": {**task["properties"]["subagent_type"], "enum": list(names)}}
@@ -102,16 +102,13 @@ def with_types(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
     return {**schema, "properties": properties}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Reports ---------------------------------------------------------------------------------------------------------
 #
-# What the model is told of subagents that were started: facts in our words, what they say quoted below.
-#
-# A report is text from outside: each of its lines stands behind a bar, so that none can pass for a word of the
-# harness.
+# A report is text from outside: each of its lines begins with a bar, so that none looks like text of longrein.
 
 
 REPORT_CHARS_MIN = 800
-"""Of each report is shown at least this much, however many there are."""
+"""Minimum of each report that is shown, however many there are."""
 FILES_SHOWN = 12
 SYNTHESIS_TITLE = "synthesis"
 STATUS = {
@@ -123,7 +120,7 @@ STATUS = {
     "running": "running in the background",
 }
 UNFINISHED = ("failed", "limit", "interrupted")
-"""Statuses of those that worked and did not finish."""
+"""Statuses of subagents that started and did not finish."""
 
 
 def result_of(
@@ -134,9 +131,10 @@ def result_of(
     *,
     synthesis: bool = False,
 ) -> Outcome:
-    """The result of the call: a head line, then each report in its place. Failed when none did what it was to do.
+    """Return the result of the call: a status line, then the reports in order. Failed when no subagent succeeded.
 
-    With `synthesis` one was wanted: where it was made, its text is the result; of the others is said where they are.
+    `synthesis`: whether a synthesis was requested. If there is one, it is shown whole, and the other reports only by
+    their handles.
     """
     *others, last = reports
     made = synthesis and last.job.kind == SYNTHESIS_TITLE and last.status == "done"
@@ -156,7 +154,7 @@ def result_of(
 
 
 def status_line(reports: Sequence[SubagentReport]) -> str:
-    """How many there are, how they ended, and how to take what they say."""
+    """Return the number of subagents, their states, and how to treat their reports."""
     states = [report.status for report in reports]
     counts = [f"{states.count(status)} {words}" for status, words in STATUS.items() if status in states]
     line = f"{counted(len(reports), 'subagent')}: {', '.join(counts)}."
@@ -168,7 +166,7 @@ def status_line(reports: Sequence[SubagentReport]) -> str:
 
 
 def brief_report(number: int, report: SubagentReport, nonce: str) -> str:
-    """One that a synthesis has read: how it went, and where its own words are."""
+    """Return title, facts and handle of a report that a synthesis has read."""
     if not report.handle:
         return report_text(number, report, nonce, REPORT_CHARS_MIN)
     own = f'its own report: Recall("{report.handle}")'
@@ -176,7 +174,7 @@ def brief_report(number: int, report: SubagentReport, nonce: str) -> str:
 
 
 def report_text(number: int, report: SubagentReport, nonce: str, room: int) -> str:
-    """One report: who, how it went, what it left behind, what it says in at most about `room` characters."""
+    """Return one report: title, facts, and about `room` characters of its text."""
     lines = [report_title(number, report, nonce), *outcome_lines(report, nonce)]
     if report.text.strip():
         lines += quoted_report(report, nonce, room)
@@ -188,14 +186,14 @@ def report_text(number: int, report: SubagentReport, nonce: str, room: int) -> s
 
 
 def outcome_lines(report: SubagentReport, nonce: str) -> list[str]:
-    """Why it did not finish or what was granted otherwise, the files it changed, what was kept of its worktree."""
+    """Return lines with the reason or note, the changed files and the kept worktree."""
     why = "why: " if report.status in (*UNFINISHED, "refused") else "note: "
     said = ((why, report.message), ("files changed: ", file_list(report.files, nonce)), ("worktree: ", report.worktree))
     return [name + inline_quote(text, nonce) for name, text in said if text]
 
 
 def report_title(number: int, report: SubagentReport, nonce: str) -> str:
-    """`[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
+    """Return a title such as `[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
     job = report.job
     name = " ".join(filter(None, (report.label, job.kind, f'"{inline_quote(job.description, nonce)}"')))
     spent = [counted(report.steps, "step"), counted(report.tokens, "token")] if report.steps or report.tokens else []
@@ -205,25 +203,25 @@ def report_title(number: int, report: SubagentReport, nonce: str) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """`0.4 s`, `38 s`, `12 min`."""
+    """Return a duration such as `0.4 s`, `38 s` or `12 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
 def file_list(paths: Sequence[str], nonce: str) -> str:
-    """Paths, as many as fit in a line or two."""
+    """Join up to `FILES_SHOWN` paths."""
     more = f" and {len(paths) - FILES_SHOWN} more" if len(paths) > FILES_SHOWN else ""
     return ", ".join(inline_quote(path, nonce) for path in paths[:FILES_SHOWN]) + more
 
 
 def inline_quote(text: str, nonce: str) -> str:
-    """Foreign words inside a line of ours: one line, without our sign."""
+    """Return text from outside on one line, without longrein markers."""
     return outside(" ".join(text.split()), nonce)
 
 
 def quoted_report(report: SubagentReport, nonce: str, room: int) -> list[str]:
-    """What it says, quoted; of a long report the two ends, and where the rest is."""
+    """Return the report's text, quoted; of a long one both ends, with the handle of the whole."""
     lines = ["what it had when it ended:"] if report.status in UNFINISHED else []
     text = block_quote(report.text.strip("\n"), nonce)
     if len(text) <= room:
@@ -237,23 +235,21 @@ def quoted_report(report: SubagentReport, nonce: str, room: int) -> list[str]:
 
 
 def block_quote(text: str, nonce: str) -> str:
-    """`text` with a bar before each line and without our sign."""
+    """Prefix each line with a bar and remove longrein markers."""
     return "\n".join(f"| {line}" for line in outside(text, nonce).split("\n"))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a call of `Agent` asks for, as jobs: checked before anything is started, so a contradiction starts nothing.
+# --- Tasks of a call, all checked before anything starts -------------------------------------------------------------
 
 
 TASKS_MAX = 32
-"""Subagents of one call; more is a runaway or wants a smaller question."""
+"""Maximum number of subagents of one call."""
 DESCRIPTION_CHARS_MAX = 120
 LABEL = r"a[1-9]\d{0,17}"
 
 
 class TaskArguments(msgspec.Struct, frozen=True):
-    """What a call says of one subagent, and one of its tasks where it says it too."""
+    """Arguments of a call that describe one subagent; an item of `tasks` may replace them."""
 
     description: str
     prompt: str
@@ -263,7 +259,7 @@ class TaskArguments(msgspec.Struct, frozen=True):
     context: str
 
     def job(self) -> SubagentTask:
-        """In the words of the port."""
+        """Return the task for the port."""
         short = " ".join(self.description.split())[:DESCRIPTION_CHARS_MAX]
         worktree = self.isolation == "worktree"
         return SubagentTask(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
@@ -279,7 +275,7 @@ async def start_subagents(
     resume: str,
     background: bool,
 ) -> Outcome:
-    """Start what was asked for; gives the reports. Raises `ToolError`, then nothing was started."""
+    """Start the subagents and return their reports. Raises `ToolError` before anything is started."""
     port = hands.agents
     if port is None:
         raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
@@ -300,7 +296,7 @@ async def start_subagents(
 
 
 def sampled_tasks(wanted: TaskArguments, samples: int, resume: str) -> list[SubagentTask]:
-    """The one task, as often as wanted, or to one that is asked again."""
+    """Return one task `samples` times, or the task of a subagent to resume."""
     if not wanted.prompt.strip():
         raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
     check_count("samples", samples)
@@ -310,7 +306,7 @@ def sampled_tasks(wanted: TaskArguments, samples: int, resume: str) -> list[Suba
 
 
 def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskArguments) -> list[SubagentTask]:
-    """Different tasks: what one leaves out is taken from the call, whose prompt stands before each one's own."""
+    """Return the tasks of `tasks`: missing fields come from the call, and its prompt precedes each own prompt."""
     check_count("tasks", len(tasks))
     jobs = []
     for task in tasks:
@@ -323,13 +319,13 @@ def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskArguments) -> lis
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse none and more than one call may start."""
+    """Raise `ToolError` unless `count` is from 1 to `TASKS_MAX`."""
     if not 1 <= count <= TASKS_MAX:
         raise ToolError(f"[bad-count] {name}: {count}; from 1 to {TASKS_MAX} may be started. Nothing was started.")
 
 
 def parse_label(resume: str, wanted: TaskArguments) -> str:
-    """The label of the one that is asked again. Raises `ToolError` for what is none."""
+    """Return the label of the subagent to resume. Raises `ToolError` for an invalid one."""
     label = resume.strip(" \t\n[]()'\"`").partition("/")[0]
     if not re.fullmatch(LABEL, label):
         raise ToolError(f"[bad-label] {resume[:40]!r} is no subagent of yours; labels look like a398.")
@@ -339,6 +335,6 @@ def parse_label(resume: str, wanted: TaskArguments) -> str:
 
 
 def any_always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
-    """Whether a type among them always works in the background."""
+    """Whether a type in `jobs` always runs in the background."""
     behind = {kind.name: kind for kind in port.kinds() if kind.background}
     return any(one.kind in behind for one in jobs if not one.again)

@@ -1,4 +1,4 @@
-"""`TodoWrite`: the whole todo list, replaced. The log keeps it; every compaction carries it over."""
+"""`TodoWrite` tool: replaces the whole todo list, which is kept in the log and through every compaction."""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -7,7 +7,7 @@ from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 
 TODOS_MAX = 20
-"""More are no plan."""
+"""Maximum number of todos."""
 
 
 class TodoItem(TypedDict):
@@ -39,12 +39,12 @@ async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
 
 
 def to_todo(item: TodoItem | dict[str, Any]) -> Todo:
-    """The value for the log."""
+    """Convert an item to the value for the log."""
     return Todo(item["content"], item["status"], item.get("activeForm", ""))
 
 
 def counts_by_status(todos: tuple[Todo, ...]) -> str:
-    """`Todo list set: 1 done, 1 in progress, 3 to do.`"""
+    """Return a result such as `Todo list set: 1 done, 1 in progress, 3 to do.`"""
     if not todos:
         return "Todo list cleared."
     words = {"completed": "done", "in_progress": "in progress", "pending": "to do"}

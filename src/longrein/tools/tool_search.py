@@ -1,4 +1,7 @@
-"""`ToolSearch`: names, descriptions and schemas of deferred tools, as a result. Simple and the same each time."""
+"""Deferred tools: `ToolSearch` finds them and `CallTool` calls them, so their schemas cost nothing until used.
+
+`offer_tools` decides which tools are listed in each request and which are deferred.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +16,17 @@ from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 LIMIT_MAX = 20
-"""Tools of one answer."""
+"""Maximum number of tools in one answer."""
 ANSWER_CHARS_MAX = 24_000
-"""Of one answer; what comes after is only named. The first one is always whole."""
+"""Maximum length of one answer; further tools are only named. The first tool is always complete."""
 CATALOGUE_CHARS_MAX = 3_000
-"""Names that stand in the description of `ToolSearch`: about a thousand tokens."""
+"""Maximum length of the names in the description of `ToolSearch`: about a thousand tokens."""
 EXACT_NAME_SCORE = 1_000
 NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
-"""What a word of the query is worth, by where it is found."""
+"""Scores of a word of the query, by where it is found."""
 EMPTY_WORDS = frozenset("a an and for from in mcp of on or the this to tool tools with".split())  # noqa: SIM905
-"""Words of a query that say nothing."""
+"""Words of a query that are ignored."""
 
 
 async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
@@ -36,11 +39,11 @@ async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:
 
 
 SEARCH_TOOL = make_tool(ToolSearch, access="none").spec
-"""What the model is told of it, before the catalogue."""
+"""Spec of `ToolSearch` without the catalogue."""
 
 
 def tool_search(specs: Sequence[ToolSpec]) -> Tool:
-    """`ToolSearch` over `specs`."""
+    """Return a `ToolSearch` over `specs`."""
 
     async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
         return Outcome.of(search_answer(query, specs, limit))
@@ -50,7 +53,7 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
 
 
 def catalogue(specs: Sequence[ToolSpec]) -> str:
-    """The names of `specs` by server within a budget, shared evenly; a server's prefix stands once."""
+    """List the names of `specs` by server, within a budget shared evenly by the servers."""
     servers = by_server(specs)
     lines, left = ["They are, by server (full name mcp__SERVER__TOOL):"], CATALOGUE_CHARS_MAX
     for n, (server, found) in enumerate(servers.items()):
@@ -77,11 +80,11 @@ def _joined(names: Sequence[str], shown: int) -> str:
     return ", ".join(names[:shown]) + rest
 
 
-# --- searching ---------------------------------------------------------------------------------------------------
+# --- Search ----------------------------------------------------------------------------------------------------------
 
 
 def search_answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
-    """What the model is given: the best matches whole, further ones by name."""
+    """Return the result of a search: the best matches with their schemas, further ones by name."""
     found = rank_tools(query, specs)
     if not found:
         return _no_match_message(query, specs)
@@ -110,7 +113,7 @@ def _no_match_message(query: str, specs: Sequence[ToolSpec]) -> str:
 
 
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The `specs` that match, best first; ties in their own order."""
+    """Return the matching `specs`, best first; ties keep their order."""
     whole = {name.lower() for name in re.split(r"[\s,]+", query.removeprefix("select:")) if name}
     words = [word for word in _words(query) if word not in EMPTY_WORDS] or _words(query)
     scored = [(_score(whole, words, spec), -at) for at, spec in enumerate(specs)]
@@ -137,50 +140,48 @@ def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """Words in small letters; `createIssue` and `create_issue` are two."""
+    """Split into lower-case words; `createIssue` and `create_issue` have two."""
     return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Listed and deferred tools ---------------------------------------------------------------------------------------
 #
-# Foreign tools that the model looks up instead of being told of each: their schemas cost nothing until they are used.
-#
-# The list of tools is frozen with the prefix, since growing it would break the provider's cache of everything after
-# it. So what was looked up comes as a result of `ToolSearch` and is called through `CallTool`, which
-# `events.unwrapped` takes apart before anybody judges, runs, logs or draws the call.
+# The list of tools is part of the prefix: a change would lose the provider's cache of everything after it. So a tool
+# that was looked up is called through `CallTool`, which `events.unwrapped` replaces by the call it names before the
+# call is judged, run, logged or shown.
 
 
 MCP_PREFIX = "mcp__"
-"""How the names of tools from servers begin."""
+"""Prefix of the names of tools from MCP servers."""
 
 
 class DeferralPolicy(msgspec.Struct, frozen=True):
-    """When foreign tools are deferred: all of them, or none."""
+    """Limits up to which foreign tools are listed; beyond either limit all of them are deferred."""
 
     tokens_max: int = 2_000
-    """Their schemas together may cost this much and still be listed …"""
+    """Maximum size of their schemas together."""
     share_max: float = 0.10
-    """… as long as it is no larger share of the usable window."""
+    """Maximum share of the usable window."""
 
 
 class ToolOffer(msgspec.Struct, frozen=True):
-    """What a model is told of its tools."""
+    """Tools offered to a model."""
 
     listed: tuple[ToolSpec, ...]
-    """In full, in each request."""
+    """Tools with their schemas in each request."""
     deferred: tuple[ToolSpec, ...] = ()
-    """By name, in the description of `ToolSearch`."""
+    """Tools that are only named in the description of `ToolSearch`."""
 
 
 def is_foreign(tool: Tool) -> bool:
-    """Whether `tool` may be deferred. Built-in ones never are."""
+    """Whether `tool` may be deferred. Built-in tools are never deferred."""
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
 def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
-    """What to tell a model of `tools` whose view may fill `usable_tokens`. Same input, same bytes.
+    """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`. Deterministic.
 
-    Of two tools of one name the later one stands.
+    Of two tools with one name the later one is used.
     """
     options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
     foreign = tuple(tool.spec for tool in every if is_foreign(tool))
@@ -192,7 +193,7 @@ def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPoli
 
 
 def listed_spec(tool: Tool) -> ToolSpec:
-    """What the model is told of a tool: of our own without what says only that there is nothing more."""
+    """Return the spec to list: for a built-in tool without the redundant parts of its schema."""
     return tool.spec if is_foreign(tool) else _short_spec(tool.spec)
 
 
@@ -201,8 +202,11 @@ def _short_spec(spec: ToolSpec) -> ToolSpec:
 
 
 def _without_redundancy(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema`, which stands in `call`, without `additionalProperties`, an empty `required` and the values that an
-    argument of the call, `same`, has too. What comes is checked against the whole."""
+    """Return `schema` without `additionalProperties`, empty values and an `enum` that is repeated.
+
+    `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are still checked against
+    the full schema.
+    """
     kept = {key: value for key, value in schema.items() if key != "additionalProperties" and value != []}
     if kept.get("enum") == same.get("enum"):
         kept.pop("enum", None)
@@ -217,7 +221,7 @@ def _without_redundancy(schema: Mapping[str, Any], call: Mapping[str, Any], same
 
 
 def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """`tools` by name, in their order, and what finds and calls the foreign ones among them."""
+    """Return `tools` by name, in order, with `ToolSearch` and `CallTool` when some are foreign."""
     found = {tool.spec.name: tool for tool in tools}
     foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
     if foreign:
@@ -227,7 +231,7 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
-    """What the model is told of a tool that does not exist. Deferred ones are not enumerated: there may be hundreds."""
+    """Return the error for a tool that does not exist. Deferred tools are not listed: there may be hundreds."""
     if not deferred:
         return unknown_tool_message(name, names)
     near = nearest(name, names)
@@ -240,7 +244,7 @@ def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[Too
 
 
 def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
-    """`problem` with a call's arguments; of a deferred tool the model may not have the schema at hand any more."""
+    """Return `problem` with a call's arguments; of a deferred tool with its schema, which may be out of view."""
     if tool.spec not in deferred:
         return problem
     return f"{problem}\nThe arguments of {tool.spec.name}: {msgspec.json.encode(tool.spec.schema).decode()}"
@@ -256,4 +260,4 @@ async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None
 
 
 CALL_TOOL_ENTRY = make_tool(CallTool, access="none")
-"""`CallTool` itself runs only when it names no tool."""
+"""Tool for calls of `CallTool` that do not name a known tool; all others are unwrapped before they run."""

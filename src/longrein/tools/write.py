@@ -1,4 +1,7 @@
-"""`Write`: a whole file. It never replaces what the model has not seen as it is now."""
+"""`Write` tool: creates or replaces a whole file, and the merge with concurrent changes that `Edit` uses too.
+
+A write never replaces content that the model has not seen.
+"""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -20,32 +23,29 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
 from longrein.workspace import Place, Replaced
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Merge with concurrent changes -----------------------------------------------------------------------------------
 #
-# New content for a file that others write to as well: theirs stands too, or nothing is written and they are named.
-#
-# What the model knew of the file is the base of a merge. A change by somebody else since then that does not touch
-# ours is kept and told with its lines; one that does, or one of which the base is not known, refuses the write. A
-# refusal that shows the whole change makes the file known again: the model need not read it once more.
+# The content that the model knows is the base of a three-way merge. A change by somebody else that does not touch the
+# model's change is kept and shown. A change that touches it, or an unknown base, refuses the write. A refusal that
+# shows the whole change makes the file known again, so that the model need not read it.
 
 
 UNKNOWN_WRITER = "somebody else"
-"""Who wrote what no agent of this session did."""
+"""Name for a writer that is no agent of this session."""
 
 
 async def known_content(hands: ToolContext, place: Place) -> tuple[bytes, bytes]:
-    """(what the model knows, what the file holds now). Refuses what was never read, or changed from what is not kept.
+    """Return (content that the model knows, present content). Compares content, not modification times.
 
-    Identity is content, not time.
+    Raises `ToolError` for a file that was never read, or that changed while its known content was not kept.
     """
     return await _merge_base(hands, place, hands.versions.get(place.real))
 
 
 async def content_known_to_call(hands: ToolContext, place: Place) -> tuple[bytes, bytes]:
-    """`known_content` for a call that replaces everything.
+    """Return `known_content` for a call that replaces the whole file.
 
-    A reading, or a refusal that shows somebody else's change, by another call of the same reply does not count: the
-    model had not seen it when it wrote this call.
+    Results of other calls in the same reply do not count: the model had not seen them when it wrote this call.
     """
     known = hands.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
@@ -76,7 +76,7 @@ async def _merge_base(hands: ToolContext, place: Place, known: FileVersion | Non
 
 
 def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
-    """Content of a version; None when it was too large to be kept, or a secret in it was replaced."""
+    """Return the content of a version; None when it was too large to keep, or a secret in it was replaced."""
     if not known.blob or known.blob != known.hash:
         return None
     try:
@@ -86,13 +86,13 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
 
 
 def _reread_note(hands: ToolContext, place: Place, digest: str) -> str:
-    """The end of a refusal that has no change to show."""
+    """Return the end of a refusal that cannot show the change."""
     who = hands.wrote(place.real, digest)
     return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
 async def create_file(hands: ToolContext, place: Place, data: bytes, confirmation: str) -> Outcome:
-    """A file that must not exist yet."""
+    """Create a file that must not exist yet."""
     replaced = await _replace_file(hands, place, data, "", None)
     if replaced.data is None:
         who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
@@ -126,7 +126,7 @@ async def save_merged(
 
 
 async def _merge_note(hands: ToolContext, place: Place, data: bytes, replaced: Replaced) -> str:
-    """What others changed in the file that we wrote to."""
+    """Describe the changes of others that were merged with this write."""
     names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken)
     diff, note = await run_by_size(hands, len(data), lambda: change_of(data, replaced.data or b""))
     head = f"Since you read it {' and '.join(names)} changed it too, elsewhere; both changes stand"
@@ -136,7 +136,7 @@ async def _merge_note(hands: ToolContext, place: Place, data: bytes, replaced: R
 
 
 async def refuse_changed(hands: ToolContext, place: Place, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
-    """Somebody else's change is in the way; the last of `taken` stands in the file."""
+    """Return the refusal for a conflicting change; the last of `taken` is the present content."""
     digest, blob = await keep_content(hands, taken[-1])
     who = hands.wrote(place.real, digest) or UNKNOWN_WRITER
     diff, note = await run_by_size(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
@@ -153,7 +153,7 @@ async def refuse_changed(hands: ToolContext, place: Place, base: bytes, taken: t
 
 
 async def _replace_file(hands: ToolContext, place: Place, data: bytes, expect: str, base: bytes | None) -> Replaced:
-    """See `Workspace.replace`. What the system refuses becomes a refusal the model can act on."""
+    """Call `Workspace.replace`, and turn operating system errors into `ToolError`."""
     try:
         return await hands.workspace.aside(
             lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)
@@ -167,7 +167,7 @@ async def _replace_file(hands: ToolContext, place: Place, data: bytes, expect: s
         raise ToolError(text) from None
 
 
-# --- write -----------------------------------------------------------------------------------------------------------
+# --- The tool --------------------------------------------------------------------------------------------------------
 
 
 async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
@@ -197,12 +197,12 @@ async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
 
 
 def described_file(place: Place, content: str) -> str:
-    """A file and its size for a confirmation."""
+    """Return a file's path and size for a confirmation."""
     return f"{one_line(place.path)} ({text_size(content)})"
 
 
 def refuse_place(place: Place) -> None:
-    """Refuse what no file tool may write: folders, devices, the insides of version control."""
+    """Raise `ToolError` for folders, devices, very large files and the folders of version control."""
     if place.kind in ("folder", "other"):
         raise ToolError(f"[not-a-file] {one_line(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
     if place.size_bytes > HANDLED_BYTES_MAX:
@@ -221,12 +221,12 @@ def refuse_place(place: Place) -> None:
 
 
 def with_line_ends(text: str, style: Style) -> str:
-    """`text` with the line ends of the file it goes into."""
+    """Return `text` with the line ends of `style`."""
     return text if style.eol == "\n" or style.mixed else text.replace("\r\n", "\n").replace("\n", style.eol)
 
 
 def encode_for(place: Place, text: str, style: Style) -> bytes:
-    """Bytes of `text`. Refuses characters that the file's encoding does not have."""
+    """Encode `text`. Raises `ToolError` for characters that the file's encoding lacks."""
     try:
         return style.encode(text)
     except UnicodeEncodeError as error:
@@ -238,7 +238,7 @@ def encode_for(place: Place, text: str, style: Style) -> bytes:
 
 
 def text_size(content: str) -> str:
-    """Size for a confirmation."""
+    """Return the size in lines and bytes for a confirmation."""
     return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
 
 
