@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from longrein.permissions import Call, check_rule, escape, visible
-from tests.permissions.table import bash, verdict
+from tests.permissions.calls import bash, verdict
 
 SHOWN = [
     ("ls -l", "ls -l"),

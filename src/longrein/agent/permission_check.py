@@ -10,16 +10,16 @@ from longrein.context import OpenCall
 from longrein.events import PermissionAsked
 from longrein.permissions import (
     Call,
+    RecursiveRead,
     Rules,
-    Sweep,
     Touched,
     Verdict,
-    hidden,
+    find_recursive_reads,
+    is_read_denied,
     judge,
+    read_deny_rule,
+    reads_file_name,
     shown_call,
-    sweep_rule,
-    sweeps,
-    takes,
     visible,
 )
 from longrein.tools import (
@@ -54,7 +54,7 @@ def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, R
 
 def is_hidden(session: Session, path: str, real: str) -> bool:
     """Whether a rule forbids to read a file, here or where this place stands for another."""
-    return any(hidden(*place) for place in places(session, path, real))
+    return any(is_read_denied(*place) for place in places(session, path, real))
 
 
 def swept(session: Session, command: str) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def swept(session: Session, command: str) -> tuple[str, str]:
     if not any(rule.lstrip().startswith("Read") for _, _, rules, _ in places(session, cwd, cwd) for rule in rules.deny):
         return "", ""
     kind, reason = "", ""
-    for sweep in sweeps(command, cwd, session.rules.home):
+    for sweep in find_recursive_reads(command, cwd, session.rules.home):
         for start in _starts(session, sweep):
             path, rule, whole = _first(session, sweep, start)
             if rule:
@@ -82,18 +82,18 @@ def _denial(start: str, path: str, rule: str) -> str:
     )
 
 
-def _starts(session: Session, sweep: Sweep) -> list[Place]:
+def _starts(session: Session, sweep: RecursiveRead) -> list[Place]:
     look, cwd = session.crew.workspace.look, session.state.cwd
     there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
     return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
 
 
-def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool]:
+def _first(session: Session, sweep: RecursiveRead, start: Place) -> tuple[str, str, bool]:
     """(path, rule) of the first file on the way that may not be read, and whether all was looked at."""
     found: list[tuple[str, str]] = []
 
     def note(path: str, real: str) -> None:
-        rule = next((rule for place in places(session, path, real) if (rule := sweep_rule(*place))), "")
+        rule = next((rule for place in places(session, path, real) if (rule := read_deny_rule(*place))), "")
         if rule:
             found.append((path, rule))
 
@@ -101,7 +101,7 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
         name = real.rpartition("/")[2]
         if found or (name.startswith(".") and not sweep.dotted):
             return False
-        if takes(sweep, name) and not (is_folder and sweep.names):
+        if reads_file_name(sweep, name) and not (is_folder and sweep.names):
             note(start.path.rstrip("/") + real[len(start.real.rstrip("/")) :], real)
         return not found
 

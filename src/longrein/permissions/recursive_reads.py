@@ -12,10 +12,10 @@ import msgspec
 from longrein.permissions.rules import glob, parse_rule
 from longrein.permissions.shell_parser import LENGTH_MAX, WRAPPERS, Reading, readings, without_options, word_set
 from longrein.permissions.types import Rules, Touched
-from longrein.permissions.verdict import READERS, absolute, path_reached
+from longrein.permissions.verdict import READERS, absolute, path_matches_rule
 
 
-class Sweep(msgspec.Struct, frozen=True):
+class RecursiveRead(msgspec.Struct, frozen=True):
     """Files that one command may read recursively. Paths are absolute and may not exist."""
 
     paths: tuple[str, ...]
@@ -65,7 +65,7 @@ _FEEDS = r"\$\(|`|\b(?:xargs|parallel|cpio|read|mapfile|readarray|exec(?:dir)?|o
 _OPENERS = READERS - word_set("find fd stat readlink git docker .") | word_set("sh bash zsh dash cpio pax")
 
 
-def sweeps(command: str, cwd: str, home: str) -> tuple[Sweep, ...]:
+def find_recursive_reads(command: str, cwd: str, home: str) -> tuple[RecursiveRead, ...]:
     """Return what `command`, run in `cwd`, may read recursively; () for nothing. Pure; never raises."""
     found = (
         readings(command) if len(command) <= LENGTH_MAX else None
@@ -74,10 +74,10 @@ def sweeps(command: str, cwd: str, home: str) -> tuple[Sweep, ...]:
         return ()
     bases = _bases(found, cwd, home)
     opens = bool(re.search(_FEEDS, command)) and any(_name(word) in _OPENERS for r in found for word in r.words)
-    made: dict[Sweep, None] = {}
+    made: dict[RecursiveRead, None] = {}
     for reading in found:
         for words in _programs(reading.words):
-            swept = _sweep(words, opens)
+            swept = _read_by_program(words, opens)
             if swept is not None:
                 paths = dict.fromkeys(absolute(word, base, home) for base in bases for word in swept.paths)
                 made[msgspec.structs.replace(swept, paths=tuple(paths), otherwise=bases)] = None
@@ -105,17 +105,17 @@ def _programs(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         wrapped = wrapped or _name(word) in WRAPPERS
 
 
-def sweep_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
+def read_deny_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
     """Return the deny rule with a path that forbids reading a file or folder; '' for none."""
     touched = Touched(path, path, real, inside=True, writes=False)
     for text in rules.deny:
         rule = parse_rule(text)
-        if rule.tool == "Read" and rule.spec and not rule.problem and path_reached(touched, rule, rules, cwd):
+        if rule.tool == "Read" and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
             return text
     return ""
 
 
-def _sweep(words: tuple[str, ...], opens: bool) -> Sweep | None:
+def _read_by_program(words: tuple[str, ...], opens: bool) -> RecursiveRead | None:
     """Return what one program reads recursively, with paths as given; None for nothing."""
     program, rest = _name(words[0]), words[1:]
     if program in _SEARCHES and ("--files" not in rest or opens):
@@ -126,19 +126,19 @@ def _sweep(words: tuple[str, ...], opens: bool) -> Sweep | None:
         return _git(without_options(words)[1:2], rest, opens)
     if program in _COPIES and _takes_folders(program, rest):
         operands = _operands(rest)
-        return Sweep(operands[:-1] if program in _INTO and len(operands) > 1 else operands, ())
+        return RecursiveRead(operands[:-1] if program in _INTO and len(operands) > 1 else operands, ())
     if program in _LISTS and opens:
         return _listing(program, rest)
     if program == "ls" and opens and any(_short(word, "R") for word in rest):
-        return Sweep(_operands(rest), ())
+        return RecursiveRead(_operands(rest), ())
     return None
 
 
-def _git(command: tuple[str, ...], rest: tuple[str, ...], opens: bool) -> Sweep | None:
+def _git(command: tuple[str, ...], rest: tuple[str, ...], opens: bool) -> RecursiveRead | None:
     """Return what a git command reads recursively; tracked files are hardly ever ignored by `.gitignore`."""
     if command in (("grep",), ("archive",)) or (opens and command == ("ls-files",)):
         loose = any(word.startswith(("--no-i", "--no-e", "--oth", "--ign")) or _short(word, "oi") for word in rest)
-        return Sweep(_operands(rest), (), ignored=loose and command != ("archive",))
+        return RecursiveRead(_operands(rest), (), ignored=loose and command != ("archive",))
     return None
 
 
@@ -166,7 +166,7 @@ def _takes_folders(program: str, words: tuple[str, ...]) -> bool:
     return bool(bare) or any(_short(word, _COPIES[program]) or word in _COPIES_LONG for word in words)
 
 
-def _search(program: str, words: tuple[str, ...]) -> Sweep:
+def _search(program: str, words: tuple[str, ...]) -> RecursiveRead:
     """Return what a search reads. The first operand is the pattern, unless an option gives the pattern."""
     operands: list[str] = []
     names: list[str] = []
@@ -183,7 +183,7 @@ def _search(program: str, words: tuple[str, ...]) -> Sweep:
             operands.append(word)
     only = () if any(name.startswith("!") for name in names) else tuple(_name(name) for name in names)
     polite = program in ("rg", "ripgrep", "ag")
-    return Sweep(
+    return RecursiveRead(
         tuple(operands if brought else operands[1:]),
         (),
         only,
@@ -200,17 +200,17 @@ def _last_valued(word: str, valued: str) -> str:
     return f"-{word[-1]}" if not word.startswith("--") and word[-1] in valued else ""
 
 
-def _listing(program: str, words: tuple[str, ...]) -> Sweep:
+def _listing(program: str, words: tuple[str, ...]) -> RecursiveRead:
     if program in ("fd", "fdfind"):
         dotted, ignored = _says(words, ("--hidden", "--unr"), "Hu"), _says(words, ("--no-ig", "--unr"), "Iu")
-        return Sweep(_operands(words), (), dotted=dotted, ignored=ignored)
+        return RecursiveRead(_operands(words), (), dotted=dotted, ignored=ignored)
     names: list[str] = []
     for branch in _branches(words):
         own = list(_names(branch))
         if not own and "-prune" not in branch:
-            return Sweep(_operands(words), ())
+            return RecursiveRead(_operands(words), ())
         names += own
-    return Sweep(_operands(words), (), tuple(names))
+    return RecursiveRead(_operands(words), (), tuple(names))
 
 
 def _branches(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -230,6 +230,6 @@ def _names(words: tuple[str, ...]) -> Iterator[str]:
             yield words[at + 1]
 
 
-def takes(sweep: Sweep, name: str) -> bool:
+def reads_file_name(sweep: RecursiveRead, name: str) -> bool:
     """Whether files of this name are read. Square brackets match anything."""
     return not sweep.names or any(glob(re.sub(r"\[.*\]|\?|\{.*\}", "*", one), True).match(name) for one in sweep.names)

@@ -1,8 +1,8 @@
 """Simple commands that a shell line may run: plain words for allow rules, all possible readings for deny and ask rules.
 
 This is no shell parser. For deny and ask rules the line is read several ways: with its quotes, without expansions and,
-when one command nests another, with quotes as blanks. Wrappers such as `sudo` are followed. A deny rule is a convenience
-all the same: a program can always be run by another name.
+when one command nests another, with quotes as blanks. Wrappers such as `sudo` are followed. Still, a deny rule is only
+a convenience: a program can always be run by another name.
 """
 
 import re
