@@ -20,7 +20,7 @@ SLICED = (
     "tests/context/test_digest.py",
     "tests/permissions",
     "tests/terminal/test_blocks.py",
-    "tests/tools/test_merging.py",
+    "tests/tools/test_merge.py",
     "tests/workspace/test_spooling.py",
 )
 """Tests whose seeds and examples in the suite are a slice: see `tests.seeds`."""

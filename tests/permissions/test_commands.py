@@ -1,4 +1,4 @@
-"""Shell commands: what an allow rule covers, what a deny rule reaches. Cases S001-S028 and the field's rule syntax."""
+"""Rules for shell commands: allow and deny. Cases S001-S028 and the rule syntax."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Reads and writes: roots, links, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
+"""Rules for paths: roots, symlinks, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
 
 import pytest
 from hypothesis import given

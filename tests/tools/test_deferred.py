@@ -1,4 +1,4 @@
-"""E5: foreign tools that are looked up. What they cost, what is found, what is said of a call that does not fit."""
+"""Deferred tools (E5): their cost, search results, and errors for calls that do not fit."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How tasks are told of: one line each, and what `Bash` says of a command that goes on without it."""
+"""Task tools: one line per task, and the result of `Bash` for a command in the background."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`Edit` takes text that the file has otherwise written where it is clear what is meant, and never changes more."""
+"""Loose matching of `Edit`: accepts a unique match with other spelling or indentation, changes nothing else."""
 
 import re
 from typing import Any
@@ -110,23 +110,23 @@ def test_what_is_refused(name: str) -> None:
     assert taken(text, old, new) == ("refused", places)
 
 
-async def test_it_is_said_what_was_taken_and_ambiguity_names_the_lines(desk: Any) -> None:
-    path = desk.file("a.py", "def f():\n    s = \u201cone\u201d  \n    return s\n")
-    await desk.call("Read", file_path="a.py")
+async def test_it_is_said_what_was_taken_and_ambiguity_names_the_lines(harness: Any) -> None:
+    path = harness.file("a.py", "def f():\n    s = \u201cone\u201d  \n    return s\n")
+    await harness.call("Read", file_path="a.py")
     old, new = 's = "one"\nreturn s\n', 's = "two"\nreturn s\n'
-    assert await desk.call("Edit", file_path="a.py", old_string=old, new_string=new) == (
+    assert await harness.call("Edit", file_path="a.py", old_string=old, new_string=new) == (
         f"Edited {path}.\n"
         f"old_string stands there but for {DEEPER} and {ENDS} and {QUOTES}; what you left alone stays as it is there.\n"
         "1 \tdef f():\n2-\t    s = \u201cone\u201d\n2+\t    s = \u201ctwo\u201d\n3 \t    return s"
     )
     assert path.read_text() == "def f():\n    s = \u201ctwo\u201d  \n    return s\n"
     path.write_text("\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n")
-    await desk.call("Read", file_path="a.py")
-    assert await desk.call("Edit", file_path="a.py", old_string='"a"', new_string='"b"') == (
+    await harness.call("Read", file_path="a.py")
+    assert await harness.call("Edit", file_path="a.py", old_string='"a"', new_string='"b"') == (
         f"[no-match] old_string is not in {path}. It stands at several places but for how it is written, at lines "
         "1, 2: give it as one of them is."
     )
-    assert desk.last.status == "failed"
+    assert harness.last.status == "failed"
     assert path.read_text() == "\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n"
 
 

@@ -1,4 +1,4 @@
-"""A function becomes a tool (D2), arguments are checked, and every wrong call is answered with one useful line (D7)."""
+"""Tools from functions (D2), checked arguments, and one useful line for each wrong call (D7)."""
 
 from typing import Any, Literal, TypedDict
 
@@ -106,7 +106,7 @@ def test_D2_renaming_a_parameter_changes_the_schema() -> None:
 
 
 @pytest.mark.anyio
-async def test_any_function_runs(desk: Any) -> None:
+async def test_any_function_runs(harness: Any) -> None:
     async def Echo(text: str, loud: bool = False) -> str:
         """Echo."""
         if text == "no":
@@ -114,10 +114,10 @@ async def test_any_function_runs(desk: Any) -> None:
         return str(1 / len(text)) if loud else text
 
     echo = make_tool(Echo, access="none", names={"loud": "-l"})
-    assert await echo.run(desk.hands(), text="hi") == Outcome.of("hi")
-    assert await echo.run(desk.hands(), text="no") == Outcome.fail("[no] Not that.")
+    assert await echo.run(harness.context(), text="hi") == Outcome.of("hi")
+    assert await echo.run(harness.context(), text="no") == Outcome.fail("[no] Not that.")
     with pytest.raises(ZeroDivisionError):
-        await echo.run(desk.hands(), **{"text": "", "-l": True})
+        await echo.run(harness.context(), **{"text": "", "-l": True})
 
 
 def test_a_hint_without_schema_is_a_mistake() -> None:

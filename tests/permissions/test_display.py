@@ -1,4 +1,4 @@
-"""What the user sees before saying yes, and what is said about rules without sense. Cases S028, S077."""
+"""Text shown for approval, and problems of invalid rules. Cases S028, S077."""
 
 import unicodedata
 

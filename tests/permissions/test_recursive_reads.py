@@ -1,4 +1,4 @@
-"""Commands that go through folders: which of them, where, and past what."""
+"""Commands that read folders recursively: starting folders, file names, hidden and ignored files."""
 
 import pytest
 
