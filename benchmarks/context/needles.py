@@ -67,7 +67,7 @@ from longrein.frontends.argv import Options
 from longrein.models import Delta, Failure, Reply
 from longrein.run_context import read_run_context
 from longrein.store import open_log
-from longrein.tools import Hands, Outcome, make_tool
+from longrein.tools import Outcome, ToolContext, make_tool
 
 NEEDLES, COMPACTIONS = 500, 10
 WINDOW = 32_000
@@ -123,7 +123,7 @@ class Needle:
         return self.text in self.got
 
 
-async def Plant(hands: Hands, body: str, how: str = "text") -> Outcome:
+async def Plant(hands: ToolContext, body: str, how: str = "text") -> Outcome:
     """Give a text back in some form.
 
     body: The text.

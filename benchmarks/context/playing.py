@@ -21,7 +21,7 @@ from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.scripted_model import RuleBroken, check_rules
 from longrein.testing.store import MemoryDisk
-from longrein.tools import Hands, Outcome, Tool, builtin_tools, make_tool
+from longrein.tools import Outcome, Tool, ToolContext, builtin_tools, make_tool
 
 PRICE = Price(3, 15, 0.3, 3.75)
 BIG_BYTES = 5 * 1024 * 1024
@@ -33,7 +33,7 @@ Answer = Reply | Failure
 Turn = Callable[[Request], Answer]
 
 
-async def Feed(hands: Hands, kind: str, chars: int, how: str = "text") -> Outcome:
+async def Feed(hands: ToolContext, kind: str, chars: int, how: str = "text") -> Outcome:
     """Give text of some kind.
 
     kind: What it is made of.

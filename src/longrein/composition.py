@@ -68,7 +68,16 @@ from longrein.store import (
     owner_of,
     project_key,
 )
-from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, goal_tools, offer
+from longrein.tools import (
+    SubagentType,
+    Tool,
+    ToolOptions,
+    agent_tool,
+    builtin_tools,
+    goal_tools,
+    offer_tools,
+    tools_by_name,
+)
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -175,7 +184,7 @@ def _around(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=by_name(tools),
+        tools=tools_by_name(tools),
         model=model,
         open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
         prefix=prefix,
@@ -254,7 +263,7 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
     return msgspec.structs.replace(chosen, budget=budget)
 
 
-def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
     """Return the built-in tools named in `chosen`, in their usual order; all for None.
 
     Raises `UsageError` for an unknown name.
@@ -328,7 +337,7 @@ def _spawner(
     )
 
 
-def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return the subagent types, and notes on parts of their files that were ignored."""
     return load_kinds(
         builtin_kinds(),
@@ -383,7 +392,7 @@ def _prefix(
     )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer(tools, model.budget.usable_tokens)
+        told = offer_tools(tools, model.budget.usable_tokens)
         names = model.provider, model.model, model.wire
         return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
 

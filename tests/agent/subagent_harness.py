@@ -14,7 +14,7 @@ from longrein.testing.harness import memory_dependencies, memory_tools, open_tes
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
-from longrein.tools import Kind, Tool, agent_tool
+from longrein.tools import SubagentType, Tool, agent_tool
 
 Answer = Callable[[Request], Reply | Failure]
 
@@ -71,7 +71,7 @@ class SubagentHarness:
         self.more: Sequence[Tool] = ()
         self.first: Sequence[InboxMessage] = ()
         """Messages before the prompt."""
-        self.kinds: tuple[Kind, ...] = ()
+        self.kinds: tuple[SubagentType, ...] = ()
         self.models: Sequence[ScriptedModel] = ()
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:

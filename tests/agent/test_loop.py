@@ -23,7 +23,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.permissions import Rules
-from longrein.tools import Hands, make_tool
+from longrein.tools import ToolContext, make_tool
 from tests.agent.disk_harness import DiskHarness, FlushTrackingLog, Script, call, results, said, says, story
 from tests.timeouts import HANG_S
 
@@ -345,7 +345,7 @@ async def test_a_rewind_takes_no_money_back(harness: DiskHarness) -> None:
 async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarness) -> None:
     seen: list[bool] = []
 
-    async def Peek(hands: Hands) -> str:
+    async def Peek(hands: ToolContext) -> str:
         """Look whether this call is on disk."""
         seen.append(
             session.log.flushed >= next(e.seq for e in harness.entries() if type(e.event).__name__ == "ToolStarted")

@@ -26,7 +26,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.store import import_jsonl
-from longrein.tools import Hands, Outcome, tool
+from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story
 from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes
@@ -401,7 +401,7 @@ def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
     seen: list[str] = []
 
     @tool(access="read", together=True)
-    async def Wait(hands: Hands, name: str) -> Outcome:
+    async def Wait(hands: ToolContext, name: str) -> Outcome:
         """Wait.
 
         name: Which.
@@ -492,7 +492,7 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
     seen: list[str] = []
 
     def made(name: str, access: str, *, together: bool) -> object:
-        async def run(hands: Hands, name: str) -> Outcome:
+        async def run(hands: ToolContext, name: str) -> Outcome:
             """Do it.
 
             name: Which.

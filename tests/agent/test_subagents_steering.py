@@ -24,7 +24,7 @@ from longrein.permissions import Rules
 from longrein.testing.harness import said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
-from longrein.tools import Kind
+from longrein.tools import SubagentType
 from tests.agent.subagent_harness import SubagentHarness, agent, tasks
 
 
@@ -264,8 +264,8 @@ def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() ->
     assert shown == [("asking", "asks for Bash"), ("running", "Bash sleep 9")]
 
 
-def kind(name: str, **more: Any) -> Kind:
-    return Kind(name, "for a test", **more)
+def kind(name: str, **more: Any) -> SubagentType:
+    return SubagentType(name, "for a test", **more)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from longrein.models import Failure, Reply
 from longrein.run_context import read_run_context
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.tools import Job, Report
+from longrein.tools import SubagentReport, SubagentTask
 from tests.agent.subagent_harness import SubagentHarness, tasks
 
 GOAL = "How long may a request take?"
@@ -28,13 +28,13 @@ GOAL = "How long may a request take?"
 
 def test_E19_it_is_given_the_goal_and_every_report_with_its_handle() -> None:
     jobs = [
-        Job("client", "What does the client wait?", "explore"),
-        Job("server", "What does the server wait?", "explore"),
+        SubagentTask("client", "What does the client wait?", "explore"),
+        SubagentTask("server", "What does the server wait?", "explore"),
     ]
     reports = [
-        Report("a5", jobs[0], "done", "30 s (client.py:3)", handle="a5/r9", steps=2, tokens=100),
-        Report("a6", jobs[1], "failed", "60 s\n[longrein:n0nce mode: x]", "HTTP 500", handle="a6/r12"),
-        Report("", jobs[1], "refused", "", "no more may be started"),
+        SubagentReport("a5", jobs[0], "done", "30 s (client.py:3)", handle="a5/r9", steps=2, tokens=100),
+        SubagentReport("a6", jobs[1], "failed", "60 s\n[longrein:n0nce mode: x]", "HTTP 500", handle="a6/r12"),
+        SubagentReport("", jobs[1], "refused", "", "no more may be started"),
     ]
     job = synthesis_job(f" {GOAL} ", reports, "n0nce")
     assert (job.kind, job.description) == ("synthesis", "Synthesis of the reports")
@@ -56,9 +56,11 @@ def test_E19_it_is_given_the_goal_and_every_report_with_its_handle() -> None:
 
 
 def test_E19_the_same_task_is_told_once_and_long_reports_keep_both_ends() -> None:
-    one = Job("guess", "Guess. " * 1_000)
+    one = SubagentTask("guess", "Guess. " * 1_000)
     long = "first\n" + "x" * 300_000 + "\nlast"
-    prompt = synthesis_job("g", [Report(f"a{n}", one, "done", long, handle=f"a{n}/r7") for n in (1, 2)], "n").prompt
+    prompt = synthesis_job(
+        "g", [SubagentReport(f"a{n}", one, "done", long, handle=f"a{n}/r7") for n in (1, 2)], "n"
+    ).prompt
     assert prompt.count("All were given the same task:\n| Guess. Guess.") == 1
     assert prompt.count("| first\n") == prompt.count("\n| last") == 2
     assert 'all of it: Recall("a2/r7")' in prompt

@@ -13,7 +13,7 @@ from longrein.agent import builtin_kinds, child_system
 from longrein.config import Settings, load_kinds, load_settings, subagent_model
 from longrein.config.frontmatter import BadHead, read_head, split_head
 from longrein.events import UsageError
-from longrein.tools import Kind
+from longrein.tools import SubagentType
 from tests.config.conftest import House
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")
@@ -29,7 +29,7 @@ def put(folder: Path, name: str, text: str | bytes) -> Path:
 
 def load(
     house: House, *, trusted: bool = True, given: str = "", cwd: Path | None = None
-) -> tuple[dict[str, Kind], tuple[str, ...]]:
+) -> tuple[dict[str, SubagentType], tuple[str, ...]]:
     kinds, notes = load_kinds(
         builtin_kinds(),
         str(cwd or house.cwd),
@@ -42,7 +42,7 @@ def load(
     return {kind.name: kind for kind in kinds}, notes
 
 
-def one(house: House, text: str | bytes, name: str = "x.md") -> tuple[Kind | None, tuple[str, ...]]:
+def one(house: House, text: str | bytes, name: str = "x.md") -> tuple[SubagentType | None, tuple[str, ...]]:
     """The only type of a project with one file."""
     put(house.cwd / ".claude/agents", name, text)
     kinds, notes = load(house)

@@ -39,7 +39,7 @@ from longrein.models.content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
-from longrein.tools import malformed_arguments
+from longrein.tools import malformed_arguments_message
 from tests.agent.disk_harness import Script, says
 from tests.context.random_session import SESSION, RandomSession
 
@@ -238,7 +238,7 @@ def test_a_log_with_arguments_nested_deep_is_read(levels: int) -> None:
 @pytest.mark.parametrize("levels", [900, 1_100, 10_000])
 def test_a_reply_nested_deep_is_told_to_the_model_and_never_runs(levels: int) -> None:
     assert make_call("Read", deep(levels)) == ToolCall("", "Read", None, deep(levels))
-    assert "nested deeper than 100 levels" in malformed_arguments("Read", deep(levels))
+    assert "nested deeper than 100 levels" in malformed_arguments_message("Read", deep(levels))
 
 
 @pytest.mark.parametrize("price", PRICES)

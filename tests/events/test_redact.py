@@ -1,4 +1,4 @@
-"""Secrets are replaced at the door. Case S070: known values and shapes of tokens; idempotent; the same on resume."""
+"""Redaction of secrets (S070): known values and token forms; idempotent; the same after a resume."""
 
 import ast
 import random

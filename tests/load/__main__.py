@@ -20,7 +20,7 @@ SEEDED_TESTS = (
     "tests/context/test_digest.py",
     "tests/permissions",
     "tests/terminal/test_blocks.py",
-    "tests/tools/test_merging.py",
+    "tests/tools/test_merge.py",
     "tests/workspace/test_spooling.py",
 )
 """Tests whose seeds and examples are a small slice in the suite; see `tests.seeds`."""

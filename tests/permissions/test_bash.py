@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from longrein.permissions.shell_parser import plain_words
-from tests.permissions.table import bash, verdict
+from tests.permissions.calls import bash, verdict
 
 BASH = shutil.which("bash") or ""
 pytestmark = pytest.mark.skipif(not BASH, reason="bash is the oracle")

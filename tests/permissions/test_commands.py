@@ -1,4 +1,4 @@
-"""Shell commands: what an allow rule covers, what a deny rule reaches. Cases S001-S028 and the field's rule syntax."""
+"""Rules for shell commands: allow and deny. Cases S001-S028 and the rule syntax."""
 
 import re
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.permissions import Rules, judge, sweeps
+from longrein.permissions import Rules, find_recursive_reads, judge
 from longrein.permissions.rules import glob
 from longrein.permissions.shell_parser import META
-from tests.permissions.table import HOME, ROOT, bash, verdict
+from tests.permissions.calls import HOME, ROOT, bash, verdict
 
 X = "touch /tmp/a"
 
@@ -258,7 +258,7 @@ def test_a_command_of_a_megabyte_is_unknown_at_once_and_that_is_said(piece: str)
     assert denied.kind == "deny"
     assert denied.reason.startswith(f"{unread}too many to see whether the user's rule Bash(rm *) forbids it; write its")
     assert verdict(long, ask="Bash(rm *)").rule == "Bash(rm *)"
-    assert sweeps(long.arguments["command"], "/", "/") == ()
+    assert find_recursive_reads(long.arguments["command"], "/", "/") == ()
 
 
 STARS = st.text("ab* .", min_size=1, max_size=8)

@@ -1,11 +1,11 @@
-"""Reads and writes: roots, links, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
+"""Rules for paths: roots, symlinks, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.permissions import Call, Rules, Touched, hidden, judge
-from tests.permissions.table import HOME, ROOT, read, touched, verdict, write
+from longrein.permissions import Call, Rules, Touched, is_read_denied, judge
+from tests.permissions.calls import HOME, ROOT, read, touched, verdict, write
 
 OUT = "/etc/passwd"
 
@@ -178,9 +178,9 @@ def test_a_relative_allow_rule_does_not_move_with_a_cd() -> None:
 
 def test_denied_files_are_hidden_from_searches() -> None:
     rules = Rules(deny=("Read(.env)", "Edit(x)"), base=ROOT, home=HOME)
-    assert hidden(f"{ROOT}/a/.env", f"{ROOT}/a/.env", rules, ROOT)
-    assert hidden(f"{ROOT}/x", f"{ROOT}/.env", rules, ROOT)
-    assert not hidden(f"{ROOT}/x", f"{ROOT}/x", rules, ROOT)
+    assert is_read_denied(f"{ROOT}/a/.env", f"{ROOT}/a/.env", rules, ROOT)
+    assert is_read_denied(f"{ROOT}/x", f"{ROOT}/.env", rules, ROOT)
+    assert not is_read_denied(f"{ROOT}/x", f"{ROOT}/x", rules, ROOT)
 
 
 OTHERS = [

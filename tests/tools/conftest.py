@@ -1,4 +1,4 @@
-"""A desk with real files and real commands: calls a tool as the loop does and folds the facts it gives back."""
+"""Harness for tool tests with real files and commands: calls tools like the loop and folds their events."""
 
 import asyncio
 import hashlib
@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from longrein.events import CwdSet, Entry, FileChanged, FileSeen, TodoSet, ToolEnded, text_of
-from longrein.tools import FileVersion, Hands, Outcome, ToolOptions, builtin_tools, fit_arguments
+from longrein.tools import FileVersion, Outcome, ToolContext, ToolOptions, builtin_tools, fit_arguments
 from longrein.workspace import PlainSpawner, open_workspace
 
 NONCE = "5e1f0c"  # of every test session
 
 
 class Blob:
-    """A growing blob."""
+    """Blob writer to a file."""
 
     def __init__(self, blobs: "Blobs", path: Path) -> None:
         self.path, self.size_bytes = str(path), 0
@@ -47,7 +47,7 @@ class Blob:
 
 
 class Blobs:
-    """Blobs in memory, growing ones in files."""
+    """Blobs in memory; blobs from a writer in files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.kept, self.paths, self.full = folder, {}, {}, False
@@ -67,8 +67,8 @@ class Blobs:
         return Blob(self, self.folder / f"growing-{len(self.paths)}")
 
 
-class Desk:
-    """Calls tools by name with arguments as a model would send them, and remembers what came of it."""
+class ToolHarness:
+    """Calls tools by name with a model's arguments, and keeps the log, files and state of a session."""
 
     def __init__(self, root: Path, blobs: Path) -> None:
         self.root = root
@@ -89,19 +89,19 @@ class Desk:
         self.tools = {tool.spec.name: tool for tool in builtin_tools()}
         self.last: Outcome
 
-    def hands(self) -> Hands:
-        return Hands(
+    def context(self) -> ToolContext:
+        return ToolContext(
             self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
             self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
             wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:
-        """The text of the result."""
+        """Call a tool and return the text of its result."""
         tool = self.tools[name]
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
-        self.last = await tool.run(self.hands(), **fitted)
+        self.last = await tool.run(self.context(), **fitted)
         for fact in self.last.facts:
             self.fold(fact)
         msgspec.json.encode(self.last)
@@ -125,7 +125,7 @@ class Desk:
                 self.cwd = fact.cwd
 
     def add(self, event: Any) -> str:
-        """Append an event to the log; gives its handle."""
+        """Append an event to the log and return its handle."""
         seq = len(self.entries) + 1
         self.entries[seq] = Entry(seq, 0, event)
         return f"r{seq}"
@@ -141,8 +141,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> ToolHarness:
     root, blobs = tmp_path.resolve() / "work", tmp_path / "blobs"
     root.mkdir()
     blobs.mkdir()
-    return Desk(root, blobs)
+    return ToolHarness(root, blobs)

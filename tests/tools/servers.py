@@ -1,4 +1,4 @@
-"""Sixty generated Python tools that stand in for five servers."""
+"""Sixty generated tools that stand in for the tools of five MCP servers."""
 
 from longrein.tools import Tool, make_tool
 
@@ -22,7 +22,7 @@ LONG = (
 
 
 def server_tool(server: str, name: str) -> Tool:
-    """One tool; it answers what it was asked."""
+    """Make one tool, which returns its arguments."""
 
     async def run(query: str, count: int = 10, filters: list[str] | None = None) -> str:
         return f"{server}.{name}({query!r}, {count})"
@@ -38,5 +38,5 @@ def server_tool(server: str, name: str) -> Tool:
 
 
 def server_tools() -> tuple[Tool, ...]:
-    """All sixty."""
+    """Make all sixty tools."""
     return tuple(server_tool(server, name) for server, names in SERVERS.items() for name in names.split())

@@ -1,4 +1,4 @@
-"""E5: foreign tools that are looked up. What they cost, what is found, what is said of a call that does not fit."""
+"""Deferred tools (E5): their cost, search results, and errors for calls that do not fit."""
 
 import re
 
@@ -8,8 +8,17 @@ from tests.tools.servers import SERVERS, server_tool, server_tools
 
 from longrein.context import schema_diagnosis, spec_tokens
 from longrein.events import PrefixSet, ToolCall, unwrapped
-from longrein.tools import Deferral, Tool, builtin_tools, by_name, make_tool, misfit_call, offer, unknown_call
-from longrein.tools.tool_search import answer, catalogue, ranked
+from longrein.tools import (
+    DeferralPolicy,
+    Tool,
+    bad_arguments_message,
+    builtin_tools,
+    make_tool,
+    offer_tools,
+    tools_by_name,
+    unknown_call_message,
+)
+from longrein.tools.tool_search import catalogue, rank_tools, search_answer
 
 FOREIGN = server_tools()
 SPECS = tuple(tool.spec for tool in FOREIGN)
@@ -26,7 +35,7 @@ def cost(specs: object) -> int:
 
 def test_E5_sixty_foreign_tools_cost_at_most_two_thousand_tokens() -> None:
     assert cost(SPECS) > 9_000, "in full"
-    told = offer((*builtin_tools(), *FOREIGN), USABLE)
+    told = offer_tools((*builtin_tools(), *FOREIGN), USABLE)
     assert cost(told.listed) - cost(OWN) <= 2_000
     assert [spec.name for spec in told.listed] == [*(spec.name for spec in OWN), "ToolSearch", "CallTool"]
     assert told.deferred == SPECS
@@ -54,14 +63,16 @@ def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out
         (FOREIGN, USABLE, None, True),
         (FOREIGN[:3], USABLE, None, False),
         (FOREIGN[:3], 4_000, None, True),
-        (FOREIGN, USABLE, Deferral(tokens_max=50_000), False),
-        (FOREIGN, 60_000, Deferral(tokens_max=50_000), True),
+        (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
+        (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
         ((), USABLE, None, False),
     ],
     ids=["many", "few", "few in a small window", "allowed", "allowed but too large a share", "none"],
 )
-def test_E5_when_they_are_deferred(tools: tuple[Tool, ...], usable: int, options: Deferral, deferred: bool) -> None:
-    told = offer((*builtin_tools(), *tools), usable, options)
+def test_E5_when_they_are_deferred(
+    tools: tuple[Tool, ...], usable: int, options: DeferralPolicy, deferred: bool
+) -> None:
+    told = offer_tools((*builtin_tools(), *tools), usable, options)
     assert bool(told.deferred) is deferred
     names = [spec.name for spec in told.listed]
     assert ("ToolSearch" in names, "CallTool" in names) == (deferred, deferred)
@@ -73,19 +84,25 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
         """Convert a text."""
         return text
 
-    told = offer((*builtin_tools(), make_tool(Convert, access="none", deferred=True)), 4_000, Deferral(0, 0))
+    told = offer_tools(
+        (*builtin_tools(), make_tool(Convert, access="none", deferred=True)), 4_000, DeferralPolicy(0, 0)
+    )
     assert [spec.name for spec in told.deferred] == ["Convert"]
     assert "- others (full names): Convert" in told.listed[-2].description
 
 
 def test_E5_the_same_tools_give_the_same_bytes() -> None:
-    one, two = (msgspec.json.encode(offer((*builtin_tools(), *server_tools()), USABLE)) for _ in range(2))
+    one, two = (msgspec.json.encode(offer_tools((*builtin_tools(), *server_tools()), USABLE)) for _ in range(2))
     assert one == two
 
 
 def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
-    assert list(by_name(builtin_tools())) == [spec.name for spec in OWN]
-    assert list(by_name((*builtin_tools(), FOREIGN[0])))[-3:] == ["mcp__github__create_issue", "ToolSearch", "CallTool"]
+    assert list(tools_by_name(builtin_tools())) == [spec.name for spec in OWN]
+    assert list(tools_by_name((*builtin_tools(), FOREIGN[0])))[-3:] == [
+        "mcp__github__create_issue",
+        "ToolSearch",
+        "CallTool",
+    ]
 
 
 # --- what is found -----------------------------------------------------------------------------------------------
@@ -110,11 +127,11 @@ def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     ],
 )
 def test_E5_the_search_finds(query: str, first: str) -> None:
-    assert ranked(query, SPECS)[0].name == first
+    assert rank_tools(query, SPECS)[0].name == first
 
 
 def test_E5_several_names_give_all_of_them_first() -> None:
-    found = ranked("mcp__db__list_locks, mcp__crm__add_note", SPECS)
+    found = rank_tools("mcp__db__list_locks, mcp__crm__add_note", SPECS)
     assert {spec.name for spec in found[:2]} == {"mcp__db__list_locks", "mcp__crm__add_note"}
 
 
@@ -125,11 +142,11 @@ def test_E5_a_description_in_another_script_is_found() -> None:
 
     run.__name__ = "mcp__zh__query"
     spec = make_tool(run, access="read").spec
-    assert ranked("客户", (*SPECS, spec)) == [spec]
+    assert rank_tools("客户", (*SPECS, spec)) == [spec]
 
 
 def test_E5_an_answer_has_names_descriptions_and_schemas() -> None:
-    text = answer("close issue", SPECS, 1)
+    text = search_answer("close issue", SPECS, 1)
     schema = msgspec.json.encode(FOREIGN[2].spec.schema).decode()
     head, page, more = text.split("\n\n")
     assert head.endswith("of 60 tools match; call one with CallTool(name, args).")
@@ -139,16 +156,16 @@ def test_E5_an_answer_has_names_descriptions_and_schemas() -> None:
 
 def test_E5_an_answer_has_a_limit() -> None:
     huge = tuple(msgspec.structs.replace(spec, description="issue " * 1_500) for spec in SPECS)
-    assert answer("issue", huge, 20).count("\n## ") == 2
-    assert answer("list", SPECS, 500).count("\n## ") <= 20
-    assert answer("list", SPECS, -3).count("\n## ") == 1
+    assert search_answer("issue", huge, 20).count("\n## ") == 2
+    assert search_answer("list", SPECS, 500).count("\n## ") <= 20
+    assert search_answer("list", SPECS, -3).count("\n## ") == 1
 
 
 def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
     told = "They come from: github (12), crm (12), calendar (12), wiki (12), db (12)."
-    assert answer("zzz", SPECS, 5) == f"None of 60 tools matches 'zzz'. {told}"
-    assert "Did you mean mcp__" in answer("mcp__cmr__fnd_cstomr", SPECS, 5)
-    assert answer("", SPECS, 5).startswith("None of 60 tools matches ''.")
+    assert search_answer("zzz", SPECS, 5) == f"None of 60 tools matches 'zzz'. {told}"
+    assert "Did you mean mcp__" in search_answer("mcp__cmr__fnd_cstomr", SPECS, 5)
+    assert search_answer("", SPECS, 5).startswith("None of 60 tools matches ''.")
 
 
 # --- what a call means -------------------------------------------------------------------------------------------
@@ -185,22 +202,22 @@ def test_E5_an_ordinary_call_is_itself() -> None:
 
 
 def test_E5_an_unknown_name_is_answered_with_the_nearest_one() -> None:
-    names = list(by_name((*builtin_tools(), *FOREIGN)))
-    text = unknown_call("mcp__crm__find_custmer", names, SPECS)
+    names = list(tools_by_name((*builtin_tools(), *FOREIGN)))
+    text = unknown_call_message("mcp__crm__find_custmer", names, SPECS)
     assert text.startswith(
         '[unknown-tool] There is no tool "mcp__crm__find_custmer". Did you mean mcp__crm__find_customer?'
     )
     assert "Tools: Read, Write, " in text
     assert "mcp__db__" not in text
     assert text.endswith("github (12), crm (12), calendar (12), wiki (12), db (12).")
-    assert unknown_call("find_customer", names, SPECS).count("Did you mean mcp__crm__find_customer?") == 1
+    assert unknown_call_message("find_customer", names, SPECS).count("Did you mean mcp__crm__find_customer?") == 1
 
 
 def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
-    told = misfit_call(FOREIGN[0], "[bad-arguments] …", SPECS)
+    told = bad_arguments_message(FOREIGN[0], "[bad-arguments] …", SPECS)
     schema = msgspec.json.encode(FOREIGN[0].spec.schema).decode()
     assert told == f"[bad-arguments] …\nThe arguments of mcp__github__create_issue: {schema}"
-    assert misfit_call(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
+    assert bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
 
 
 # --- what is said of it ------------------------------------------------------------------------------------------
@@ -217,7 +234,7 @@ def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
     ids=["deferred", "listed", "small share", "none"],
 )
 def test_E5_the_floor_diagnosis_names_the_server(tools: tuple[Tool, ...], window: int, told: str) -> None:
-    options = Deferral() if len(tools) > 3 else Deferral(share_max=1.0)
-    offered = offer((*builtin_tools(), *tools), window, options)
+    options = DeferralPolicy() if len(tools) > 3 else DeferralPolicy(share_max=1.0)
+    offered = offer_tools((*builtin_tools(), *tools), window, options)
     prefix = PrefixSet("start", "p", "m", "scripted", "", offered.listed, (), (), offered.deferred)
     assert re.sub(r"[\d.]+k?\b", "N", schema_diagnosis(prefix, window)) == told

@@ -1,15 +1,15 @@
-"""The goal tools: what the model reads and what the log gets, over the real database."""
+"""Goal tools: results for the model and events for the log, with the real database."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tools.conftest import NONCE, Desk
+from tests.tools.conftest import NONCE, ToolHarness
 
 from longrein.events import GoalChanged, marker, text_of
 from longrein.store import Goals, owner_of
-from longrein.tools import Hands, Outcome, Tool, fit_arguments
+from longrein.tools import Outcome, Tool, ToolContext, fit_arguments
 from longrein.tools.goals import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
 
 pytestmark = pytest.mark.anyio
@@ -20,12 +20,12 @@ ME, OTHER = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab", "6f9d0000-0000-4000-8000-000
 class Agent:
     """Calls the goal tools in one name."""
 
-    def __init__(self, desk: Desk, goals: Goals | None) -> None:
-        self.desk, self.goals = desk, goals
+    def __init__(self, harness: ToolHarness, goals: Goals | None) -> None:
+        self.harness, self.goals = harness, goals
         self.last = Outcome(())
 
     async def __call__(self, tool: Tool, **arguments: object) -> str:
-        hands: Hands = msgspec.structs.replace(self.desk.hands(), goals=self.goals)
+        hands: ToolContext = msgspec.structs.replace(self.harness.context(), goals=self.goals)
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
         self.last = await tool.run(hands, **fitted)
@@ -37,9 +37,9 @@ class Agent:
 
 
 @pytest.fixture
-def agents(desk: Desk, tmp_path: Path) -> tuple[Agent, Agent]:
+def agents(harness: ToolHarness, tmp_path: Path) -> tuple[Agent, Agent]:
     mine = Goals(str(tmp_path), "work-0", ME, lambda: 1_760_000_000_000_000)
-    return Agent(desk, mine), Agent(desk, mine.by(owner_of(OTHER, "a9")))
+    return Agent(harness, mine), Agent(harness, mine.by(owner_of(OTHER, "a9")))
 
 
 async def check(
@@ -85,7 +85,9 @@ async def test_s12_a_graph_of_goals_from_the_first_to_the_last(agents: tuple[Age
     )
 
 
-async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(agents: tuple[Agent, Agent], desk: Desk) -> None:
+async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(
+    agents: tuple[Agent, Agent], harness: ToolHarness
+) -> None:
     me, other = agents
     await me(GOAL_ADD, title="One")
     await me(GOAL_ADD, title="Two", blocked_by=[1])
@@ -100,7 +102,7 @@ async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(agents: tupl
         (other, GOAL_UPDATE, {"id": 1, "body": "mine"},
          ("[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, One\n\nNothing was "
           "changed; list the goals, then send what it should be now.")),
-        (Agent(desk, None), GOAL_LIST, {},
+        (Agent(harness, None), GOAL_LIST, {},
          "[no-goals] There is no place here where goals could be kept; use TodoWrite."),
     ]:  # fmt: skip
         assert await agent(tool, **arguments) == text  # type: ignore[arg-type]
@@ -108,12 +110,12 @@ async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(agents: tupl
         assert agent.facts() == []
 
 
-async def test_a_long_list_keeps_within_a_page(agents: tuple[Agent, Agent], desk: Desk) -> None:
+async def test_a_long_list_keeps_within_a_page(agents: tuple[Agent, Agent], harness: ToolHarness) -> None:
     me, _ = agents
     for number in range(20):
         await me(GOAL_ADD, title=f"Goal {number}", body=f"first line of {number}\n" + "more " * 1000)
     text = await me(GOAL_LIST)
-    assert len(text) < 10_000 < desk.page_bytes
+    assert len(text) < 10_000 < harness.page_bytes
     assert "\n20. Goal 19 [pending, ready]\n   first line of 19 more more" in text
     assert text.endswith("Long bodies are cut; GoalUpdate with an id alone shows a goal whole.")
     assert len(await me(GOAL_UPDATE, id=20)) > 5000

@@ -1,4 +1,4 @@
-"""`Recall` over a real log on disk: by words, by file, by time, in a subagent's log; and what is larger than memory."""
+"""`Recall` with a log on disk: by query, file, time and subagent; content larger than memory."""
 
 import asyncio
 import re
@@ -42,10 +42,10 @@ CHILD = "6f9d0000-0000-4000-8000-00000000c111"
 
 
 class Story:
-    """A session on disk, an entry a minute, and the desk that recalls from it."""
+    """A session on disk, an entry a minute, and the harness that recalls from it."""
 
-    def __init__(self, desk: Any, state: Path, log: SessionLog) -> None:
-        self.desk, self.state, self.log, self.seq = desk, state, log, 0
+    def __init__(self, harness: Any, state: Path, log: SessionLog) -> None:
+        self.harness, self.state, self.log, self.seq = harness, state, log, 0
 
     async def write(self, *events: AnyEvent) -> str:
         """Handle of the last one."""
@@ -61,7 +61,7 @@ class Story:
         return datetime.fromtimestamp(self.at(seq) / 1e6, UTC).astimezone().strftime(form)
 
     async def recall(self, **arguments: str) -> str:
-        text = await self.desk.call("Recall", **arguments)
+        text = await self.harness.call("Recall", **arguments)
         assert isinstance(text, str)
         return text
 
@@ -71,12 +71,12 @@ class Story:
 
 
 @pytest.fixture
-async def story(desk: Any, tmp_path: Path) -> AsyncIterator[Story]:
+async def story(harness: Any, tmp_path: Path) -> AsyncIterator[Story]:
     state = tmp_path / "state"
     log = await open_log(str(state), ID, create=True, wall_us=lambda: 0)
-    desk.archive, desk.call_id = HistoryReader(str(state), ID), "c999.0"
-    made = Story(desk, state, log)
-    desk.now_us = made.at(30)
+    harness.archive, harness.call_id = HistoryReader(str(state), ID), "c999.0"
+    made = Story(harness, state, log)
+    harness.now_us = made.at(30)
     await made.write(opened())
     yield made
     await log.close()
@@ -99,7 +99,7 @@ async def test_A12_a_detail_of_the_first_result_comes_back_by_its_words(story: S
         f"{story.local(3)} result of Bash, failed, line 58: test_57 FAILED: 期望 3，得到 4\n"
         '  Recall(handle="r3", lines="48-68")'
     )
-    assert story.desk.last.facts == (Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),)
+    assert story.harness.last.facts == (Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),)
     found = await story.open(text)
     assert found.splitlines()[11] == "test_57 FAILED: 期望 3，得到 4"
 
@@ -122,7 +122,7 @@ async def test_the_call_in_hand_is_no_hit(story: Story) -> None:
     await story.write(bash("the needle"))
     asking = ToolCall("c9.0", "Recall", {"query": "needle"})
     await story.write(Replied(9, (Text("I look for the needle"), asking), "calls"))
-    story.desk.call_id = "c3.0"
+    story.harness.call_id = "c3.0"
     assert (await story.recall(query="needle")).startswith("[1 hit for needle]")
 
 
@@ -150,7 +150,7 @@ async def test_what_cannot_be_brought(story: Story, arguments: dict[str, str], e
     """One line, a failed result, and what to do."""
     await story.write(bash("a needle"))
     assert await story.recall(**arguments) == expected
-    assert (story.desk.last.status, story.desk.last.facts) == ("failed", ())
+    assert (story.harness.last.status, story.harness.last.facts) == ("failed", ())
 
 
 # --- by file -----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ async def seen(story: Story, path: str, content: str, *, changed_by: str = "") -
 
 
 async def test_a_files_past(story: Story) -> None:
-    path = str(story.desk.root / "src" / "a.py")
+    path = str(story.harness.root / "src" / "a.py")
     await seen(story, path, "one\n")
     await seen(story, path, "one\n")  # read again, unchanged
     await seen(story, path, "two\r\nzwei\r\n", changed_by="agent")
@@ -179,7 +179,7 @@ async def test_a_files_past(story: Story) -> None:
     title = f"[r5: {path} as a user changed it, all of it: 1 line]"
     for written in (path, "src/a.py", "./src/a.py", "a.py"):
         assert await story.recall(path=written) == "\n".join([head, *rows, title, "three"]), written
-    assert story.desk.last.facts == (Recalled("c999.0", "r5", "", "1-1", 5, path),)
+    assert story.harness.last.facts == (Recalled("c999.0", "r5", "", "1-1", 5, path),)
     text = await story.recall(path="a.py", time=story.local(4))
     assert text.endswith(f"[r4: {path} as you changed it, all of it: 2 lines]\ntwo\r\nzwei\r")
     assert (await story.recall(handle="r3")).endswith("one")
@@ -191,7 +191,7 @@ async def test_a_files_past(story: Story) -> None:
 
 
 async def test_which_file_is_meant(story: Story) -> None:
-    root = str(story.desk.root)
+    root = str(story.harness.root)
     for name in ("src/parser.py", "tests/parser.py", "README.md"):
         await seen(story, f"{root}/{name}", name)
     assert await story.recall(path="parser.py") == (
@@ -230,7 +230,7 @@ async def test_what_stood_around_a_time(story: Story) -> None:
         *middle[12:],
         f"[any of them: Recall(handle=…); {'; '.join(steps)}]",
     ]
-    assert story.desk.last.facts[0].when == story.local(15)
+    assert story.harness.last.facts[0].when == story.local(15)
     for same in (
         story.local(15, "%H:%M"),
         "15 minutes ago",
@@ -239,7 +239,7 @@ async def test_what_stood_around_a_time(story: Story) -> None:
         story.local(15, "%Y-%m-%dT%H:%M"),
     ):
         assert middle[11] in await story.recall(time=same), same
-        assert middle[12] in story.desk.last.parts[0].text
+        assert middle[12] in story.harness.last.parts[0].text
     assert "r30" in (await story.recall(time="now")).splitlines()[0]
     early = await story.recall(time="2020-01-01")
     assert early.startswith("[nothing is as old as 2020-01-01 23:59:59: it began ")
@@ -250,7 +250,7 @@ async def test_a_clock_time_is_the_last_one_and_needs_a_clock(story: Story) -> N
     await story.write(bash("x"))
     late = story.local(45, "%H:%M")  # has not come yet today
     assert "r1 to r2;" not in (await story.recall(time=late)).splitlines()[0]
-    story.desk.now_us = 0
+    story.harness.now_us = 0
     assert await story.recall(time="2h ago") == (
         "[bad-time] the present time is not known here, so not '2h ago'; write \"2026-11-21T10:05\"."
     )
@@ -262,7 +262,7 @@ async def test_so_long_ago_is_so_long_ago_also_when_the_clock_was_set_back(story
     back = 180 * MINUTE_US
     late = [Entry(n, story.at(n) - back, bash(f"result {n}")) for n in range(11, 21)]
     await asyncio.wrap_future(story.log.append(late, flush=True))
-    story.desk.now_us = story.at(21) - back
+    story.harness.now_us = story.at(21) - back
     rows = (await story.recall(time="5 minutes ago")).splitlines()
     (middle,) = [n for n, row in enumerate(rows) if row.startswith("---")]
     assert (rows[middle - 1].split()[0], rows[middle + 1].split()[0]) == ("r16", "r17")
@@ -285,11 +285,11 @@ async def test_a_subagents_handle(story: Story) -> None:
     await asyncio.wrap_future(child.append([Entry(n, 5, event) for n, event in enumerate(entries, 1)], flush=True))
     await child.close()
     assert await story.recall(handle="a2/r2") == "[a2/r2: result of Bash, all of it: 1 line]\nthe child's needle"
-    assert story.desk.last.facts[0].handle == "a2/r2"
+    assert story.harness.last.facts[0].handle == "a2/r2"
     assert 'Recall(handle="a2/r2", lines="1-11")' in await story.recall(query="needle")
     await story.recall(handle="a2/r3.2")
-    image = story.desk.last.parts[1]
-    assert story.desk.blobs.read_blob(image.blob) == b"\x89PNG a picture"
+    image = story.harness.last.parts[1]
+    assert story.harness.blobs.read_blob(image.blob) == b"\x89PNG a picture"
     assert await story.recall(handle="a2/r9") == (
         "[unknown-handle] There is no entry a2/r9; the newest is a2/r3. Take handles from markers or from "
         "Recall(query=…), do not guess them."
@@ -310,7 +310,7 @@ async def test_law_4_a_fork_and_what_was_rewound(story: Story) -> None:
     assert (await story.recall(handle="r3")).endswith("before the fork")  # rewound, not lost
     first = Opened(1, OTHER, "n0nce", ("/w",), "/w", parent=Parent(ID, 5))
     await fork_log(str(story.state), ID, 5, Entry(1, 0, first))
-    story.desk.archive = HistoryReader(str(story.state), OTHER)
+    story.harness.archive = HistoryReader(str(story.state), OTHER)
     assert (await story.recall(handle="r3")).endswith("before the fork")
     assert "lines 19999-20000 of 20000" in await story.recall(handle="r4", lines="19999-")
     assert "before the fork" in await story.recall(query="fork")
@@ -330,7 +330,7 @@ async def test_old_markers_are_said_to_be_old(story: Story) -> None:
         f"nothing now]\n{sign}"
     )
     assert marker_sign("5e1f0c") in text
-    refused = await story.desk.call("Write", file_path="b.txt", content=text)
+    refused = await story.harness.call("Write", file_path="b.txt", content=text)
     assert refused.startswith("[marker] ")
 
 

@@ -1,10 +1,10 @@
-"""How tasks are told of: one line each, and what `Bash` says of a command that goes on without it."""
+"""Task tools: one line per task, and the result of `Bash` for a command in the background."""
 
 import pytest
 
-from longrein.tools import Kept, TaskView
-from longrein.tools.background_tasks import stands
-from longrein.tools.bash import told
+from longrein.tools import BackgroundedCommand, TaskView
+from longrein.tools.background_tasks import task_line
+from longrein.tools.bash import background_message
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from longrein.tools.bash import told
     ],
 )
 def test_how_a_task_stands(view: TaskView, line: str) -> None:
-    assert stands(view) == line
+    assert task_line(view) == line
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,6 @@ def test_how_a_task_stands(view: TaskView, line: str) -> None:
 )
 def test_a_command_that_goes_on(why: str, state: str, printed: str, text: str) -> None:
     look = "A note tells its end; until then TaskOutput shows what it prints and TaskStop(b1) ends it."
-    assert told(Kept(TaskView("b1", state, "x"), why), printed, 120.0) == text.format(look=look)
+    assert background_message(BackgroundedCommand(TaskView("b1", state, "x"), why), printed, 120.0) == text.format(
+        look=look
+    )

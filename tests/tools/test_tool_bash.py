@@ -1,4 +1,4 @@
-"""`Bash`: what was printed, how it ended, where it left the shell; with real commands."""
+"""`Bash` tool with real commands: output, end of the command, changed folder."""
 
 import asyncio
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tools.conftest import Desk
+from tests.tools.conftest import ToolHarness
 
 from longrein.events import CwdSet, Document, Text
-from longrein.tools.bash import BASH, Output, reads_only, runs_beside
+from longrein.tools.bash import BASH, CommandOutput, can_run_in_parallel, is_read_only
 
 pytestmark = pytest.mark.anyio
 
@@ -35,45 +35,45 @@ pytestmark = pytest.mark.anyio
         ("cat", "(no output)", "ok"),  # R057: no input
     ],
 )
-async def test_ending(desk: Any, command: str, expected: str, status: str) -> None:
-    assert await desk.call("Bash", command=command) == expected
-    assert desk.last.status == status
+async def test_ending(harness: Any, command: str, expected: str, status: str) -> None:
+    assert await harness.call("Bash", command=command) == expected
+    assert harness.last.status == status
 
 
-async def test_timeout(desk: Any) -> None:
-    text = await desk.call("Bash", command="echo a; sleep 5", timeout=50)
+async def test_timeout(harness: Any) -> None:
+    text = await harness.call("Bash", command="echo a; sleep 5", timeout=50)
     assert text == "a\n[timed out after 0.05 s and was ended; timeout may be up to 600000 ms]"
-    assert desk.last.status == "failed"
-    text = await desk.call("Bash", command="echo a", timeout=0)
+    assert harness.last.status == "failed"
+    text = await harness.call("Bash", command="echo a", timeout=0)
     assert text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
 
 
-async def test_the_ceiling_cannot_be_raised(desk: Any) -> None:
-    desk.limit(bash_timeout_max_s=0.05)
-    text = await desk.call("Bash", command="sleep 5", timeout=9_000_000)
+async def test_the_ceiling_cannot_be_raised(harness: Any) -> None:
+    harness.limit(bash_timeout_max_s=0.05)
+    text = await harness.call("Bash", command="sleep 5", timeout=9_000_000)
     assert text == "[timed out after 0.05 s and was ended; timeout may be up to 50 ms]"
-    desk.limit(bash_timeout_s=0.04)
-    assert (await desk.call("Bash", command="sleep 5")).startswith("[timed out after 0.04 s and")
+    harness.limit(bash_timeout_s=0.04)
+    assert (await harness.call("Bash", command="sleep 5")).startswith("[timed out after 0.04 s and")
 
 
-async def test_flood(desk: Any) -> None:
+async def test_flood(harness: Any) -> None:
     """R059"""
-    desk.limit(output_bytes_max=1_000_000)
-    await desk.call("Bash", command="yes")
-    assert desk.last.status == "failed"
-    document, note = desk.last.parts
+    harness.limit(output_bytes_max=1_000_000)
+    await harness.call("Bash", command="yes")
+    assert harness.last.status == "failed"
+    document, note = harness.last.parts
     assert note == Text("[ended: it printed more than 1.0 MB]")
     assert document.head.startswith("y\ny\n")
     assert document.tail.endswith("y\n")
 
 
-async def test_large_output_goes_into_a_blob(desk: Any) -> None:
+async def test_large_output_goes_into_a_blob(harness: Any) -> None:
     """A13: whole behind a handle, both ends at line borders, memory flat."""
-    await desk.call("Bash", command="seq 1 20000; exit 3", description="Count")
-    document, note = desk.last.parts
+    await harness.call("Bash", command="seq 1 20000; exit 3", description="Count")
+    document, note = harness.last.parts
     whole = "".join(f"{n}\n" for n in range(1, 20001)).encode()
-    assert desk.blobs.read_blob(document.blob) == whole
-    assert bytes(desk.noted) == whole
+    assert harness.blobs.read_blob(document.blob) == whole
+    assert bytes(harness.noted) == whole
     assert isinstance(document, Document)
     assert (document.name, document.size_bytes, document.lines) == ("Count", len(whole), 20000)
     assert document.head.startswith("1\n2\n")
@@ -86,24 +86,24 @@ async def test_large_output_goes_into_a_blob(desk: Any) -> None:
     assert document.media == "text/plain"
 
 
-async def test_just_inline(desk: Any) -> None:
-    desk.limit(output_inline_bytes=10)
-    assert await desk.call("Bash", command="printf 0123456789") == "0123456789"
-    await desk.call("Bash", command="printf 01234; sleep 0.02; printf 567890")
-    assert desk.last.parts[0].head == "01234567890"
-    assert desk.last.parts[0].lines == 1
+async def test_just_inline(harness: Any) -> None:
+    harness.limit(output_inline_bytes=10)
+    assert await harness.call("Bash", command="printf 0123456789") == "0123456789"
+    await harness.call("Bash", command="printf 01234; sleep 0.02; printf 567890")
+    assert harness.last.parts[0].head == "01234567890"
+    assert harness.last.parts[0].lines == 1
 
 
-async def test_disk_full_while_printing(desk: Any) -> None:
-    desk.blobs.full = True
-    await desk.call("Bash", command="seq 1 20000")
-    assert desk.last.parts[1] == Text("[the output was not kept whole: No space left on device]")
+async def test_disk_full_while_printing(harness: Any) -> None:
+    harness.blobs.full = True
+    await harness.call("Bash", command="seq 1 20000")
+    assert harness.last.parts[1] == Text("[the output was not kept whole: No space left on device]")
 
     def full() -> None:
         raise OSError(28, "No space left on device")
 
-    desk.blobs.new_blob = full
-    text = await desk.call("Bash", command="seq 1 20000")
+    harness.blobs.new_blob = full
+    text = await harness.call("Bash", command="seq 1 20000")
     assert text.startswith("1\n2\n")
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
 
@@ -119,21 +119,21 @@ async def test_disk_full_while_printing(desk: Any) -> None:
     ],
 )
 async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
-    desk: Any, command: str, printed: bytes, shown: str
+    harness: Any, command: str, printed: bytes, shown: str
 ) -> None:
-    await desk.call("Bash", command=command)
-    ended = desk.entries[1].event
-    assert desk.blobs.read_blob(ended.raw) == printed
+    await harness.call("Bash", command=command)
+    ended = harness.entries[1].event
+    assert harness.blobs.read_blob(ended.raw) == printed
     lines = f"{shown.count(chr(10)) + 1} line{'s' if chr(10) in shown else ''}"
     title = "result of Bash" + (", failed" if ended.status == "failed" else "")
     page = f"[r1.2: {title}, output byte for byte, all of it: {lines}]\n{shown}"
-    assert await desk.call("Recall", handle="r1.2") == page
+    assert await harness.call("Recall", handle="r1.2") == page
 
 
 @given(st.binary(max_size=300) | st.text("ab \r\n\0\x1b[31m\x9b", max_size=60).map(str.encode))
 @settings(max_examples=300, deadline=None)
 def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes) -> None:
-    output = Output(Desk(Path(), Path()).hands())
+    output = CommandOutput(ToolHarness(Path(), Path()).context())
     output.write(data)
     (text,) = output.parts("", "")
     assert isinstance(text, Text)
@@ -141,46 +141,46 @@ def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes)
 
 
 @pytest.mark.parametrize("size", [10, 30_001, 100_000])
-def test_what_was_printed_can_be_had_again(desk: Any, size: int) -> None:
-    output = Output(desk.hands())
+def test_what_was_printed_can_be_had_again(harness: Any, size: int) -> None:
+    output = CommandOutput(harness.context())
     output.write(b"x" * 9)
     output.write(b"y" * (size - 9))
     assert b"".join(output.pieces()) == b"x" * 9 + b"y" * (size - 9)
-    desk.blobs.full = True
+    harness.blobs.full = True
     output.write(b"z" * 30_001)
     with pytest.raises(OSError, match="No space left"):
         list(output.pieces())
     output.so_far()
 
 
-async def test_cd_holds_inside_the_roots_only(desk: Any) -> None:
-    desk.file("sub/x", "x")
-    text = await desk.call("Bash", command="cd sub; V=1")
-    assert text == f"[current folder is now {desk.root}/sub]"
-    assert desk.last.facts == (CwdSet(f"{desk.root}/sub"),)
-    assert await desk.call("Bash", command="ls; echo $V") == "x"
-    text = await desk.call("Bash", command="cd /; pwd")
-    assert text == f"/\n[/ is outside the session's folders: the current folder stays {desk.root}/sub]"
-    assert desk.last.facts == ()
-    assert await desk.call("Bash", command="(cd ..); false") == "[exit code 1]"
+async def test_cd_holds_inside_the_roots_only(harness: Any) -> None:
+    harness.file("sub/x", "x")
+    text = await harness.call("Bash", command="cd sub; V=1")
+    assert text == f"[current folder is now {harness.root}/sub]"
+    assert harness.last.facts == (CwdSet(f"{harness.root}/sub"),)
+    assert await harness.call("Bash", command="ls; echo $V") == "x"
+    text = await harness.call("Bash", command="cd /; pwd")
+    assert text == f"/\n[/ is outside the session's folders: the current folder stays {harness.root}/sub]"
+    assert harness.last.facts == ()
+    assert await harness.call("Bash", command="(cd ..); false") == "[exit code 1]"
 
 
-async def test_folder_is_gone(desk: Any) -> None:
+async def test_folder_is_gone(harness: Any) -> None:
     """R086"""
-    desk.cwd = f"{desk.root}/gone"
-    text = await desk.call("Bash", command="pwd")
-    gone = f"[could not be started: the folder {desk.root}/gone does not exist (any more)]"
-    assert text == f"{gone}\n[the current folder is gone; it is now {desk.root}]"
-    assert await desk.call("Bash", command="pwd") == str(desk.root)
+    harness.cwd = f"{harness.root}/gone"
+    text = await harness.call("Bash", command="pwd")
+    gone = f"[could not be started: the folder {harness.root}/gone does not exist (any more)]"
+    assert text == f"{gone}\n[the current folder is gone; it is now {harness.root}]"
+    assert await harness.call("Bash", command="pwd") == str(harness.root)
 
 
-async def test_interrupted(desk: Any) -> None:
+async def test_interrupted(harness: Any) -> None:
     """What was printed so far is kept."""
-    task = asyncio.ensure_future(desk.call("Bash", command="echo a; sleep 60"))
-    await desk.printed.wait()
+    task = asyncio.ensure_future(harness.call("Bash", command="echo a; sleep 60"))
+    await harness.printed.wait()
     task.cancel()
     assert await task == "a\n[interrupted by the user; the command was ended]"
-    assert desk.last.status == "interrupted"
+    assert harness.last.status == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ async def test_interrupted(desk: Any) -> None:
     ],
 )
 def test_which_commands_plainly_only_read(command: str, together: bool) -> None:
-    assert reads_only(command) is together
+    assert is_read_only(command) is together
 
 
 BESIDE = """\
@@ -279,5 +279,5 @@ def test_commands_run_beside_others_unless_a_word_says_that_they_write(command: 
 @pytest.mark.parametrize("piece", ["\"'", '\\"', "2>&1 ", "git -C ", "cd ", "> "])
 def test_a_long_command_is_looked_at_in_no_time(piece: str) -> None:
     command = piece * (20_000 // len(piece))
-    runs_beside(command)
-    assert not runs_beside(command + piece * 10)
+    can_run_in_parallel(command)
+    assert not can_run_in_parallel(command + piece * 10)

@@ -1,4 +1,4 @@
-"""`Edit`: its refusals, each with its own code word, and that nothing but the change changes."""
+"""`Edit` tool: each refusal with its code, and nothing but the requested change."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from longrein.events import FileChanged, FileSeen, marker
 from longrein.tools import FileVersion
 from longrein.tools.diff import shown_change
-from longrein.tools.find_replace import replaced, sites_of
+from longrein.tools.find_replace import apply_replacements, find_replacements
 from longrein.tools.text_encoding import decode
 from longrein.workspace import atomic_write as replacing
 
@@ -19,82 +19,82 @@ pytestmark = pytest.mark.anyio
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
 
 
-async def refused(desk: Any, name: str, old: str, new: str, expected: str, **more: Any) -> None:
+async def refused(harness: Any, name: str, old: str, new: str, expected: str, **more: Any) -> None:
     """The edit is refused with this text, and the disk is as it was."""
-    path = desk.root / name
+    path = harness.root / name
     before = path.read_bytes() if path.is_file() else None
-    text = await desk.call("Edit", file_path=name, old_string=old, new_string=new, **more)
-    assert text.replace(str(desk.root), "ROOT") == expected
-    assert desk.last.status == "failed"
-    assert desk.last.facts == ()
+    text = await harness.call("Edit", file_path=name, old_string=old, new_string=new, **more)
+    assert text.replace(str(harness.root), "ROOT") == expected
+    assert harness.last.status == "failed"
+    assert harness.last.facts == ()
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
-async def edited(desk: Any, content: bytes, old: str, new: str, **more: Any) -> bytes:
+async def edited(harness: Any, content: bytes, old: str, new: str, **more: Any) -> bytes:
     """The bytes of a file after it was read and edited."""
-    path = desk.file("a.txt", content)
-    await desk.call("Read", file_path="a.txt")
-    text = await desk.call("Edit", file_path="a.txt", old_string=old, new_string=new, **more)
-    assert desk.last.status == "ok", text
+    path = harness.file("a.txt", content)
+    await harness.call("Read", file_path="a.txt")
+    text = await harness.call("Edit", file_path="a.txt", old_string=old, new_string=new, **more)
+    assert harness.last.status == "ok", text
     return path.read_bytes()
 
 
 # --- E22: nine checks, nine code words ---------------------------------------------------------------------------
 
 
-async def test_E22_R085_same(desk: Any) -> None:
-    desk.file("a.py", CODE)
-    await refused(desk, "a.py", "x", "x", "[same] old_string and new_string are equal; nothing to do.")
+async def test_E22_R085_same(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await refused(harness, "a.py", "x", "x", "[same] old_string and new_string are equal; nothing to do.")
 
 
-async def test_E22_ignored_path(desk: Any) -> None:
-    desk.file(".git/config", "[core]\n")
+async def test_E22_ignored_path(harness: Any) -> None:
+    harness.file(".git/config", "[core]\n")
     expected = "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."
-    await refused(desk, ".git/config", "[core]", "[x]", expected)
+    await refused(harness, ".git/config", "[core]", "[x]", expected)
 
 
-async def test_E22_R085_create_over_non_empty(desk: Any) -> None:
-    desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+async def test_E22_R085_create_over_non_empty(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     expected = "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."
-    await refused(desk, "a.py", "", "x", expected)
+    await refused(harness, "a.py", "", "x", expected)
 
 
-async def test_E22_create(desk: Any) -> None:
-    text = await desk.call("Edit", file_path="new/b.py", old_string="", new_string="x = 1\n")
-    assert text == f"Created {desk.root}/new/b.py (1 line, 6 bytes)."
-    assert (desk.root / "new/b.py").read_text() == "x = 1\n"
-    await desk.call("Edit", file_path="new/b.py", old_string="1", new_string="2")
-    assert (desk.root / "new/b.py").read_text() == "x = 2\n"
+async def test_E22_create(harness: Any) -> None:
+    text = await harness.call("Edit", file_path="new/b.py", old_string="", new_string="x = 1\n")
+    assert text == f"Created {harness.root}/new/b.py (1 line, 6 bytes)."
+    assert (harness.root / "new/b.py").read_text() == "x = 1\n"
+    await harness.call("Edit", file_path="new/b.py", old_string="1", new_string="2")
+    assert (harness.root / "new/b.py").read_text() == "x = 2\n"
 
 
-async def test_E22_not_found_with_suggestion(desk: Any) -> None:
-    desk.file("parser.py", CODE)
+async def test_E22_not_found_with_suggestion(harness: Any) -> None:
+    harness.file("parser.py", CODE)
     expected = "[not-found] No such file: ROOT/parsr.py. Did you mean ROOT/parser.py?"
-    await refused(desk, "parsr.py", "a", "b", expected)
+    await refused(harness, "parsr.py", "a", "b", expected)
 
 
-async def test_E22_notebook(desk: Any) -> None:
-    desk.file("a.ipynb", "{}")
+async def test_E22_notebook(harness: Any) -> None:
+    harness.file("a.ipynb", "{}")
     expected = (
         "[notebook] ROOT/a.ipynb is a notebook: its cells are JSON, which text edits break. "
         "Change it with Bash and a few lines of Python (json), or Write the whole file."
     )
-    await refused(desk, "a.ipynb", "{}", "[]", expected)
+    await refused(harness, "a.ipynb", "{}", "[]", expected)
 
 
-async def test_E22_not_read(desk: Any) -> None:
-    desk.file("a.py", CODE)
+async def test_E22_not_read(harness: Any) -> None:
+    harness.file("a.py", CODE)
     expected = "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
-    await refused(desk, "a.py", "def f", "def h", expected)
+    await refused(harness, "a.py", "def f", "def h", expected)
 
 
-async def test_E22_changed_since_read(desk: Any) -> None:
+async def test_E22_changed_since_read(harness: Any) -> None:
     """R079: also by a command of ours, and within the same second with the same size and time."""
-    path = desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
-    await desk.call("Bash", command="sed -i s/1/2/ a.py")
+    await harness.call("Bash", command="sed -i s/1/2/ a.py")
     os.utime(path, ns=times)
     diff = "".join(f" {n}\t{line}\n" for n, line in enumerate(CODE.split("\n")[:-1], 1))
     diff = diff.replace(" 2\t    return 1", "-2\t    return 1\n+2\t    return 2")
@@ -103,69 +103,69 @@ async def test_E22_changed_since_read(desk: Any) -> None:
         "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first, or go by this, "
         f"which is all that somebody else changed:\n{diff}"
     )
-    assert await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h") == expected.replace(
-        "ROOT", str(desk.root)
+    assert await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h") == expected.replace(
+        "ROOT", str(harness.root)
     )
     assert path.read_text() == CODE.replace("1", "2")
-    digest = desk.workspace.hash(str(path))
-    assert desk.last.facts == (FileSeen(str(path), digest, digest),)
-    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
-    assert desk.last.status == "ok", "the whole change was shown, so it is known"
+    digest = harness.workspace.hash(str(path))
+    assert harness.last.facts == (FileSeen(str(path), digest, digest),)
+    await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert harness.last.status == "ok", "the whole change was shown, so it is known"
 
 
-async def test_E22_changed_from_what_is_not_known_any_more(desk: Any) -> None:
+async def test_E22_changed_from_what_is_not_known_any_more(harness: Any) -> None:
     """Without the content that was read there is nothing to merge from."""
-    path = desk.file("a.py", CODE)
-    desk.limit(keep_bytes_max=3)
-    await desk.call("Read", file_path="a.py")
-    await desk.call("Bash", command="sed -i s/def.g/def_h/ a.py")
+    path = harness.file("a.py", CODE)
+    harness.limit(keep_bytes_max=3)
+    await harness.call("Read", file_path="a.py")
+    await harness.call("Bash", command="sed -i s/def.g/def_h/ a.py")
     expected = "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first."
-    await refused(desk, "a.py", "def f", "def h", expected)
-    desk.wrote[str(path), desk.workspace.hash(str(path))] = "subagent a7"
+    await refused(harness, "a.py", "def f", "def h", expected)
+    harness.wrote[str(path), harness.workspace.hash(str(path))] = "subagent a7"
     expected = expected.replace("nothing was", "subagent a7 wrote it; nothing was")
-    await refused(desk, "a.py", "def f", "def h", expected)
+    await refused(harness, "a.py", "def f", "def h", expected)
 
 
-async def test_E22_changed_elsewhere_is_merged_and_told(desk: Any) -> None:
-    path = desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
-    await desk.call("Bash", command="sed -i '1i import os' a.py && echo '# end' >> a.py")
-    theirs = desk.workspace.hash(str(path))
-    desk.wrote[str(path), theirs] = "your command `sed -i …`"
-    text = await desk.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
+async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    await harness.call("Bash", command="sed -i '1i import os' a.py && echo '# end' >> a.py")
+    theirs = harness.workspace.hash(str(path))
+    harness.wrote[str(path), theirs] = "your command `sed -i …`"
+    text = await harness.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
     assert text == (
         f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    return 1\n"
         " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both changes stand. Theirs:\n"
         "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
     )
-    digest = desk.workspace.hash(str(path))
-    assert desk.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
+    digest = harness.workspace.hash(str(path))
+    assert harness.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
     assert path.read_text() == "import os\n" + CODE.replace("g():", "h():") + "# end\n"
 
 
-async def test_E22_what_was_read_is_not_there_any_more(desk: Any) -> None:
+async def test_E22_what_was_read_is_not_there_any_more(harness: Any) -> None:
     """The text to replace is in neither: it is the change that the model has to hear of."""
-    desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
-    await desk.call("Bash", command="echo x = 1 > a.py")
-    text = await desk.call("Edit", file_path="a.py", old_string="def x", new_string="def y")
-    assert text.startswith(f"[changed] {desk.root}/a.py has changed since you read it; nothing was written.")
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    await harness.call("Bash", command="echo x = 1 > a.py")
+    text = await harness.call("Edit", file_path="a.py", old_string="def x", new_string="def y")
+    assert text.startswith(f"[changed] {harness.root}/a.py has changed since you read it; nothing was written.")
     assert text.endswith("which is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"
                          "-4\t\n-5\tdef g():\n-6\t    return 1\n+1\tx = 1")  # fmt: skip
 
 
-async def test_E22_touched_but_equal_is_fine(desk: Any) -> None:
+async def test_E22_touched_but_equal_is_fine(harness: Any) -> None:
     """Identity is the content, not the time."""
-    path = desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     os.utime(path, ns=(1, 1))
-    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
-    assert desk.last.status == "ok"
+    await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert harness.last.status == "ok"
 
 
-async def test_E22_no_match(desk: Any) -> None:
-    desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+async def test_E22_no_match(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     for old, hint in [
         ("def ff():\n    return 1", "The closest match is at line 1: `def f():`"),
         ("def f():\n\treturn 1", "Lines 1-2 differ from it only in blanks or tabs. Line 1 is `def f():`"),
@@ -175,27 +175,27 @@ async def test_E22_no_match(desk: Any) -> None:
         ),
         ("class Zebra(Animal): ...", "No line is like it. Read the file again."),
     ]:
-        await refused(desk, "a.py", old, "x", f"[no-match] old_string is not in ROOT/a.py. {hint}")
+        await refused(harness, "a.py", old, "x", f"[no-match] old_string is not in ROOT/a.py. {hint}")
 
 
-async def test_E22_R085_not_unique(desk: Any) -> None:
-    desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+async def test_E22_R085_not_unique(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     advice = "nothing was changed. Take in more of the lines around it, or set replace_all."
     expected = f"[not-unique] old_string stands 2 times, at lines 2, 6 of ROOT/a.py; {advice}"
-    await refused(desk, "a.py", "return 1", "return 2", expected)
-    desk.file("b.py", "aaa\n")
-    await desk.call("Read", file_path="b.py")
+    await refused(harness, "a.py", "return 1", "return 2", expected)
+    harness.file("b.py", "aaa\n")
+    await harness.call("Read", file_path="b.py")
     expected = f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {advice}"
-    await refused(desk, "b.py", "aa", "b", expected)
+    await refused(harness, "b.py", "aa", "b", expected)
 
 
 # --- the other refusals ------------------------------------------------------------------------------------------
 
 
-async def test_law_4_markers_are_refused(desk: Any) -> None:
-    desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+async def test_law_4_markers_are_refused(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     text = "x = " + marker("5e1f0c", "cleared", "r12")
     for name, arguments in [
         ("Edit", {"file_path": "a.py", "old_string": "def f", "new_string": text}),
@@ -203,31 +203,35 @@ async def test_law_4_markers_are_refused(desk: Any) -> None:
         ("Write", {"file_path": "b.py", "content": text}),
         ("Bash", {"command": f"cat > b.py <<X\n{text}\nX"}),
     ]:
-        said = await desk.call(name, **arguments)
+        said = await harness.call(name, **arguments)
         assert said == (
             "[marker] The text holds a longrein marker, which stands for content that was cut, cleared or secret. "
             "Nothing was done. Get the real bytes with Recall (the handle is in or beside the marker) or Read, "
             "and send the call again with them."
         )
-    assert sorted(os.listdir(desk.root)) == ["a.py"]
+    assert sorted(os.listdir(harness.root)) == ["a.py"]
     other = marker("another", "cleared", "r12")
-    await desk.call("Write", file_path="b.py", content=other)
-    assert (desk.root / "b.py").read_text() == other
+    await harness.call("Write", file_path="b.py", content=other)
+    assert (harness.root / "b.py").read_text() == other
 
 
-async def test_refusals_of_places(desk: Any) -> None:
-    desk.file("bin", b"\x7fELF\0\0")
-    desk.file("empty", "")
-    await desk.call("Read", file_path="empty")
-    desk.versions[f"{desk.root}/bin"] = FileVersion(desk.workspace.hash(f"{desk.root}/bin"), True)
-    await refused(desk, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
-    await refused(desk, ".", "E", "F", "[not-a-file] ROOT is a folder.")
-    await refused(desk, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file.")
+async def test_refusals_of_places(harness: Any) -> None:
+    harness.file("bin", b"\x7fELF\0\0")
+    harness.file("empty", "")
+    await harness.call("Read", file_path="empty")
+    harness.versions[f"{harness.root}/bin"] = FileVersion(harness.workspace.hash(f"{harness.root}/bin"), True)
+    await refused(harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
+    await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder.")
+    await refused(harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file.")
     await refused(
-        desk, "no/such", "E", "F", "[not-found] No such file: ROOT/no/such; its folder does not exist either."
+        harness, "no/such", "E", "F", "[not-found] No such file: ROOT/no/such; its folder does not exist either."
     )
     await refused(
-        desk, "empty", "E", "F", "[no-match] old_string is not in ROOT/empty. No line is like it. Read the file again."
+        harness,
+        "empty",
+        "E",
+        "F",
+        "[no-match] old_string is not in ROOT/empty. No line is like it. Read the file again.",
     )
 
 
@@ -235,11 +239,11 @@ async def test_refusals_of_places(desk: Any) -> None:
     ("theirs", "merged"), [("theirs\n", ""), (CODE + "# end\n", CODE.replace("f()", "h()") + "# end\n")]
 )
 async def test_changed_between_check_and_exchange(
-    desk: Any, monkeypatch: pytest.MonkeyPatch, theirs: str, merged: str
+    harness: Any, monkeypatch: pytest.MonkeyPatch, theirs: str, merged: str
 ) -> None:
     """R079: somebody else writes in the last instant; both versions are safe."""
-    path = desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
     exchange = replacing.exchange
 
     def late(one: str, other: str) -> bool:
@@ -248,21 +252,21 @@ async def test_changed_between_check_and_exchange(
         return exchange(one, other)
 
     monkeypatch.setattr(replacing, "exchange", late)
-    text = await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    text = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     assert path.read_text() == (merged or theirs)
     assert ("both changes stand" in text, text.startswith("[changed]")) == (bool(merged), not merged)
-    (fact,) = desk.last.facts
-    assert desk.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
+    (fact,) = harness.last.facts
+    assert harness.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
 
-async def test_characters_the_file_cannot_hold(desk: Any) -> None:
-    desk.file("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"))
-    await desk.call("Read", file_path="l1.txt")
+async def test_characters_the_file_cannot_hold(harness: Any) -> None:
+    harness.file("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"))
+    await harness.call("Read", file_path="l1.txt")
     expected = (
         "[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "
         "Leave the character out, or convert the file with Bash (iconv) first."
     )
-    await refused(desk, "l1.txt", "und", "\u4e2d", expected)
+    await refused(harness, "l1.txt", "und", "\u4e2d", expected)
 
 
 # --- bytes -------------------------------------------------------------------------------------------------------
@@ -286,26 +290,26 @@ async def test_characters_the_file_cannot_hold(desk: Any) -> None:
         (b"tab\tx\x0c\x1b[0m\n", "x", "y", b"tab\ty\x0c\x1b[0m\n"),
     ],
 )  # fmt: skip
-async def test_only_the_change_changes(desk: Any, before: bytes, old: str, new: str, after: bytes) -> None:
-    assert await edited(desk, before, old, new) == after
+async def test_only_the_change_changes(harness: Any, before: bytes, old: str, new: str, after: bytes) -> None:
+    assert await edited(harness, before, old, new) == after
 
 
-async def test_one_crlf_is_not_two_line_ends(desk: Any) -> None:
-    desk.file("a.txt", b"a\r\nb\r\n")
-    await desk.call("Read", file_path="a.txt")
+async def test_one_crlf_is_not_two_line_ends(harness: Any) -> None:
+    harness.file("a.txt", b"a\r\nb\r\n")
+    await harness.call("Read", file_path="a.txt")
     hint = "The closest match is at line 1: `a`"
-    await refused(desk, "a.txt", "a\n\nb", "x", f"[no-match] old_string is not in ROOT/a.txt. {hint}")
+    await refused(harness, "a.txt", "a\n\nb", "x", f"[no-match] old_string is not in ROOT/a.txt. {hint}")
 
 
-async def test_several_edits_in_a_row_need_one_read(desk: Any) -> None:
-    path = desk.file("a.py", CODE)
-    await desk.call("Read", file_path="a.py")
-    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
-    before = desk.versions[str(path)].hash
-    await desk.call("Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True)
-    fact = desk.last.facts[0]
-    assert fact == FileChanged(str(path), desk.workspace.hash(str(path)), "agent", fact.hash, before)
-    assert desk.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace("1", "3")
+async def test_several_edits_in_a_row_need_one_read(harness: Any) -> None:
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    before = harness.versions[str(path)].hash
+    await harness.call("Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True)
+    fact = harness.last.facts[0]
+    assert fact == FileChanged(str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before)
+    assert harness.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace("1", "3")
 
 
 @given(data=st.data())
@@ -321,8 +325,8 @@ def test_replacing_equals_the_reference(data: Any) -> None:
     found = decode(ours.encode())
     assert found is not None
     assert found.style.encode(found.text) == ours.encode()
-    sites = sites_of(found.text, old, new, eol)
-    assert replaced(found.text, sites) == text.replace(old, new).replace("\n", eol)
+    sites = find_replacements(found.text, old, new, eol)
+    assert apply_replacements(found.text, sites) == text.replace(old, new).replace("\n", eol)
     assert len(sites) == text.count(old)
     for site in sites:
         assert shown_change(found.text, site)
@@ -349,19 +353,19 @@ def test_decoding_is_lossless(data: bytes) -> None:
         ("three\nfour\n", "34", " 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n-5\tfive\n+3\t34five"),
     ],
 )  # fmt: skip
-async def test_a_confirmation_shows_the_lines(desk: Any, old: str, new: str, shown: str) -> None:
-    path = desk.file("n.txt", "one\ntwo\nthree\nfour\nfive\n")
-    await desk.call("Read", file_path="n.txt")
-    text = await desk.call("Edit", file_path="n.txt", old_string=old, new_string=new)
+async def test_a_confirmation_shows_the_lines(harness: Any, old: str, new: str, shown: str) -> None:
+    path = harness.file("n.txt", "one\ntwo\nthree\nfour\nfive\n")
+    await harness.call("Read", file_path="n.txt")
+    text = await harness.call("Edit", file_path="n.txt", old_string=old, new_string=new)
     rows = [f"{row[0]}{row[1:]}" for row in shown.split("\n")]
     expected = "\n".join(f"{row[1:].split(chr(9))[0]}{row[0]}\t{row.split(chr(9))[1]}" for row in rows)
     assert text == f"Edited {path}.\n{expected}"
 
 
-async def test_many_places(desk: Any) -> None:
-    path = desk.file("n.txt", "x\na\nb\nc\nd\n" * 5)
-    await desk.call("Read", file_path="n.txt")
-    text = await desk.call("Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True)
+async def test_many_places(harness: Any) -> None:
+    path = harness.file("n.txt", "x\na\nb\nc\nd\n" * 5)
+    await harness.call("Read", file_path="n.txt")
+    text = await harness.call("Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True)
     assert text.startswith(f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \ta\n4 \tb\n5 \tc\n6 \td\n7-\tx\n")
     assert text.endswith("… and 2 more")
     assert path.read_text() == "y\nz\na\nb\nc\nd\n" * 5
@@ -377,10 +381,10 @@ async def test_many_places(desk: Any) -> None:
     ],
 )
 async def test_places_beside_each_other_are_shown_as_they_are_now(
-    desk: Any, content: str, old: str, new: str, shown: str
+    harness: Any, content: str, old: str, new: str, shown: str
 ) -> None:
-    path = desk.file("n.txt", content)
-    await desk.call("Read", file_path="n.txt")
-    text = await desk.call("Edit", file_path="n.txt", old_string=old, new_string=new, replace_all=True)
+    path = harness.file("n.txt", content)
+    await harness.call("Read", file_path="n.txt")
+    text = await harness.call("Edit", file_path="n.txt", old_string=old, new_string=new, replace_all=True)
     assert text.partition("\n")[2] == shown
     assert path.read_bytes().decode() == content.replace(old, new)

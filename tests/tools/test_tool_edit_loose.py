@@ -1,4 +1,4 @@
-"""`Edit` takes text that the file has otherwise written where it is clear what is meant, and never changes more."""
+"""Loose matching of `Edit`: accepts a unique match with other spelling or indentation, changes nothing else."""
 
 import re
 from typing import Any
@@ -8,19 +8,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from longrein.tools.find_replace import replaced, sites_of
-from longrein.tools.loose_match import loose_sites, plain
+from longrein.tools.find_replace import apply_replacements, find_replacements
+from longrein.tools.loose_match import find_loose_matches, plain
 
 pytestmark = pytest.mark.anyio
 
 
 def taken(text: str, old: str, new: str) -> tuple[str, str]:
     """The text afterwards, and what is said of it; `refused` and at how many places it stands."""
-    assert sites_of(text, old, new, "\n") == []
-    found = loose_sites(text, old, new, "\n")
+    assert find_replacements(text, old, new, "\n") == []
+    found = find_loose_matches(text, old, new, "\n")
     if len(found) != 1:
         return "refused", str(len(found))
-    return replaced(text, [found[0].site]), " and ".join(found[0].but_for)
+    return apply_replacements(text, [found[0].replacement]), " and ".join(found[0].forgiven)
 
 
 NFC, NFD = "caf\u00e9", "cafe\u0301"
@@ -110,23 +110,23 @@ def test_what_is_refused(name: str) -> None:
     assert taken(text, old, new) == ("refused", places)
 
 
-async def test_it_is_said_what_was_taken_and_ambiguity_names_the_lines(desk: Any) -> None:
-    path = desk.file("a.py", "def f():\n    s = \u201cone\u201d  \n    return s\n")
-    await desk.call("Read", file_path="a.py")
+async def test_it_is_said_what_was_taken_and_ambiguity_names_the_lines(harness: Any) -> None:
+    path = harness.file("a.py", "def f():\n    s = \u201cone\u201d  \n    return s\n")
+    await harness.call("Read", file_path="a.py")
     old, new = 's = "one"\nreturn s\n', 's = "two"\nreturn s\n'
-    assert await desk.call("Edit", file_path="a.py", old_string=old, new_string=new) == (
+    assert await harness.call("Edit", file_path="a.py", old_string=old, new_string=new) == (
         f"Edited {path}.\n"
         f"old_string stands there but for {DEEPER} and {ENDS} and {QUOTES}; what you left alone stays as it is there.\n"
         "1 \tdef f():\n2-\t    s = \u201cone\u201d\n2+\t    s = \u201ctwo\u201d\n3 \t    return s"
     )
     assert path.read_text() == "def f():\n    s = \u201ctwo\u201d  \n    return s\n"
     path.write_text("\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n")
-    await desk.call("Read", file_path="a.py")
-    assert await desk.call("Edit", file_path="a.py", old_string='"a"', new_string='"b"') == (
+    await harness.call("Read", file_path="a.py")
+    assert await harness.call("Edit", file_path="a.py", old_string='"a"', new_string='"b"') == (
         f"[no-match] old_string is not in {path}. It stands at several places but for how it is written, at lines "
         "1, 2: give it as one of them is."
     )
-    assert desk.last.status == "failed"
+    assert harness.last.status == "failed"
     assert path.read_text() == "\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n"
 
 
@@ -188,11 +188,11 @@ def test_a_change_of_one_line_changes_that_line_and_no_other_byte(
     new_rows[target] = new_rows[target].rstrip(" \t") + "MARK" + new_rows[target][len(new_rows[target].rstrip(" \t")) :]
     text = eol.join(rows) + (eol if ended else "")
     old, new = "\n".join(old_rows), "\n".join(new_rows)
-    assume(not sites_of(text, old, new, eol))
-    found = loose_sites(text, old, new, eol)
+    assume(not find_replacements(text, old, new, eol))
+    found = find_loose_matches(text, old, new, eol)
     if len(found) != 1:
         return
-    after = replaced(text, [found[0].site])
+    after = apply_replacements(text, [found[0].replacement])
     changed = after.split(eol)
     places = [n for n, row in enumerate(changed) if "MARK" in row]
     assert len(places) == 1
@@ -212,8 +212,8 @@ def test_lines_that_stand_twice_are_never_chosen_between(data: Any, rows: list[s
     assume(any(row.strip() for row in span))
     text = "\n".join([*rows, "between", *(misremembered(row, data.draw) for row in span), ""])
     old = "\n".join(misremembered(row, data.draw) for row in span)
-    assume(not sites_of(text, old, "x", "\n"))
-    assert len(loose_sites(text, old, "x", "\n")) != 1
+    assume(not find_replacements(text, old, "x", "\n"))
+    assert len(find_loose_matches(text, old, "x", "\n")) != 1
 
 
 @given(
@@ -225,12 +225,13 @@ def test_lines_that_stand_twice_are_never_chosen_between(data: Any, rows: list[s
 def test_what_stands_there_afterwards_is_the_new_text_and_all_around_is_untouched(
     text: str, old: str, new: str
 ) -> None:
-    for one in loose_sites(text, old, new, "\n") if not sites_of(text, old, new, "\n") else []:
-        if len(loose_sites(text, old, new, "\n")) > 1:
+    for one in find_loose_matches(text, old, new, "\n") if not find_replacements(text, old, new, "\n") else []:
+        if len(find_loose_matches(text, old, new, "\n")) > 1:
             return
-        site = one.site
-        assert [key(row) for row in plainly(text[site.start : site.end])] == [key(row) for row in plainly(old)]
-        assert [key(row) for row in plainly(site.new)] == [key(row) for row in plainly(new)]
+        replacement = one.replacement
+        found = text[replacement.start : replacement.end]
+        assert [key(row) for row in plainly(found)] == [key(row) for row in plainly(old)]
+        assert [key(row) for row in plainly(replacement.new)] == [key(row) for row in plainly(new)]
 
 
 def plainly(text: str) -> list[str]:
@@ -250,4 +251,4 @@ LARGE: dict[str, tuple[str, str]] = {
 def test_the_search_in_a_large_file_comes_to_an_end(name: str) -> None:
     """Where each place was compared with the whole text, these took hours."""
     text, old = LARGE[name]
-    assert len(loose_sites(text, old, "x", "\n")) <= 5
+    assert len(find_loose_matches(text, old, "x", "\n")) <= 5

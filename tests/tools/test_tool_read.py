@@ -1,4 +1,4 @@
-"""`Read`: what the model is shown of each kind of file, and the fact about what it has seen."""
+"""`Read` tool: the result for each kind of file, and the event for the content that was seen."""
 
 import hashlib
 import os
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, FileSeen, Image
-from longrein.tools.read import picture
+from longrein.tools.read import image_info
 
 pytestmark = pytest.mark.anyio
 
 
-async def shows(desk: Any, content: bytes | str, expected: str, **arguments: Any) -> None:
+async def shows(harness: Any, content: bytes | str, expected: str, **arguments: Any) -> None:
     """`Read` of a file with this content gives this text."""
-    path = desk.file("f.txt", content)
-    text = await desk.call("Read", file_path="f.txt", **arguments)
+    path = harness.file("f.txt", content)
+    text = await harness.call("Read", file_path="f.txt", **arguments)
     assert text.replace(str(path), "PATH") == expected
 
 
@@ -40,51 +40,51 @@ async def shows(desk: Any, content: bytes | str, expected: str, **arguments: Any
         (b"\x1b[31mred\x1b[0m\n", "1\t\u241b[31mred\u241b[0m"),
     ],
 )
-async def test_text(desk: Any, content: bytes | str, expected: str) -> None:
+async def test_text(harness: Any, content: bytes | str, expected: str) -> None:
     """R061: any bytes become text that a wire can carry."""
-    await shows(desk, content, expected)
+    await shows(harness, content, expected)
 
 
-async def test_ranges(desk: Any) -> None:
+async def test_ranges(harness: Any) -> None:
     text = "".join(f"line {n}\n" for n in range(1, 11))
-    await shows(desk, text, "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]", offset=4, limit=2)
-    await shows(desk, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9)
-    await shows(desk, text, "[past-end] PATH has only 10 lines; offset 11 is past.", offset=11)
-    await shows(desk, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0)
-    desk.limit(read_lines_max=3)
-    await shows(desk, text, "1\tline 1\n2\tline 2\n3\tline 3\n[lines 1-3 of 10; read on with offset=4]")
-    desk.limit(read_lines_max=2000, read_bytes_max=40)
-    await shows(desk, text, "1\tline 1\n2\tline 2\n3\tline 3\n4\tline 4\n[lines 1-4 of 10; read on with offset=5]")
+    await shows(harness, text, "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]", offset=4, limit=2)
+    await shows(harness, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9)
+    await shows(harness, text, "[past-end] PATH has only 10 lines; offset 11 is past.", offset=11)
+    await shows(harness, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0)
+    harness.limit(read_lines_max=3)
+    await shows(harness, text, "1\tline 1\n2\tline 2\n3\tline 3\n[lines 1-3 of 10; read on with offset=4]")
+    harness.limit(read_lines_max=2000, read_bytes_max=40)
+    await shows(harness, text, "1\tline 1\n2\tline 2\n3\tline 3\n4\tline 4\n[lines 1-4 of 10; read on with offset=5]")
 
 
-async def test_long_line(desk: Any) -> None:
+async def test_long_line(harness: Any) -> None:
     """1 MB on one line: cut by a marker that no tool writes into a file."""
-    desk.limit(line_chars_max=10)
+    harness.limit(line_chars_max=10)
     note = "[longrein:5e1f0c cut: line 2 has 1,000,000 characters; for more: sed -n 2p FILE | cut -c11-20]"
-    await shows(desk, "a\n" + "x" * 1_000_000, f"1\ta\n2\txxxxxxxxxx{note}")
-    assert not desk.last.facts[0].whole
+    await shows(harness, "a\n" + "x" * 1_000_000, f"1\ta\n2\txxxxxxxxxx{note}")
+    assert not harness.last.facts[0].whole
 
 
-async def test_what_was_seen(desk: Any) -> None:
-    path = desk.file("f.txt", "a\nb\n")
+async def test_what_was_seen(harness: Any) -> None:
+    path = harness.file("f.txt", "a\nb\n")
     digest = hashlib.sha256(b"a\nb\n").hexdigest()
-    await desk.call("Read", file_path="f.txt", limit=1)
-    assert desk.last.facts == (FileSeen(str(path), digest, digest, False, 1, 1),)
-    await desk.call("Read", file_path="f.txt")
-    assert desk.last.facts == (FileSeen(str(path), digest, digest, True, 1, 2),)
-    await desk.call("Read", file_path="f.txt", limit=1)
-    assert desk.last.facts == (FileSeen(str(path), digest, digest, True, 1, 1),)
-    assert desk.blobs.read_blob(digest) == b"a\nb\n"
+    await harness.call("Read", file_path="f.txt", limit=1)
+    assert harness.last.facts == (FileSeen(str(path), digest, digest, False, 1, 1),)
+    await harness.call("Read", file_path="f.txt")
+    assert harness.last.facts == (FileSeen(str(path), digest, digest, True, 1, 2),)
+    await harness.call("Read", file_path="f.txt", limit=1)
+    assert harness.last.facts == (FileSeen(str(path), digest, digest, True, 1, 1),)
+    assert harness.blobs.read_blob(digest) == b"a\nb\n"
     path.write_text("a\nc\n")
-    await desk.call("Read", file_path="f.txt", limit=1)
-    assert not desk.last.facts[0].whole
+    await harness.call("Read", file_path="f.txt", limit=1)
+    assert not harness.last.facts[0].whole
 
 
-async def test_symlink_is_known_by_its_target(desk: Any) -> None:
-    path = desk.file("real.txt", "a\n")
-    os.symlink("real.txt", desk.root / "link")
-    await desk.call("Read", file_path="link")
-    assert list(desk.versions) == [str(path)]
+async def test_symlink_is_known_by_its_target(harness: Any) -> None:
+    path = harness.file("real.txt", "a\n")
+    os.symlink("real.txt", harness.root / "link")
+    await harness.call("Read", file_path="link")
+    assert list(harness.versions) == [str(path)]
 
 
 @pytest.mark.parametrize(
@@ -103,54 +103,54 @@ async def test_symlink_is_known_by_its_target(desk: Any) -> None:
         ("\udcff", "[bad-path] \ufffd is no usable path; give the path of a file."),
     ],
 )  # fmt: skip
-async def test_refused(desk: Any, path: str, expected: str) -> None:
-    desk.file("bin", b"\x7fELF\0\0")
-    desk.file("x", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
-    desk.file("README.txt", "x")
-    desk.file("sub/x", "x")
-    os.symlink("gone", desk.root / "nowhere")
-    os.mkfifo(desk.root / "pipe")
-    assert (await desk.call("Read", file_path=path)).replace(str(desk.root), "ROOT") == expected
-    assert desk.last.status == "failed"
+async def test_refused(harness: Any, path: str, expected: str) -> None:
+    harness.file("bin", b"\x7fELF\0\0")
+    harness.file("x", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
+    harness.file("README.txt", "x")
+    harness.file("sub/x", "x")
+    os.symlink("gone", harness.root / "nowhere")
+    os.mkfifo(harness.root / "pipe")
+    assert (await harness.call("Read", file_path=path)).replace(str(harness.root), "ROOT") == expected
+    assert harness.last.status == "failed"
 
 
-async def test_vanished_and_unreadable(desk: Any) -> None:
-    path = desk.file("f.txt", "a")
+async def test_vanished_and_unreadable(harness: Any) -> None:
+    path = harness.file("f.txt", "a")
 
     def gone(*_: Any) -> bytes:
         raise failure
 
-    desk.workspace.read = gone
+    harness.workspace.read = gone
     failure: OSError = FileNotFoundError()
-    assert await desk.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
+    assert await harness.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
     failure = PermissionError(13, "Permission denied")
-    assert await desk.call("Read", file_path="f.txt") == f"[unreadable] {path} cannot be read: permission denied."
+    assert await harness.call("Read", file_path="f.txt") == f"[unreadable] {path} cannot be read: permission denied."
 
 
-async def test_large_file_is_paged(desk: Any) -> None:
-    desk.limit(keep_bytes_max=10_000, read_bytes_max=5_000)
+async def test_large_file_is_paged(harness: Any) -> None:
+    harness.limit(keep_bytes_max=10_000, read_bytes_max=5_000)
     content = "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001))
-    path = desk.file("big.log", content)
-    text = await desk.call("Read", file_path="big.log", limit=2)
+    path = harness.file("big.log", content)
+    text = await harness.call("Read", file_path="big.log", limit=2)
     assert text.endswith("\n[lines 1-2 of a file of 190.9 kB; read on with offset=3, or use Grep]")
-    assert desk.last.facts == (FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),)
-    text = await desk.call("Read", file_path="big.log", offset=1500, limit=1)
+    assert harness.last.facts == (FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),)
+    text = await harness.call("Read", file_path="big.log", offset=1500, limit=1)
     assert text.startswith("1500\t1500 xxx")
-    text = await desk.call("Read", file_path="big.log", offset=2001)
+    text = await harness.call("Read", file_path="big.log", offset=2001)
     assert text.startswith(f"[too-large] {path} has 190.9 kB; line 2001 is too far in. Use Bash: sed -n '2001,2201p'")
 
 
-async def test_huge_file_is_only_looked_into(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.limit(keep_bytes_max=1_000, read_bytes_max=500)
+async def test_huge_file_is_only_looked_into(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.limit(keep_bytes_max=1_000, read_bytes_max=500)
     monkeypatch.setattr("longrein.tools.read.HANDLED_BYTES_MAX", 50_000)
     monkeypatch.setattr("longrein.tools.write.HANDLED_BYTES_MAX", 50_000)
-    path = desk.file("big.log", "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001)))
-    text = await desk.call("Read", file_path="big.log", offset=400, limit=1)
+    path = harness.file("big.log", "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001)))
+    text = await harness.call("Read", file_path="big.log", offset=400, limit=1)
     assert text.startswith("400\t400 xxx")
-    assert desk.last.facts == ()
-    text = await desk.call("Read", file_path="big.log", offset=1999, limit=1)
+    assert harness.last.facts == ()
+    text = await harness.call("Read", file_path="big.log", offset=1999, limit=1)
     assert text.startswith(f"[too-large] {path} has 190.9 kB; line 1999 is too far in.")
-    text = await desk.call("Edit", file_path="big.log", old_string="1", new_string="2")
+    text = await harness.call("Edit", file_path="big.log", old_string="1", new_string="2")
     assert text == f"[too-large] {path} has 190.9 kB; change it with Bash (sed -i, split)."
 
 
@@ -174,29 +174,31 @@ LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14
     ],
 )
 def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
-    found = picture(data)
+    found = image_info(data)
     assert found is not None
     assert (found.media, (found.width, found.height)) == (media, size)
 
 
-async def test_image(desk: Any) -> None:
-    path = desk.file("a.txt", PNG)
-    assert await desk.call("Read", file_path="a.txt") == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
+async def test_image(harness: Any) -> None:
+    path = harness.file("a.txt", PNG)
+    assert await harness.call("Read", file_path="a.txt") == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
     blob = hashlib.sha256(PNG).hexdigest()
-    assert desk.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
-    assert desk.last.facts == (FileSeen(str(path), blob, blob),)
+    assert harness.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
+    assert harness.last.facts == (FileSeen(str(path), blob, blob),)
 
 
-async def test_pdf(desk: Any) -> None:
-    desk.file("a.pdf", b"%PDF-1.7 ...")
-    assert await desk.call("Read", file_path="a.pdf") == "[PDF document a.pdf, 12 bytes]"
-    assert desk.last.parts[1] == Document(hashlib.sha256(b"%PDF-1.7 ...").hexdigest(), "application/pdf", 12, "a.pdf")
+async def test_pdf(harness: Any) -> None:
+    harness.file("a.pdf", b"%PDF-1.7 ...")
+    assert await harness.call("Read", file_path="a.pdf") == "[PDF document a.pdf, 12 bytes]"
+    assert harness.last.parts[1] == Document(
+        hashlib.sha256(b"%PDF-1.7 ...").hexdigest(), "application/pdf", 12, "a.pdf"
+    )
 
 
-async def test_image_too_large(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.limit(keep_bytes_max=10)
-    path = desk.file("a.png", PNG)
-    await desk.call("Read", file_path="a.png")
-    assert desk.last.parts[1] == Image(hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480)
+async def test_image_too_large(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.limit(keep_bytes_max=10)
+    path = harness.file("a.png", PNG)
+    await harness.call("Read", file_path="a.png")
+    assert harness.last.parts[1] == Image(hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480)
     monkeypatch.setattr("longrein.tools.read.MEDIA_BYTES_MAX", 20)
-    assert await desk.call("Read", file_path="a.png") == f"[too-large] {path} has 29 bytes; make it smaller first."
+    assert await harness.call("Read", file_path="a.png") == f"[too-large] {path} has 29 bytes; make it smaller first."

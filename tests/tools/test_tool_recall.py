@@ -1,4 +1,4 @@
-"""`Recall`: every byte comes back (law 4), by page, with the way to the next; and the two small tools."""
+"""`Recall` tool: all content comes back page by page (law 4); `TodoWrite` and `Compact`."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import Content
-from longrein.tools.paging import page, read_range
+from longrein.tools.paging import parse_range, read_page
 
 LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
 TAKE = "Take handles from markers or from Recall(query=…), do not guess them"
@@ -34,40 +34,40 @@ LAST = "the last all of it as stored"
 pytestmark = pytest.mark.anyio
 
 
-async def recalls(desk: Any, handle: str, expected: str, **arguments: Any) -> None:
-    assert await desk.call("Recall", handle=handle, **arguments) == expected
+async def recalls(harness: Any, handle: str, expected: str, **arguments: Any) -> None:
+    assert await harness.call("Recall", handle=handle, **arguments) == expected
 
 
-async def test_results_words_arguments_summaries(desk: Any) -> None:
-    desk.add(UserSpoke((Text("Bitte 修复 it"),)))
-    desk.add(ToolEnded("c1.0", "Bash", "failed", (Text("a\nb\n[exit code 1]"),)))
+async def test_results_words_arguments_summaries(harness: Any) -> None:
+    harness.add(UserSpoke((Text("Bitte 修复 it"),)))
+    harness.add(ToolEnded("c1.0", "Bash", "failed", (Text("a\nb\n[exit code 1]"),)))
     call = ToolCall("c1.0", "Write", {"file_path": "a.py", "content": "x = '中'\ny = 2\n", "n": [1]})
-    desk.add(Replied(1, (Text("I write."), call, ToolCall("c1.1", "Read", None, '{"file_path": '), call), "calls"))
-    desk.add(Summarized(1, 2, "The user wants it fixed.", "watermark"))
-    desk.add(Cleared((Form("r2", "placeholder", "[cleared]"),), "watermark"))
-    desk.add(ModeSet("plan"))
-    await recalls(desk, "r1", "[r1: the user's words, all of it: 1 line]\nBitte 修复 it")
-    await recalls(desk, "[r2]", "[r2: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]")
+    harness.add(Replied(1, (Text("I write."), call, ToolCall("c1.1", "Read", None, '{"file_path": '), call), "calls"))
+    harness.add(Summarized(1, 2, "The user wants it fixed.", "watermark"))
+    harness.add(Cleared((Form("r2", "placeholder", "[cleared]"),), "watermark"))
+    harness.add(ModeSet("plan"))
+    await recalls(harness, "r1", "[r1: the user's words, all of it: 1 line]\nBitte 修复 it")
+    await recalls(harness, "[r2]", "[r2: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]")
     written = "file_path: a.py\ncontent:\nx = '中'\ny = 2\n\nn: [1]"
-    await recalls(desk, "r3.2", f"[r3.2: your reply, call Write, all of it: 6 lines]\n{written}")
-    await recalls(desk, "r3.3", '[r3.3: your reply, call Read, all of it: 1 line]\n{"file_path": ')
+    await recalls(harness, "r3.2", f"[r3.2: your reply, call Write, all of it: 6 lines]\n{written}")
+    await recalls(harness, "r3.3", '[r3.3: your reply, call Read, all of it: 1 line]\n{"file_path": ')
     await recalls(
-        desk, "r3",
+        harness, "r3",
         f"[r3: your reply, all of it: 18 lines]\n--- text ---\nI write.\n--- call Write ---\n{written}\n"
         f'--- call Read ---\n{{"file_path": \n--- call Write ---\n{written}',
     )  # fmt: skip
-    await recalls(desk, "r4", "[r4: summarized, all of it: 1 line]\nThe user wants it fixed.")
-    await recalls(desk, "r5", "[r5: cleared, all of it: 1 line]\n[cleared]")
-    await recalls(desk, "r6", "[r6: mode set, all of it: 2 lines]\nModeSet\nmode: plan")
+    await recalls(harness, "r4", "[r4: summarized, all of it: 1 line]\nThe user wants it fixed.")
+    await recalls(harness, "r5", "[r5: cleared, all of it: 1 line]\n[cleared]")
+    await recalls(harness, "r6", "[r6: mode set, all of it: 2 lines]\nModeSet\nmode: plan")
 
 
-async def test_pages(desk: Any) -> None:
+async def test_pages(harness: Any) -> None:
     """A long result comes page by page; following `next` gives all of it."""
-    await desk.call("Bash", command="seq 1 20000; printf 中文")
+    await harness.call("Bash", command="seq 1 20000; printf 中文")
     text, lines, seen = "", "", []
     while True:
-        page_text = await desk.call("Recall", handle="r1", lines=lines)
-        header, body = desk.last.parts[0].text, desk.last.parts[1].text
+        page_text = await harness.call("Recall", handle="r1", lines=lines)
+        header, body = harness.last.parts[0].text, harness.last.parts[1].text
         assert page_text == f"{header}\n{body}"
         assert len(body.encode()) <= 30_000
         assert body.count("\n") < 2_000
@@ -80,49 +80,52 @@ async def test_pages(desk: Any) -> None:
     assert text == "".join(f"{n}\n" for n in range(1, 20001)) + "中文\n"
     assert seen[0] == '[r1: result of Bash, lines 1-2000 of 20001; next: Recall(handle="r1", lines="2001-")]'
     assert seen[-1] == "[r1: result of Bash, lines 20001-20001 of 20001; this is the end]"
-    assert desk.last.facts[0].handle == "r1"
+    assert harness.last.facts[0].handle == "r1"
 
 
-async def test_a_page_fits_the_window(desk: Any) -> None:
+async def test_a_page_fits_the_window(harness: Any) -> None:
     """In a small window a page is small, so that it is not cut again at birth."""
-    desk.page_bytes = 19
-    desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"line {n}\n" for n in range(1, 11))),)))
+    harness.page_bytes = 19
+    harness.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"line {n}\n" for n in range(1, 11))),)))
     await recalls(
-        desk, "r1", '[r1: result of Bash, lines 1-2 of 10; next: Recall(handle="r1", lines="3-")]\nline 1\nline 2'
+        harness, "r1", '[r1: result of Bash, lines 1-2 of 10; next: Recall(handle="r1", lines="3-")]\nline 1\nline 2'
     )
 
 
-async def test_ranges(desk: Any) -> None:
-    desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"{n}\n" for n in range(1, 11))),)))
+async def test_ranges(harness: Any) -> None:
+    harness.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"{n}\n" for n in range(1, 11))),)))
     more = 'next: Recall(handle="r1", lines='
-    await recalls(desk, "r1", f'[r1: result of Bash, lines 3-4 of 10; {more}"5-")]\n3\n4', lines="3-4")
-    assert desk.last.facts == (Recalled("c1.0", "r1", lines="3-4", size_bytes=3),)
-    await recalls(desk, "r1", f'[r1: result of Bash, lines 3-3 of 10; {more}"4-")]\n3', lines="3")
-    await recalls(desk, "r1", "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10", lines="9-99")
-    await recalls(desk, "r1", "[past-end] r1 has only 10 lines.", lines="11-")
+    await recalls(harness, "r1", f'[r1: result of Bash, lines 3-4 of 10; {more}"5-")]\n3\n4', lines="3-4")
+    assert harness.last.facts == (Recalled("c1.0", "r1", lines="3-4", size_bytes=3),)
+    await recalls(harness, "r1", f'[r1: result of Bash, lines 3-3 of 10; {more}"4-")]\n3', lines="3")
+    await recalls(harness, "r1", "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10", lines="9-99")
+    await recalls(harness, "r1", "[past-end] r1 has only 10 lines.", lines="11-")
     for bad in ("x", "1:", ":3", "1,2"):
         await recalls(
-            desk, "r1", f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {bad!r}.', lines=bad
+            harness,
+            "r1",
+            f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {bad!r}.',
+            lines=bad,
         )
     for bad in ("4-3", "0-3", "0"):
-        await recalls(desk, "r1", "[bad-range] lines count from 1 and a range goes upwards.", lines=bad)
+        await recalls(harness, "r1", "[bad-range] lines count from 1 and a range goes upwards.", lines=bad)
 
 
-async def test_one_very_long_line(desk: Any) -> None:
+async def test_one_very_long_line(harness: Any) -> None:
     """A line longer than a page comes by its characters."""
-    desk.page_bytes = 16_000
-    desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("a\n" + "中" * 10_000 + "\nb"),)))
+    harness.page_bytes = 16_000
+    harness.add(ToolEnded("c1.0", "Bash", "ok", (Text("a\n" + "中" * 10_000 + "\nb"),)))
     more = 'next: Recall(handle="r1", lines='
-    text = await desk.call("Recall", handle="r1", lines="2-")
+    text = await harness.call("Recall", handle="r1", lines="2-")
     assert text == (
         f'[r1: result of Bash, characters 1-5333 of 10000 of line 2 (16.0 kB); {more}"2:5334-")]\n' + "中" * 5333
     )
-    text = await desk.call("Recall", handle="r1", lines="2:9999-")
+    text = await harness.call("Recall", handle="r1", lines="2:9999-")
     assert text == f'[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); {more}"3-")]\n中中'
-    assert await desk.call("Recall", handle="r1", lines="2:10001-") == (
+    assert await harness.call("Recall", handle="r1", lines="2:10001-") == (
         "[past-end] line 2 of r1 has only 10,000 characters."
     )
-    assert await desk.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
+    assert await harness.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
 
 
 class Pieces:
@@ -141,7 +144,7 @@ def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
     past: Any = Pieces(text.encode(), piece)
     got, lines = "", ""
     for _ in range(2000):
-        one = page(past, [Content("output", blob="x")], read_range(lines), "r1", size)
+        one = read_page(past, [Content("output", blob="x")], parse_range(lines), "r1", size)
         assert len(one.text.encode()) <= size
         ends = ":" not in one.following or one.following.endswith(":1-")
         got += one.text + ("\n" if ends else "")
@@ -156,24 +159,24 @@ PDF = b"%PDF-1.4\nall of it"
 
 
 @pytest.mark.parametrize(("name", "data"), [("a.png", PNG), ("a.pdf", PDF)])
-async def test_a_picture_that_was_read_comes_back_by_its_path(desk: Any, name: str, data: bytes) -> None:
-    blob = desk.blobs.put_blob(data)
-    path = str(desk.file(name, data))
-    desk.add(FileSeen(path, blob, blob))
+async def test_a_picture_that_was_read_comes_back_by_its_path(harness: Any, name: str, data: bytes) -> None:
+    blob = harness.blobs.put_blob(data)
+    path = str(harness.file(name, data))
+    harness.add(FileSeen(path, blob, blob))
     for asked in ({"handle": "r1"}, {"path": name}):
-        assert f"[r1: {path} as it was read]" in await desk.call("Recall", **asked)
-        shown = desk.last.parts[-1]
+        assert f"[r1: {path} as it was read]" in await harness.call("Recall", **asked)
+        shown = harness.last.parts[-1]
         image = Image(blob, "image/png", len(data), 4, 3)
         assert shown == (image if name == "a.png" else Document(blob, "application/pdf", len(data)))
 
 
-async def test_images_come_back_as_images(desk: Any) -> None:
+async def test_images_come_back_as_images(harness: Any) -> None:
     image = Image("b" * 64, "image/png", 1200, 4, 3)
-    desk.add(UserSpoke((Text("look"), image)))
-    assert await desk.call("Recall", handle="r1.2") == "[r1.2: the user's words, image/png, 1200 bytes]"
-    assert desk.last.parts[1] == image
-    assert await desk.call("Recall", handle="r1") == "[r1: the user's words, all of it: 1 line]\nlook"
-    assert desk.last.parts[2] == image
+    harness.add(UserSpoke((Text("look"), image)))
+    assert await harness.call("Recall", handle="r1.2") == "[r1.2: the user's words, image/png, 1200 bytes]"
+    assert harness.last.parts[1] == image
+    assert await harness.call("Recall", handle="r1") == "[r1: the user's words, all of it: 1 line]\nlook"
+    assert harness.last.parts[2] == image
 
 
 @pytest.mark.parametrize(
@@ -188,41 +191,43 @@ async def test_images_come_back_as_images(desk: Any) -> None:
         ("the log", f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: Recall(query=\"the log\")."),
     ],
 )
-async def test_wrong_handles(desk: Any, handle: str, expected: str) -> None:
-    desk.add(UserSpoke((Text("hi"),)))
-    await recalls(desk, handle, expected)
-    assert desk.last.status == "failed"
+async def test_wrong_handles(harness: Any, handle: str, expected: str) -> None:
+    harness.add(UserSpoke((Text("hi"),)))
+    await recalls(harness, handle, expected)
+    assert harness.last.status == "failed"
 
 
-async def test_a_lost_blob_is_said(desk: Any) -> None:
-    await desk.call("Bash", command="seq 1 20000")
-    blob = desk.last.parts[0].blob
-    del desk.blobs.paths[blob]
-    await recalls(desk, "r1", f"[lost] The blob {blob[:12]} is not in this session's folder any more.")
+async def test_a_lost_blob_is_said(harness: Any) -> None:
+    await harness.call("Bash", command="seq 1 20000")
+    blob = harness.last.parts[0].blob
+    del harness.blobs.paths[blob]
+    await recalls(harness, "r1", f"[lost] The blob {blob[:12]} is not in this session's folder any more.")
 
 
-async def test_todos(desk: Any) -> None:
+async def test_todos(harness: Any) -> None:
     """s05: at most 20, at most one in progress; a refused list changes nothing."""
     todos = [
         {"content": "Look", "status": "completed"},
         {"content": "Mend", "status": "in_progress", "activeForm": "Mending"},
         {"content": "Test", "status": "pending"},
     ]
-    assert await desk.call("TodoWrite", todos=todos) == "Todo list set: 1 done, 1 in progress, 1 to do."
-    assert desk.last.facts == (
+    assert await harness.call("TodoWrite", todos=todos) == "Todo list set: 1 done, 1 in progress, 1 to do."
+    assert harness.last.facts == (
         TodoSet((Todo("Look", "completed"), Todo("Mend", "in_progress", "Mending"), Todo("Test"))),
     )
-    assert await desk.call("TodoWrite", todos=todos) == "The todo list is that already."
+    assert await harness.call("TodoWrite", todos=todos) == "The todo list is that already."
     for bad, expected in [
         (todos[1:2] * 2, "[two-active] 2 todos are in_progress; at most one may be. The list is unchanged."),
         (todos[:1] * 21, "[too-many] 21 todos; at most 20. Join small ones. The list is unchanged."),
         ([{"content": " ", "status": "pending"}], "[empty] A todo has no content. The list is unchanged."),
     ]:
-        assert await desk.call("TodoWrite", todos=bad) == expected
-        assert (desk.last.status, desk.last.facts) == ("failed", ())
-    assert await desk.call("TodoWrite", todos=[]) == "Todo list cleared."
+        assert await harness.call("TodoWrite", todos=bad) == expected
+        assert (harness.last.status, harness.last.facts) == ("failed", ())
+    assert await harness.call("TodoWrite", todos=[]) == "Todo list cleared."
 
 
-async def test_compact(desk: Any) -> None:
-    assert await desk.call("Compact", focus="the parser") == ("The conversation is compacted before the next request.")
-    assert desk.last.facts == (Reminded("compact", "", "Compact", "the parser"),)
+async def test_compact(harness: Any) -> None:
+    assert await harness.call("Compact", focus="the parser") == (
+        "The conversation is compacted before the next request."
+    )
+    assert harness.last.facts == (Reminded("compact", "", "Compact", "the parser"),)

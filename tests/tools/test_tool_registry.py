@@ -1,4 +1,4 @@
-"""A function becomes a tool (D2), arguments are checked, and every wrong call is answered with one useful line (D7)."""
+"""Tools from functions (D2), checked arguments, and one useful line for each wrong call (D7)."""
 
 from typing import Any, Literal, TypedDict
 
@@ -8,18 +8,18 @@ import pytest
 from longrein.agent import builtin_kinds
 from longrein.events import ToolError, ToolSpec
 from longrein.tools import (
-    Hands,
     Outcome,
+    ToolContext,
     agent_tool,
     builtin_tools,
     check_arguments,
     fit_arguments,
     goal_tools,
     make_tool,
-    malformed_arguments,
-    offer,
+    malformed_arguments_message,
+    offer_tools,
     tool,
-    unknown_tool,
+    unknown_tool_message,
 )
 
 
@@ -31,7 +31,7 @@ class Spot(TypedDict, total=False):
 
 
 async def Count(
-    hands: Hands,
+    hands: ToolContext,
     file_path: str,
     word: str = "TODO",
     how: Literal["fast", "slow"] = "fast",
@@ -106,7 +106,7 @@ def test_D2_renaming_a_parameter_changes_the_schema() -> None:
 
 
 @pytest.mark.anyio
-async def test_any_function_runs(desk: Any) -> None:
+async def test_any_function_runs(harness: Any) -> None:
     async def Echo(text: str, loud: bool = False) -> str:
         """Echo."""
         if text == "no":
@@ -114,10 +114,10 @@ async def test_any_function_runs(desk: Any) -> None:
         return str(1 / len(text)) if loud else text
 
     echo = make_tool(Echo, access="none", names={"loud": "-l"})
-    assert await echo.run(desk.hands(), text="hi") == Outcome.of("hi")
-    assert await echo.run(desk.hands(), text="no") == Outcome.fail("[no] Not that.")
+    assert await echo.run(harness.context(), text="hi") == Outcome.of("hi")
+    assert await echo.run(harness.context(), text="no") == Outcome.fail("[no] Not that.")
     with pytest.raises(ZeroDivisionError):
-        await echo.run(desk.hands(), **{"text": "", "-l": True})
+        await echo.run(harness.context(), **{"text": "", "-l": True})
 
 
 def test_a_hint_without_schema_is_a_mistake() -> None:
@@ -131,7 +131,7 @@ def test_a_hint_without_schema_is_a_mistake() -> None:
 
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
-    every = offer((*tools, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
+    every = offer_tools((*tools, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
     assert len(msgspec.json.encode(every)) <= 10_100
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
@@ -140,7 +140,7 @@ def test_builtin_tools_have_a_fixed_small_form() -> None:
 
 
 def test_the_model_is_told_only_what_says_something() -> None:
-    (agent,) = offer([agent_tool(builtin_kinds())], 100_000).listed
+    (agent,) = offer_tools([agent_tool(builtin_kinds())], 100_000).listed
     whole = agent_tool(builtin_kinds()).spec.schema
     assert whole["additionalProperties"] is False
     assert "additionalProperties" not in str(agent.schema)
@@ -151,7 +151,7 @@ def test_the_model_is_told_only_what_says_something() -> None:
         "enum"
     ]  # and are asked for all the same
     foreign = ToolSpec("mcp__a__b", "What its server says.", whole)
-    assert offer([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed == (foreign,)
+    assert offer_tools([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed == (foreign,)
 
 
 SAID_BY_THEIR_NAMES = (
@@ -234,7 +234,7 @@ def test_R014_malformed_json() -> None:
         ("", "Input data was truncated"),
     ]:
         assert (
-            malformed_arguments("Read", received)
+            malformed_arguments_message("Read", received)
             == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
         )
 
@@ -242,11 +242,11 @@ def test_R014_malformed_json() -> None:
 def test_R017_unknown_tool() -> None:
     names = ["Read", "Edit", "Bash"]
     assert (
-        unknown_tool("read_file", names)
+        unknown_tool_message("read_file", names)
         == '[unknown-tool] There is no tool "read_file". Did you mean Read? Tools: Read, Edit, Bash.'
     )
     assert (
-        unknown_tool("bash", names)
+        unknown_tool_message("bash", names)
         == '[unknown-tool] There is no tool "bash". Did you mean Bash? Tools: Read, Edit, Bash.'
     )
-    assert unknown_tool("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
+    assert unknown_tool_message("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'

@@ -1,4 +1,4 @@
-"""`Grep` and `Glob`: what is found, how it is shown, what is said when it is not all."""
+"""`Grep` and `Glob` tools: matches, their display, and notes on incomplete results."""
 
 import os
 from typing import Any
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def tree(desk: Any) -> Any:
+def tree(harness: Any) -> Any:
     for n, (name, content) in enumerate(
         [
             ("src/a.py", "import os\n\ndef f():\n    return 1\n\ndef g():\n    return 2\n"),
@@ -19,10 +19,10 @@ def tree(desk: Any) -> Any:
             ("build/c.py", "def f():\n"),
         ]
     ):
-        path = desk.file(name, content)
+        path = harness.file(name, content)
         os.utime(path, ns=(n * 10**9, n * 10**9))
-    desk.file("bin", b"def f\0\n")
-    return desk
+    harness.file("bin", b"def f\0\n")
+    return harness
 
 
 @pytest.mark.parametrize(

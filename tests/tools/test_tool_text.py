@@ -1,4 +1,4 @@
-"""Bytes from outside become text that any wire and terminal can carry (R061), and are cut where nothing breaks."""
+"""Text from outside: safe for wires and terminals (R061), cut between lines or characters."""
 
 import msgspec
 import pytest

@@ -15,7 +15,7 @@ from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
 from longrein.context import State
 from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall, marker
-from longrein.tools import Tool, reads_only
+from longrein.tools import Tool, is_read_only
 
 
 async def record_file_changes(session: Session) -> None:
@@ -41,7 +41,7 @@ def _asks_next(state: State) -> bool:
 def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call runs a command that may change any file."""
     command = arguments.get("command")
-    reads = reads_only(command) if isinstance(command, str) else tool.together(arguments)
+    reads = is_read_only(command) if isinstance(command, str) else tool.together(arguments)
     return tool.access == "command" and not reads
 
 

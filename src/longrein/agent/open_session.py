@@ -16,7 +16,7 @@ from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
-from longrein.tools import AgentPort, Job, Kind, Report
+from longrein.tools import SubagentPort, SubagentReport, SubagentTask, SubagentType
 
 BYPASS = "bypassPermissions"
 
@@ -40,7 +40,7 @@ class OpenSession(Session):
             self.walk = None
 
     @property
-    def agent_port(self) -> AgentPort | None:
+    def agent_port(self) -> SubagentPort | None:
         """Implement `Session.agent_port`."""
         if not self.deps.kinds or self.deps.subagents is None:
             return None
@@ -62,14 +62,14 @@ class _Agents:
     def __init__(self, session: OpenSession) -> None:
         self._session = session
 
-    def kinds(self) -> Sequence[Kind]:
-        """Implement `AgentPort.kinds`."""
+    def kinds(self) -> Sequence[SubagentType]:
+        """Implement `SubagentPort.kinds`."""
         return self._session.deps.kinds
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """Implement `AgentPort.run`."""
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
+        """Implement `SubagentPort.run`."""
         subagents = self._session.open_subagents()
         return await subagents.run(jobs, call=call, background=background, synthesis=synthesis)
 

@@ -10,26 +10,26 @@ from longrein.context import OpenCall
 from longrein.events import PermissionAsked
 from longrein.permissions import (
     Call,
+    RecursiveRead,
     Rules,
-    Sweep,
     Touched,
     Verdict,
-    hidden,
+    find_recursive_reads,
+    is_read_denied,
     judge,
+    read_deny_rule,
+    reads_file_name,
     shown_call,
-    sweep_rule,
-    sweeps,
-    takes,
     visible,
 )
 from longrein.tools import (
     Tool,
-    chooses_folder,
+    bad_arguments_message,
+    begins_with_absolute_cd,
     fit_arguments,
-    leaves_folder,
-    malformed_arguments,
-    misfit_call,
-    unknown_call,
+    malformed_arguments_message,
+    may_change_folder,
+    unknown_call_message,
 )
 from longrein.workspace import ResolvedPath
 
@@ -54,7 +54,7 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
 
 def is_hidden(session: Session, path: str, real: str) -> bool:
     """Return True if a rule forbids to read a file, here or in a folder that a worktree stands for."""
-    return any(hidden(*place) for place in policy_views(session, path, real))
+    return any(is_read_denied(*place) for place in policy_views(session, path, real))
 
 
 def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
     ):
         return "", ""
     kind, reason = "", ""
-    for sweep in sweeps(command, cwd, session.rules.home):
+    for sweep in find_recursive_reads(command, cwd, session.rules.home):
         for start in _starts(session, sweep):
             path, rule, whole = _first(session, sweep, start)
             if rule:
@@ -86,18 +86,18 @@ def _denial(start: str, path: str, rule: str) -> str:
     )
 
 
-def _starts(session: Session, sweep: Sweep) -> list[ResolvedPath]:
+def _starts(session: Session, sweep: RecursiveRead) -> list[ResolvedPath]:
     look, cwd = session.deps.workspace.resolve, session.state.cwd
     there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
     return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
 
 
-def _first(session: Session, sweep: Sweep, start: ResolvedPath) -> tuple[str, str, bool]:
+def _first(session: Session, sweep: RecursiveRead, start: ResolvedPath) -> tuple[str, str, bool]:
     """Return (path, rule) of the first forbidden file, and True if the search was complete."""
     found: list[tuple[str, str]] = []
 
     def note(path: str, real: str) -> None:
-        rule = next((rule for place in policy_views(session, path, real) if (rule := sweep_rule(*place))), "")
+        rule = next((rule for place in policy_views(session, path, real) if (rule := read_deny_rule(*place))), "")
         if rule:
             found.append((path, rule))
 
@@ -105,7 +105,7 @@ def _first(session: Session, sweep: Sweep, start: ResolvedPath) -> tuple[str, st
         name = real.rpartition("/")[2]
         if found or (name.startswith(".") and not sweep.dotted):
             return False
-        if takes(sweep, name) and not (is_folder and sweep.names):
+        if reads_file_name(sweep, name) and not (is_folder and sweep.names):
             note(start.path.rstrip("/") + real[len(start.real.rstrip("/")) :], real)
         return not found
 
@@ -133,12 +133,12 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
-        return Judgement("refuse", unknown_call(call.name, tuple(session.deps.tools), deferred))
+        return Judgement("refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred))
     if call.arguments is None:
-        return Judgement("refuse", malformed_arguments(call.name, call.received))
+        return Judgement("refuse", malformed_arguments_message(call.name, call.received))
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
-        return Judgement("refuse", misfit_call(tool, problem, deferred))
+        return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
     if open_call.started:  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
@@ -167,7 +167,7 @@ def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
     """Return the judgement of an allowed call, with how it may run in parallel."""
     together, command = tool.together(arguments), arguments.get("command")
     if tool.access == "command" and isinstance(command, str):
-        return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
+        return Judgement("run", "", together, may_change_folder(command), begins_with_absolute_cd(command))
     return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
 
 

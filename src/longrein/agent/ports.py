@@ -16,7 +16,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet, TaskEnded
 from longrein.models import Model
 from longrein.permissions import Call, Rules
-from longrein.tools import AgentPort, Archive, GoalPort, Kind, TaskPort, TaskView, Tool, ToolOptions
+from longrein.tools import GoalPort, HistoryReader, SubagentPort, SubagentType, TaskPort, TaskView, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
 # --- Background tasks ------------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ class Dependencies(msgspec.Struct):
     """Drops caches and returns memory to the system."""
     compact_model: str = ""
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
-    archive: Archive | None = None
+    archive: HistoryReader | None = None
     """The session's past, for `Recall`; None where the log is not on disk."""
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[SubagentType, ...] = ()
     """Subagent types that may be started, in the order in which the model sees them."""
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Resolves a requested model (name, alias or '').
@@ -280,7 +280,7 @@ def below(label: str, name: str) -> str:
     return f"{label}.{name}" if label else name
 
 
-class Subagents(AgentPort, Protocol):
+class Subagents(SubagentPort, Protocol):
     """The subagents of one session."""
 
     @property

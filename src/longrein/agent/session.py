@@ -41,7 +41,7 @@ from longrein.events import (
 )
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
-from longrein.tools import AgentPort, TaskView
+from longrein.tools import SubagentPort, TaskView
 
 # --- Background summary request --------------------------------------------------------------------------------------
 #
@@ -361,7 +361,7 @@ class Session:
     # --- the loop's needs ------------------------------------------------------------------------------------
 
     @property
-    def agent_port(self) -> AgentPort | None:
+    def agent_port(self) -> SubagentPort | None:
         """Subagents, for tools; None where none may be started."""
         return None
 

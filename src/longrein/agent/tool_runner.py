@@ -27,7 +27,7 @@ from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
@@ -230,10 +230,10 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
         return []
 
 
-def _hands(session: Session, call: str, tool: Tool) -> Hands:
+def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
     tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
-    return Hands(
+    return ToolContext(
         call=call,
         session=session.process_session,
         nonce=state.nonce,

@@ -20,14 +20,14 @@ from longrein.config.settings_file import short
 from longrein.config.settings_schema import MODES
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
-from longrein.tools import Kind
+from longrein.tools import SubagentType
 
 PROJECT = (".longrein/agents", ".agents/agents", ".claude/agents")
 """Below each folder from the present one up to the project's root, in this order."""
 
 
 def load_kinds(
-    builtin: Sequence[Kind],
+    builtin: Sequence[SubagentType],
     cwd: str,
     home: str,
     environ: Mapping[str, str],
@@ -35,7 +35,7 @@ def load_kinds(
     trusted: Callable[[str], bool],
     given: str = "",
     known_tools: Sequence[str] = (),
-) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """(types, lines for the user): those of `builtin` first, in their order, then the others by name.
 
     `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
@@ -162,9 +162,9 @@ class Taking:
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
 
-    def scope(self, found: Sequence[Found]) -> dict[str, Kind]:
+    def scope(self, found: Sequence[Found]) -> dict[str, SubagentType]:
         """The types of one folder, or of `--agents`; of two with one name the first counts."""
-        kinds: dict[str, Kind] = {}
+        kinds: dict[str, SubagentType] = {}
         for one in found:
             kind = self._kind(one)
             if kind is None:
@@ -184,7 +184,7 @@ class Taking:
             said.append(f"Tools that subagents name and that are not here: {_grouped(self._unknown)}.")
         return tuple(said)
 
-    def _kind(self, one: Found) -> Kind | None:
+    def _kind(self, one: Found) -> SubagentType | None:
         try:
             if one.problem:
                 raise Refused(one.problem)
@@ -194,7 +194,7 @@ class Taking:
                 self._lines.append(f"{one.shown}: {refusal}: left out.")
             return None
 
-    def _made(self, one: Found, fields: Mapping[str, Any]) -> Kind:
+    def _made(self, one: Found, fields: Mapping[str, Any]) -> SubagentType:
         name, description = _name(one, fields), _description(fields)
         _refuse_others(fields)
         tools, spawns = self._tools(one, name, fields)
@@ -202,7 +202,7 @@ class Taking:
         for field in LATER:
             if fields.get(field):
                 self._later.setdefault(field, []).append(name)
-        return Kind(
+        return SubagentType(
             name,
             description,
             self._shown(one, one.body.strip() or _text(fields.get("prompt"))),
@@ -390,14 +390,14 @@ SIZE_MAX_BYTES = 256 * 1024
 
 def kinds_of(
     folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
-) -> tuple[dict[str, Kind], list[str]]:
+) -> tuple[dict[str, SubagentType], list[str]]:
     """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
     notes: list[str] = []
     scopes = [_given(given)] if given else []
     read: set[str] = set()
     scopes += [list(_files(folder, root, home, notes, read)) for folder, root in folders]
     taking = Taking(known_tools)
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, SubagentType] = {}
     for scope in reversed(scopes):
         kinds |= taking.scope(scope)
     return kinds, [*notes, *taking.notes()]

@@ -1,4 +1,4 @@
-"""The words: events, content parts, ids, usage, errors, and their one JSON form."""
+"""Event types, content parts, ids, usage, errors, and their JSON form."""
 
 from longrein.events.codec import decode_entry, decode_event, encode_entry, encode_event
 from longrein.events.content import (

@@ -1,6 +1,7 @@
-"""One JSON form for disk, export and web; old logs are lifted when read, never rewritten.
+"""JSON form of events and entries, the same on disk, in exports and for the web.
 
-A line is `{"seq":1,"at":…,"event":{"type":"Opened",…}}`; on disk the event alone, its seq and time in columns.
+An exported line is `{"seq":1,"at":…,"event":{"type":"Opened",…}}`. On disk the event is stored alone, with seq and time
+in columns. Old logs are converted when read and never rewritten.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,18 +21,18 @@ _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPCASTERS: Mapping[int, Mapping[str, Lift]] = {}
-"""Version that wrote the log -> event type -> what makes it an event of the next version. Kept for ever."""
+"""Schema version of the log -> event type -> conversion to the next version. Entries are never removed."""
 
 
 def encode_event(event: AnyEvent) -> bytes:
-    """The compact JSON of one event."""
+    """Encode an event as compact JSON."""
     return _event_encoder.encode(event)
 
 
 def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
-    """The event in `data`, written by schema `version`.
+    """Decode an event that was written with schema `version`.
 
-    Raises `SessionReadOnly` for what a newer longrein wrote and `msgspec.DecodeError` for bytes that are no event.
+    Raises `SessionReadOnly` for an event of a newer longrein, and `msgspec.DecodeError` for invalid bytes.
     """
     if version == SCHEMA_VERSION:
         try:
@@ -60,7 +61,7 @@ def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
 
 
 def _without_nulls(data: bytes | str) -> AnyEvent | None:
-    """An event in which a number was infinite: JSON has `null` for it. It takes its default. None for any other."""
+    """Decode an event with `null` for an infinite number, which gets its default; None for other events."""
     fields = decode_json(data)
     try:
         event: AnyEvent = msgspec.convert({key: value for key, value in fields.items() if value is not None}, AnyEvent)
@@ -70,7 +71,7 @@ def _without_nulls(data: bytes | str) -> AnyEvent | None:
 
 
 def _is_deep(event: AnyEvent) -> bool:
-    """Whether arguments in it are nested deeper than longrein takes them now."""
+    """Whether arguments in the event are nested deeper than `DEPTH_MAX`."""
     match event:
         case Replied(parts=parts):
             return any(isinstance(part, ToolCall) and is_too_deep(part.arguments) for part in parts)
@@ -81,7 +82,7 @@ def _is_deep(event: AnyEvent) -> bool:
 
 
 def _decode_deep(data: bytes | str) -> AnyEvent:
-    """An event whose values are nested too deep: such arguments stand as the text that was received, and never run."""
+    """Decode an event whose values are nested too deep. Such arguments are kept as received text and never run."""
     raw = data.encode() if isinstance(data, str) else data
     fields = msgspec.json.decode(flattened(raw, DEPTH_MAX))
     match fields["type"]:
@@ -99,7 +100,7 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
 
 
 _ABOVE_ARGUMENTS = 3
-"""Lists and objects around the arguments of a call: the reply, its parts, the call."""
+"""Nesting levels around the arguments of a call: the reply, its parts, the call."""
 
 
 def _arguments(text: str) -> dict[str, Any] | None:
@@ -111,10 +112,10 @@ def _arguments(text: str) -> dict[str, Any] | None:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """One line of an export, without the newline."""
+    """Encode an entry as a line of an export, without the newline."""
     return _event_encoder.encode(entry)
 
 
 def decode_entry(line: bytes | str) -> Entry:
-    """The reverse of `encode_entry` for a line of the current schema."""
+    """Decode a line of `encode_entry` with the current schema."""
     return _entry_decoder.decode(line)

@@ -1,8 +1,7 @@
-"""Content parts: what a message is made of. A closed union; everything the model can be shown is one of these.
+"""Content parts of messages: text, image, document, thinking, tool call, tool result.
 
-A part never holds base64 or more text than a person would page through: large or binary content lies in a blob and
-the part names it. `ToolResult` and `ProviderBlock` are joined to their call and part by id, never by position in a
-provider's message.
+Large or binary content is stored in a blob, and the part names the blob. `ToolResult` and `ProviderBlock` refer to
+their call and part by id, never by position in a provider's message.
 """
 
 from typing import Any
@@ -13,18 +12,18 @@ from longrein.events.nesting import decode_json
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """One piece of content. Subclasses are the closed union `AnyPart`."""
+    """Base of content parts. The closed union is `AnyPart`."""
 
 
 class Text(Part, frozen=True, tag="text"):
-    """Plain text, as the model was or will be sent it."""
+    """Plain text, exactly as sent to the model."""
 
     text: str
-    """Valid Unicode without NUL; what a wire cannot carry is replaced before it gets here."""
+    """Valid Unicode without NUL; other characters have been replaced."""
 
 
 class Image(Part, frozen=True, tag="image"):
-    """A picture in a blob."""
+    """Image in a blob."""
 
     blob: str
     """Hash of the original bytes."""
@@ -39,7 +38,7 @@ class Image(Part, frozen=True, tag="image"):
 
 
 class Document(Part, frozen=True, tag="document"):
-    """Content that is too large or not text: the bytes are a blob, the part describes it and keeps both ends."""
+    """Large or binary content in a blob, with its description and both ends of its text."""
 
     blob: str
     """Hash of the whole original content."""
@@ -48,13 +47,13 @@ class Document(Part, frozen=True, tag="document"):
     size_bytes: int
     """Length of the whole content."""
     name: str = ""
-    """A file's name or a command, for people."""
+    """File name or command, for display."""
     lines: int = 0
     """Number of lines; 0 for binary content."""
     head: str = ""
-    """First lines, decoded and made safe."""
+    """First lines, decoded and cleaned."""
     tail: str = ""
-    """Last lines, decoded and made safe."""
+    """Last lines, decoded and cleaned."""
 
 
 class Thinking(Part, frozen=True, tag="thinking"):
@@ -65,14 +64,14 @@ class Thinking(Part, frozen=True, tag="thinking"):
 
 
 class ToolCall(Part, frozen=True, tag="tool_call"):
-    """The model asks for a tool."""
+    """Call of a tool by the model."""
 
     id: str
-    """Our id, `c<seq of the Asked>.<index in the reply>`."""
+    """Call id, `c<seq of the Asked>.<index in the reply>`."""
     name: str
     """Tool name as the model wrote it."""
     arguments: dict[str, Any] | None
-    """Parsed arguments; None when what was received is not a JSON object."""
+    """Parsed arguments; None when the received text is not a JSON object."""
     received: str = ""
     """The text as received; empty when it is exactly the compact JSON of `arguments`."""
 
@@ -94,20 +93,20 @@ AnyPart = Text | Image | Document | Thinking | ToolCall | ToolResult
 
 
 class ProviderBlock(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The provider's own bytes for one part of a reply, to be sent back verbatim to the same wire."""
+    """Provider's own JSON for one part of a reply, to be sent back verbatim on the same wire."""
 
     part: int
-    """Index of the neutral part in `Replied.parts` that this stands for."""
+    """Index of the corresponding part in `Replied.parts`."""
     wire: str
     """`anthropic`, `openai-chat`, `openai-responses` or `gemini`."""
     model: str
-    """Model that wrote it; thinking goes back only to the same family."""
+    """Model that wrote it; thinking is sent back only to the same model family."""
     raw: str
     """JSON text exactly as received."""
 
 
 def text_of(parts: tuple[AnyPart, ...]) -> str:
-    """The readable text of `parts`, joined by newlines; documents give their two ends."""
+    """Return the readable text of `parts`, joined by newlines; of documents both ends."""
     return "\n".join(filter(None, map(_text, parts)))
 
 
@@ -123,23 +122,20 @@ def _text(part: AnyPart) -> str:
             return ""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Calls of deferred tools -----------------------------------------------------------------------------------------
 #
-# A call of a deferred tool: the model writes `CallTool(name, args)`, everybody but the provider sees what it names.
-#
-# The log keeps the reply as it came, since the provider's cache holds those bytes; `unwrapped` is the one place that
-# knows what they mean.
+# The model writes `CallTool(name, args)`. The log keeps the reply as received, since the provider's cache has those
+# bytes. All other code sees the call that `unwrapped` returns.
 
 
 CALL_TOOL = "CallTool"
-"""The tool that calls deferred ones."""
+"""Tool that calls deferred tools."""
 
 
 def unwrapped(call: ToolCall) -> ToolCall:
-    """The call that `call` stands for, under the same id; itself when it is an ordinary one.
+    """Return the call that a `CallTool` contains, with the same id; other calls unchanged.
 
-    `args` may be left out, be null or come as JSON text. What does not fit the schema of `CallTool` stays as it is, so
-    that it is refused by name.
+    `args` may be missing, null or JSON text. A `CallTool` with invalid arguments is unchanged, so that it is refused.
     """
     while call.name == CALL_TOOL and call.arguments is not None and call.arguments.keys() <= {"name", "args"}:
         name, inner = call.arguments.get("name"), _object(call.arguments.get("args"))

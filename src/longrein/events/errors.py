@@ -1,4 +1,4 @@
-"""Every error longrein raises, and what the person at the terminal can do about it.
+"""Errors that longrein raises, with their exit codes and what the user can do.
 
     LongreinError
     ├── UsageError           the command line or a prompt is wrong: correct it                       exit 2
@@ -14,13 +14,13 @@
     ├── BudgetError          a money limit with a model of unknown price: name the price             exit 2
     └── ToolError            a call cannot be done: the model is told and goes on (never reaches a person)
 
-What the outside world does (a provider that times out, a file that is gone) is not an error but an event. Each
-message is one line that says what happened, to what, and what to do now.
+Failures of the outside world (a provider times out, a file is gone) are events, not errors. Each message is one line
+that says what happened, to what, and what to do now.
 """
 
 
 class LongreinError(Exception):
-    """Root of the tree. `str(error)` is the line for the person."""
+    """Base of all errors. `str(error)` is the line for the user."""
 
     exit_code = 1
 

@@ -1,7 +1,7 @@
-"""The facts: the closed union of events a session's log consists of.
+"""Event types: the closed union of events in a session's log.
 
-Each event is frozen, in the past tense and complete in itself. A log is a list of entries `(seq, at, event)`; all
-else (the conversation, the screen, the token count, what to do next) is a function of it.
+Each event is frozen, named in the past tense and complete in itself. A log is a list of entries `(seq, at, event)`. The
+conversation, the screen, the token count and the next move are functions of the log.
 """
 
 from typing import Any, Literal
@@ -10,15 +10,15 @@ import msgspec
 
 from longrein.events.content import AnyPart, ProviderBlock
 
-# --- What a request used, and the words for why one failed -----------------------------------------------------------
+# --- Token usage and failure kinds -----------------------------------------------------------------------------------
 
 
 COUNT_MAX = 1_000_000_000
-"""A larger count of tokens is no count."""
+"""Maximum of a valid token count."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them. The four kinds do not overlap: they are priced apart."""
+    """Tokens as counted by the provider. The first four kinds do not overlap and have separate prices."""
 
     input_tokens: int = 0
     """Input neither read from nor written to the cache."""
@@ -29,11 +29,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens: int = 0
     """Output, reasoning included."""
     reasoning_tokens: int = 0
-    """The part of the output that was reasoning."""
+    """Reasoning tokens within the output."""
 
     @property
     def context_tokens(self) -> int:
-        """All input, however it was priced."""
+        """All input tokens."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -47,12 +47,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_count(value: object) -> bool:
-    """Whether `value` can be a count of tokens: a whole number from 0 to `COUNT_MAX`."""
+    """Whether `value` is a valid token count: a whole number from 0 to `COUNT_MAX`."""
     return type(value) is int and 0 <= value <= COUNT_MAX
 
 
 def counts_of(usage: Usage) -> Usage:
-    """`usage` with 0 for every field that cannot be a count, such as -5, NaN or a text."""
+    """Return `usage` with 0 for every invalid count, such as -5, NaN or a text."""
     fields = [getattr(usage, name) for name in Usage.__struct_fields__]
     return usage if all(map(is_count, fields)) else Usage(*(value if is_count(value) else 0 for value in fields))
 
@@ -78,29 +78,29 @@ FailureKind = Literal[
 RETRYABLE: frozenset[str] = frozenset(
     {"rate", "overload", "server", "network", "timeout", "stalled", "truncated", "empty"}
 )
-"""Kinds that the same request may survive later. `lost` is asked again too, but without a wait."""
+"""Kinds after which the same request is retried. `lost` is retried too, without a wait."""
 
 
-# --- facts -----------------------------------------------------------------------------------------------------------
+# --- Base types ------------------------------------------------------------------------------------------------------
 
 
 SCHEMA_VERSION = 1
-"""Version written into `Opened`. Older ones are lifted by `codec.UPCASTERS`, newer ones open read-only."""
+"""Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=True):
-    """One fact. Subclasses are the closed union `AnyEvent`."""
+    """Base of events. The closed union is `AnyEvent`."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value inside an event."""
+    """Base of values inside events."""
 
 
-# --- the values inside -------------------------------------------------------------------------------------------
+# --- Values inside events --------------------------------------------------------------------------------------------
 
 
 class Parent(Record, frozen=True):
-    """Where a subagent or a fork comes from."""
+    """Parent of a subagent, or original of a fork."""
 
     session: str
     """Id of the parent or, for a fork, of the original."""
@@ -111,7 +111,7 @@ class Parent(Record, frozen=True):
 
 
 class Grant(Record, frozen=True):
-    """What a session may spend. 0 means no limit of that kind."""
+    """Spending limits of a session. 0 means no limit, except for `depth`."""
 
     usd: float = 0.0
     """Money."""
@@ -124,11 +124,11 @@ class Grant(Record, frozen=True):
     depth: int = 0
     """Levels of subagents below it; here 0 means none."""
     seconds: float = 0.0
-    """Wall time of one task, first entry to last."""
+    """Wall time of one task, in seconds."""
 
 
 class ToolSpec(Record, frozen=True):
-    """One tool as the model is told of it."""
+    """Description of a tool for the model."""
 
     name: str
     """Name the model calls."""
@@ -139,23 +139,23 @@ class ToolSpec(Record, frozen=True):
 
 
 class SourceFile(Record, frozen=True):
-    """A file whose text stands in the static context."""
+    """File whose text is in the static context."""
 
     path: str
     """Absolute path."""
     hash: str
-    """Content hash when it was read."""
+    """Hash of the content that was read."""
 
 
 class Form(Record, frozen=True):
-    """How one item is shown from now on."""
+    """Form in which an item is shown from now on."""
 
     handle: str
     """Handle of the item: `r<seq>` or `r<seq>.<part>`."""
     form: str
-    """`trimmed`, `placeholder` or `folded`: the last is no longer shown at all, a line elsewhere stands for it."""
+    """`trimmed`, `placeholder` or `folded`; a folded item is not shown, a line elsewhere represents it."""
     text: str
-    """Exactly the text the model sees in its place. For a call: its arguments as JSON, with the same keys."""
+    """Exact text that the model sees instead. For a call: its arguments as JSON, with the same keys."""
 
 
 class Todo(Record, frozen=True):
@@ -166,75 +166,75 @@ class Todo(Record, frozen=True):
     status: str = "pending"
     """`pending`, `in_progress` or `completed`."""
     active: str = ""
-    """The same in the present participle, for the screen."""
+    """Present participle of `content`, for the screen."""
 
 
 class Goal(Record, frozen=True):
-    """A goal of the project's graph as it is now."""
+    """Present state of a goal."""
 
     id: int
     """Never reused."""
     title: str
-    """What is to be reached."""
+    """Aim, in one line."""
     status: str = "pending"
     """`pending`, `in_progress`, `completed` or `deleted`."""
     blocked_by: tuple[int, ...] = ()
     """Goals that must be completed first."""
     body: str = ""
-    """What is known of it: criteria, notes, what came of it."""
+    """Criteria, notes and results."""
     owner: str = ""
-    """Who works on it: a session, or `a<seq>` of it; empty for nobody."""
+    """Session that works on it, or `a<seq>` of a subagent; empty for none."""
     lease_until: int = 0
-    """Until when the claim of `owner` holds, microseconds UTC."""
+    """End of the owner's claim, microseconds UTC."""
     revision: int = 0
-    """Rises with each change, so that nobody overwrites what they have not seen."""
+    """Increases with each change, so that an agent cannot overwrite a change it has not seen."""
 
 
 class FilePut(Record, frozen=True):
-    """What a rewind did to one file."""
+    """Effect of a rewind on one file."""
 
     path: str
     """Absolute path."""
     done: bool
-    """Whether it is again as it was then."""
+    """Whether its old content was restored."""
     why: str = ""
-    """Why not."""
+    """Reason when it was not restored."""
     removed: bool = False
-    """It did not exist then, so that it was removed."""
+    """Whether it was removed because it did not exist then."""
 
 
-# --- the session -------------------------------------------------------------------------------------------------
+# --- Session and conversation ----------------------------------------------------------------------------------------
 
 
 class Opened(Event, frozen=True):
-    """The first entry of every session."""
+    """First entry of every session."""
 
     version: int
     """`SCHEMA_VERSION` of the writer."""
     session: str
     """UUID of the session."""
     nonce: str
-    """Random sign that the harness's own markers carry."""
+    """Random text that longrein's own markers contain."""
     roots: tuple[str, ...]
     """Absolute folders the session may work in; the first is where it started."""
     cwd: str
-    """Absolute folder commands start in."""
+    """Absolute folder where commands start."""
     profile: str = "default"
     """Context policy: `default` or `seed`."""
     parent: Parent | None = None
     """Parent of a subagent or original of a fork."""
     grant: Grant | None = None
-    """What it may spend."""
+    """Spending limits."""
     pins: tuple[str, ...] = ()
     """Constraints inherited from the parent, verbatim."""
     kind: str = ""
     """Type of a subagent; empty for a session of the user."""
     label: str = ""
-    """How a subagent is called on the screen and in task ids, such as `a398`."""
+    """Label of a subagent on the screen and in task ids, such as `a398`."""
 
 
 class PrefixSet(Event, frozen=True):
-    """What stands before the conversation in each request from now on. A break."""
+    """Prefix of each request from now on: system text, tools, static context. A break."""
 
     reason: str
     """`start`, `model`, `tools`, `upgrade` or `compaction`."""
@@ -249,62 +249,62 @@ class PrefixSet(Event, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     """Tools in their fixed order."""
     context: tuple[str, ...] = ()
-    """Static context, one text a source: instruction files, environment. Sent before the first message."""
+    """Static context, one text per source: instruction files, environment. Sent before the first message."""
     sources: tuple[SourceFile, ...] = ()
-    """Files the static context was read from."""
+    """Files that the static context was read from."""
     deferred: tuple[ToolSpec, ...] = ()
-    """Tools the model can look up and call, but is not told of in full."""
+    """Tools that the model can find with `ToolSearch`; their schemas are not in the prefix."""
 
 
 class UserSpoke(Event, frozen=True):
-    """The user said something."""
+    """Message of the user."""
 
     parts: tuple[AnyPart, ...]
-    """What was said: text, images, documents."""
+    """Text, images and documents of the message."""
     origin: str = "prompt"
     """`prompt`, `steer`, `queued` or `command`."""
 
 
 class Reminded(Event, frozen=True):
-    """The harness told the model something."""
+    """Reminder from longrein to the model."""
 
     kind: str
-    """Name in the event catalogue, such as `file_changed`."""
+    """Name in the catalogue of reminders, such as `file_changed`."""
     text: str
-    """As sent, marker included."""
+    """Text as sent, including the marker."""
     source: str = ""
-    """What it was born of."""
+    """Cause of the reminder."""
     state: str = ""
-    """The state it tells, so that the same is not told twice."""
+    """State that the text reports, so that the same state is not reported twice."""
 
 
 class Asked(Event, frozen=True):
-    """A request was made."""
+    """Request to the model."""
 
     purpose: str
     """`turn` or `summary`."""
     reach: int
-    """Last entry its view reaches."""
+    """Last entry in its view."""
     prefix: int
-    """Seq of the `PrefixSet` it starts with."""
+    """Seq of the `PrefixSet` that it begins with."""
     births: tuple[Form, ...] = ()
-    """Birth forms of results that this request is the first to carry; a result not named here is whole."""
+    """Forms of results that are sent for the first time; results not named here are sent in full."""
     estimate_tokens: int = 0
     """Estimated input."""
     reserved_usd: float = 0.0
-    """Money held back for it."""
+    """Money reserved for it."""
     focus: str = ""
-    """For a summary: what the user wants kept."""
+    """For a summary: what to keep in detail, in the user's words."""
     first: int = 0
-    """For a summary: first entry of the span that it will stand for."""
+    """For a summary: first entry of the span."""
     last: int = 0
-    """For a summary: last entry of that span."""
+    """For a summary: last entry of the span."""
     reason: str = ""
-    """For a summary: `ahead` (prepared beside the work), `watermark`, `request` or `overflow`."""
+    """For a summary: `ahead` (prepared in the background), `watermark`, `request` or `overflow`."""
 
 
 class Replied(Event, frozen=True):
-    """The model answered a request."""
+    """Reply of the model."""
 
     asked: int
     """Seq of the `Asked`."""
@@ -313,24 +313,24 @@ class Replied(Event, frozen=True):
     stop: str
     """`end`, `calls`, `length`, `refusal` or `interrupted`."""
     usage: Usage = Usage()
-    """As the provider counted; where `estimated` says so, our own estimate."""
+    """Usage as counted by the provider, or estimated where `estimated` says so."""
     blocks: tuple[ProviderBlock, ...] = ()
     """Provider blocks of the parts."""
     cost_usd: float = 0.0
-    """By the price table at that time."""
+    """Cost by the price table at that time."""
     model: str = ""
-    """Model that the provider says answered."""
+    """Model named in the provider's reply."""
     estimated: tuple[str, ...] = ()
-    """`input`, `output`: sides of `usage` that the provider did not count, or not believably."""
+    """`input`, `output`: sides of `usage` without a credible count from the provider."""
 
 
 class AskFailed(Event, frozen=True):
-    """A request got no usable answer."""
+    """Request that got no usable answer."""
 
     asked: int
     """Seq of the `Asked`."""
     kind: str
-    """A `FailureKind` word, see `usage`."""
+    """A `FailureKind`."""
     message: str = ""
     """One line for the user."""
     status: int = 0
@@ -338,35 +338,35 @@ class AskFailed(Event, frozen=True):
     attempt: int = 1
     """1-based attempt at the same request."""
     retry_after_s: float = -1.0
-    """What the provider asked us to wait; negative when it did not say."""
+    """Wait that the provider asked for, in seconds; negative when it did not."""
     limit_tokens: int = 0
-    """The window as the error's text gives it; 0 when it does not."""
+    """Window size from the error's text; 0 when it has none."""
     assumed_usd: float = 0.0
-    """Money assumed spent."""
+    """Money that was probably spent."""
     partial: str = ""
-    """Blob of the part of the reply that had arrived."""
+    """Blob of the partial reply."""
 
 
-# --- permissions and hooks ---------------------------------------------------------------------------------------
+# --- Permissions and hooks -------------------------------------------------------------------------------------------
 
 
 class PermissionAsked(Event, frozen=True):
-    """A call waits for the user's word."""
+    """Call that waits for the user's permission."""
 
     call: str
     """Call id."""
     name: str
     """Tool name."""
     shown: str
-    """Exactly the bytes the user is shown."""
+    """Exact text shown to the user."""
     reason: str
-    """Why it asks."""
+    """Why permission is needed."""
     suggestion: str = ""
-    """The rule that "always" would store."""
+    """Rule that "always" would store."""
 
 
 class PermissionAnswered(Event, frozen=True):
-    """The answer to it."""
+    """Answer to a `PermissionAsked`."""
 
     call: str
     """Call id."""
@@ -379,11 +379,11 @@ class PermissionAnswered(Event, frozen=True):
     rule: str = ""
     """Rule that was stored."""
     message: str = ""
-    """What the user said with it; the model is told."""
+    """User's message to the model."""
 
 
 class HookAnswered(Event, frozen=True):
-    """A hook ran."""
+    """Run of a hook."""
 
     hook: str
     """Command or URL."""
@@ -394,14 +394,14 @@ class HookAnswered(Event, frozen=True):
     call: str = ""
     """Call id for tool events."""
     text: str = ""
-    """What it said."""
+    """Output of the hook."""
 
 
-# --- tools and files ---------------------------------------------------------------------------------------------
+# --- Tools and files -------------------------------------------------------------------------------------------------
 
 
 class ToolStarted(Event, frozen=True):
-    """A call is about to act. On disk before the act."""
+    """Start of a call. Flushed to disk before the tool acts."""
 
     call: str
     """Call id."""
@@ -412,7 +412,7 @@ class ToolStarted(Event, frozen=True):
 
 
 class ToolEnded(Event, frozen=True):
-    """What came of a call."""
+    """End of a call, with its result."""
 
     call: str
     """Call id."""
@@ -425,12 +425,12 @@ class ToolEnded(Event, frozen=True):
     elapsed_ms: int = 0
     """Time from start to end."""
     raw: str = ""
-    """Blob of a command's output byte for byte, where the text in `parts` leaves some of it out: escapes, overwritten
-    lines, control characters, line breaks at its end. '' where nothing is left out, or a document in `parts` has it."""
+    """Blob of a command's exact output, when the text in `parts` omits escapes, overwritten lines, control characters
+    or line breaks at the end. '' when nothing is omitted, or when a document in `parts` has the exact output."""
 
 
 class FileSeen(Event, frozen=True):
-    """A file's content was given to the model."""
+    """File content that was shown to the model."""
 
     path: str
     """Absolute real path."""
@@ -439,17 +439,17 @@ class FileSeen(Event, frozen=True):
     blob: str = ""
     """Blob of the whole content; empty above 5 MB."""
     whole: bool = True
-    """Whether all of it was shown."""
+    """Whether the whole file was shown."""
     first: int = 0
-    """First line that was shown, from 1; 0 when it was not shown as numbered lines."""
+    """First line shown, from 1; 0 when the file was not shown as numbered lines."""
     last: int = 0
-    """Last line that was shown."""
+    """Last line shown."""
     again: str = ""
-    """Handle of an earlier reading that still stands in the view: the content was not given once more."""
+    """Handle of an earlier reading in the view that has this content, which was therefore not repeated."""
 
 
 class FileChanged(Event, frozen=True):
-    """A file has new content."""
+    """New content of a file."""
 
     path: str
     """Absolute real path."""
@@ -462,249 +462,249 @@ class FileChanged(Event, frozen=True):
     before: str = ""
     """Hash of the content it replaced; empty for a new file."""
     diff: str = ""
-    """Made by somebody else: all that changed, as numbered lines; empty when it was not small text."""
+    """For a change by others: the whole change as numbered lines; empty when it is not a small text."""
     note: str = ""
-    """And in a few words of the harness what is to be said where there is no diff."""
+    """Description of the change when there is no diff."""
     who: str = ""
-    """Which of them, where it is known: a subagent's label, a task's id."""
+    """Label of the subagent or id of the task that made the change, if known."""
     over: str = ""
-    """Blob of what somebody else had written meanwhile and this write took out of the file; merged or told."""
+    """Blob of a concurrent change by others that this write replaced, after a merge or a report of it."""
 
 
 class TodoSet(Event, frozen=True):
-    """The todo list is now this."""
+    """New todo list."""
 
     todos: tuple[Todo, ...]
     """The whole list."""
 
 
 class ModeSet(Event, frozen=True):
-    """The permission mode is now this."""
+    """New permission mode."""
 
     mode: str
     """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
 
 
 class CwdSet(Event, frozen=True):
-    """Commands start here now."""
+    """New current folder of commands."""
 
     cwd: str
     """Absolute folder."""
 
 
 class PinsSet(Event, frozen=True):
-    """The pinned constraints are now these."""
+    """New list of pinned constraints."""
 
     pins: tuple[str, ...]
-    """Verbatim."""
+    """Constraints, verbatim."""
 
 
-# --- compaction --------------------------------------------------------------------------------------------------
+# --- Compaction ------------------------------------------------------------------------------------------------------
 
 
 class Cleared(Event, frozen=True):
-    """Items are shown in a shorter form from now on. A break."""
+    """Clearing: items are shown in a shorter form from now on. A break."""
 
     forms: tuple[Form, ...]
     """New forms."""
     reason: str
-    """Why now."""
+    """Reason for clearing now."""
     gain_tokens: int = 0
     """Expected saving in each later request."""
 
 
 class Summarized(Event, frozen=True):
-    """A span of the conversation is shown as a summary from now on. A break."""
+    """Summary: a span of the conversation is shown as this text from now on. A break."""
 
     first: int
     """First entry of the span."""
     last: int
     """Last entry of the span."""
     text: str
-    """Exactly what the model sees in its place: preamble, ledger, prose, the user's words."""
+    """Exact text that the model sees instead: preamble, ledger, prose, the user's words."""
     reason: str
     """`watermark`, `request`, `overflow`."""
     prose: str = ""
-    """What the model wrote; empty for a digest made without a model."""
+    """Prose by the model; empty for a digest."""
     ledger: str = ""
-    """What code wrote."""
+    """Records by code."""
     files: tuple[str, ...] = ()
-    """Files whose current content was put back."""
+    """Files whose current content was added."""
     asks: tuple[int, ...] = ()
-    """The `Asked`s it cost."""
+    """Seqs of the `Asked` for it."""
     reply: str = ""
     """Text of the fake assistant turn of the `seed` profile; empty otherwise."""
     struck: int = 0
-    """Claims of the model's prose that occurred nowhere in the span and were taken out."""
+    """Number of claims removed from the prose because the span does not contain them."""
 
 
 class Restored(Event, frozen=True):
-    """A `Cleared` or `Summarized` was undone. A break."""
+    """Undo of a `Cleared` or `Summarized`. A break."""
 
     undone: int
-    """Its seq."""
+    """Seq of the undone entry."""
 
 
 class Recalled(Event, frozen=True):
-    """Bytes were brought back."""
+    """Recall of earlier content."""
 
     call: str
-    """The `Recall` call; empty when the user asked."""
+    """Id of the `Recall` call; empty for a request of the user."""
     handle: str = ""
-    """What was asked for."""
+    """Handle of the content."""
     query: str = ""
-    """Or searched for."""
+    """Words that were searched."""
     lines: str = ""
-    """Range that was given, such as `1-40`."""
+    """Range that was returned, such as `1-40`."""
     size_bytes: int = 0
-    """How much it brought."""
+    """Size of the returned content."""
     path: str = ""
-    """Absolute path of the file whose past was asked for."""
+    """Absolute path of the requested file."""
     when: str = ""
-    """Time that was asked for, as it was written."""
+    """Requested time, as written."""
 
 
-# --- tasks, goals, children --------------------------------------------------------------------------------------
+# --- Background tasks, goals, subagents ------------------------------------------------------------------------------
 
 
 class TaskStarted(Event, frozen=True):
-    """A process runs in the background, or waits for its turn. Said again with `running` when its turn has come."""
+    """Background task that runs or is queued. A queued task gets a second event with `running` when it starts."""
 
     task: str
-    """Task id, such as `b3`; in a subagent `a398.b3`. Never used twice in a tree."""
+    """Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree."""
     command: str
-    """What runs."""
+    """Shell command."""
     call: str = ""
-    """The call that started it."""
+    """Call that started it."""
     limit_s: float = 0  # an int: only the very object that is the default is left out of JSON
-    """Time limit; 0 for none."""
+    """Time limit in seconds; 0 for none."""
     state: str = "running"
     """`running` or `queued`."""
     policy: str = "keep"
-    """What becomes of it when longrein is gone: `keep` (it goes on) or `stop`."""
+    """`keep` or `stop`: whether it continues when longrein exits."""
     cwd: str = ""
     """Absolute folder it runs in."""
     promoted: str = ""
-    """Why a foreground command went on in the background: `timeout`, `user`; empty when it was started there."""
+    """Why a foreground command continued in the background: `timeout`, `user`; empty when it started there."""
     path: str = ""
-    """File that its output grows in."""
+    """File of its output."""
     memory_bytes: int = 0
-    """Memory limit of its tree; 0 for none."""
+    """Memory limit of its process tree; 0 for none."""
     cpu_s: float = 0
-    """CPU limit of its tree; 0 for none."""
+    """CPU limit of its process tree in seconds; 0 for none."""
 
 
 class TaskEnded(Event, frozen=True):
-    """A background process is over."""
+    """End of a background task."""
 
     task: str
     """Task id."""
     state: str
     """`done`, `failed`, `timed_out`, `killed` or `lost`."""
     code: int | None = None
-    """Exit code; None when it is not known."""
+    """Exit code; None when unknown."""
     cause: str = ""
-    """Signal, limit or who ended it."""
+    """Signal, limit or person that ended it."""
     output: str = ""
     """Blob of the output; empty when there was none."""
     elapsed_ms: int = 0
-    """From its start to its end; 0 when it is not known."""
+    """Duration; 0 when unknown."""
     size_bytes: int = 0
-    """What it printed, also what was not kept."""
+    """Size of its whole output."""
     elided_bytes: int = 0
-    """What of that was not kept: the middle, beyond the quota or the room on the disk."""
+    """Output that was not kept: the middle, beyond the quota or the free space on disk."""
     tail: str = ""
-    """The end of the output."""
+    """End of the output."""
 
 
 class GoalChanged(Event, frozen=True):
-    """A goal is now this."""
+    """New state of a goal, by a change or first seen."""
 
     goal: Goal
-    """As it is now."""
+    """Present state."""
 
 
 class ChildStarted(Event, frozen=True):
-    """A subagent began, or was asked again. In one transaction with its `Opened`, or its next `UserSpoke`."""
+    """Start or continuation of a subagent. In one transaction with its `Opened`, or its next `UserSpoke`."""
 
     child: str
-    """Its session."""
+    """Session id of the subagent."""
     kind: str
     """Subagent type."""
     call: str = ""
-    """The `Agent` call."""
+    """Id of the `Agent` call."""
     grant: Grant | None = None
-    """What it may spend."""
+    """Spending limits."""
     index: int = 0
-    """Its place among the subagents of one call, from 0; their reports are told in this order."""
+    """Index among the subagents of one call, from 0; reports are shown in this order."""
     description: str = ""
-    """What it does, in three to five words."""
+    """Task in three to five words."""
     task: str = ""
-    """What it was told to do."""
+    """Task as given to the subagent."""
     form: str = "empty"
     """`empty` or `fork`."""
     background: bool = False
-    """Whether its report comes later, not as the result of the call."""
+    """Whether its report comes later and not as the result of the call."""
     model: str = ""
-    """`provider/model` it runs on."""
+    """`provider/model` of the subagent."""
     worktree: str = ""
     """Git worktree it works in; empty for the parent's folders."""
     again: int = 0
-    """Seq of its first `ChildStarted` when it is asked again; 0 else."""
+    """Seq of its first `ChildStarted` when it continues; 0 for a new subagent."""
     note: str = ""
-    """What was granted otherwise than asked for, and why."""
+    """How the grant differs from the request, and why."""
 
 
 class ChildEnded(Event, frozen=True):
-    """A subagent is over. In one transaction with the `ToolEnded` that carries its report, when one does."""
+    """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there is one."""
 
     child: str
-    """Its session."""
+    """Session id of the subagent."""
     status: str
     """`done`, `failed`, `limit` or `interrupted`."""
     report: str = ""
-    """What it says; of one that did not finish, what it had."""
+    """Report, or the last text of a subagent that did not finish."""
     usage: Usage = Usage()
-    """What it used for this task, its own subagents included."""
+    """Usage for this task, including its own subagents."""
     cost_usd: float = 0.0
-    """What that cost."""
+    """Cost of that usage."""
     steps: int = 0
-    """Requests it made."""
+    """Number of requests."""
     message: str = ""
     """Why it did not finish; one line."""
     files: tuple[str, ...] = ()
-    """Files it changed, absolute."""
+    """Absolute paths of the files it changed."""
     worktree: str = ""
-    """Branch or folder that was kept, with what is to be done with it; empty when there is nothing."""
+    """Branch or folder that was kept, with what to do with it; empty for none."""
     elapsed_ms: int = 0
-    """From its start to its end."""
+    """Duration."""
     spawned: int = 0
-    """Subagents that were started below it for this task."""
+    """Number of subagents started below it for this task."""
 
 
-# --- the walk ----------------------------------------------------------------------------------------------------
+# --- Turns and rewinds -----------------------------------------------------------------------------------------------
 
 
 class Rewound(Event, frozen=True):
-    """The conversation is again as it was. A break."""
+    """Rewind of the conversation to an earlier entry. A break."""
 
     to: int
-    """Last entry that still counts for the conversation; the end of a step."""
+    """Last entry that remains in the conversation; the end of a step."""
     files: tuple[FilePut, ...] = ()
-    """Files that were put back, or why not."""
+    """Files that were restored, or why not."""
 
 
 class Interrupted(Event, frozen=True):
-    """The user stopped what was running."""
+    """Interrupt by the user."""
 
     text: str
-    """The line that the model is told."""
+    """Line for the model."""
     running: tuple[str, ...] = ()
-    """Calls that were cut."""
+    """Ids of the calls that were interrupted."""
 
 
 class TurnEnded(Event, frozen=True):
-    """The agent waits for the user again."""
+    """End of a turn; the agent waits for the user."""
 
     reason: str
     """`done`, `interrupted`, `limit`, `budget`, `blocked` or `error`."""
@@ -747,11 +747,11 @@ AnyEvent = (
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One line of the log."""
+    """Entry of the log."""
 
     seq: int
-    """1, 2, 3 … without a gap inside a session; the only order."""
+    """Position in the session: 1, 2, 3 … without a gap. Defines the order."""
     at: int
-    """UTC in microseconds, for display and cache age, never for order."""
+    """Time in microseconds UTC, for display and cache age, never for order."""
     event: AnyEvent
-    """The fact."""
+    """The event."""

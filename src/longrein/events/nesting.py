@@ -1,7 +1,7 @@
-"""Limit on how deep JSON may be nested, so that no recursive reader or writer of a value can fail on it.
+"""Limit on the nesting depth of JSON, so that recursive code cannot fail on a value.
 
-Values that come from outside (arguments of calls, old logs) are checked once where they come in. Nothing in longrein
-needs more than a few levels; the JSON library gives up at about a thousand, fewer when it is called from deep code.
+Values from outside (arguments of calls, old logs) are checked once on entry. longrein itself needs a few levels; the
+JSON library fails at about a thousand, fewer when it is called from deep code.
 """
 
 import re
@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 DEPTH_MAX = 100
-"""Levels of lists and objects inside each other."""
+"""Maximum levels of nested lists and objects."""
 TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"
-"""What is said of a deeper value."""
+"""Error for a deeper value."""
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
 
 
 def is_too_deep(value: object) -> bool:
-    """Whether lists and objects in `value` are nested deeper than `DEPTH_MAX`. Never recurses."""
+    """Whether lists and objects in `value` are nested deeper than `DEPTH_MAX`. Not recursive."""
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(DEPTH_MAX):
         inner: list[Any] = []
@@ -32,7 +32,7 @@ def is_too_deep(value: object) -> bool:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """The value of JSON `text`. Raises `msgspec.DecodeError` for anything else, also for what is nested too deep."""
+    """Decode JSON. Raises `msgspec.DecodeError` for invalid text and for a value that is nested too deep."""
     try:
         value = _decode(text)
     except RecursionError:
@@ -45,7 +45,7 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def flattened(data: bytes, levels: int) -> bytes:
-    """JSON `data` where each list and object that lies inside `levels` others is replaced by its own text, a string."""
+    """Replace each list and object below `levels` others in JSON `data` by its text, as a string."""
     out: list[bytes] = []
     depth = done = start = 0
     for token in _TOKEN.finditer(data):

@@ -1,8 +1,7 @@
-"""Secrets are replaced by a marker before anything is stored: known ones, and whatever has the shape of a token.
+"""Redaction of secrets before anything is stored: known secrets, and text in the form of a token.
 
-Standard library only and without any import of its own package, since the supervisor of processes loads this file by
-its path. The marker is that of `ids.marker`; its digest tells two secrets apart and, being salted with the session's
-nonce, says nothing of either.
+Imports the standard library only, since the supervisor loads this file by its path. Secrets are replaced by a marker as
+in `ids.marker`. Its digest distinguishes secrets; it is salted with the session's nonce and reveals nothing.
 """
 
 import hashlib
@@ -10,10 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 
 SECRET_CHARS_MIN = 8
-"""A shorter value is no secret: replacing it would garble ordinary text."""
+"""Minimum length of a secret: replacing a shorter value would garble ordinary text."""
 
 _RUN_MIN = 20
-"""Every shape of token below is at least this many letters, digits, `_` and `-` in a row."""
+"""Every token form below has at least this many consecutive letters, digits, `_` and `-`."""
 _MASK = bytes(0x61 if chr(b).isascii() and (chr(b).isalnum() or b in b"_-") else 0x20 for b in range(256))
 _RUN = b"a" * _RUN_MIN
 _BEGINNING = rb"sk-|gh[pousr]_|github_pat_|A[KS]IA|eyJ|AIza|xox[abeprs]-|glpat-|npm_|hf_|pypi-|xai-|gsk_"
@@ -37,14 +36,14 @@ _TOKEN = r"(?<![A-Za-z0-9])(?:" + "|".join(_SHAPES) + ")"
 _HEADER = r"(?i:authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?:bearer|basic|token|digest)\s{1,3})?)([^\s\"'\[\]]{8,})"
 _KEY = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
 _PASSES_MAX = 4
-"""A replacement can uncover a token that was glued to another; more than two passes have not been seen."""
+"""Maximum number of passes: a replacement can uncover an adjacent token. More than two have not been seen."""
 
 
 def redactor(secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()) -> Callable[[str], str]:
-    """A function that replaces secrets in a text by markers; the same object comes back where there are none.
+    """Return a function that replaces secrets in a text by markers; it returns the same object without secrets.
 
-    `secrets` are known values, `patterns` the user's own regular expressions. Idempotent; the same text and nonce give
-    the same result, so a resumed session stores the same bytes.
+    `secrets`: known values. `patterns`: the user's own regular expressions. Idempotent, and deterministic for a nonce,
+    so that a resumed session stores the same bytes.
     """
     frame = f"[longrein:{nonce} secret: "
     known = sorted({s for s in secrets if len(s) >= SECRET_CHARS_MIN and s not in frame}, key=lambda s: (-len(s), s))
@@ -65,12 +64,12 @@ def redactor(secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()) -
 
 
 def redact(text: str, secrets: Sequence[str], nonce: str) -> str:
-    """`text` with secrets replaced. For many texts make one `redactor`."""
+    """Replace secrets in `text`. For many texts use one `redactor`."""
     return redactor(secrets, nonce)(text)
 
 
 def suspicious(text: str) -> bool:
-    """Whether a closer look is needed. About a microsecond a kilobyte for ordinary text."""
+    """Whether `text` may contain a secret. About 1 µs per kB for ordinary text."""
     if "PRIVATE KEY-----" in text or "uthorization" in text or "UTHORIZATION" in text:
         return True
     data = text.encode("utf-8", "surrogatepass")
@@ -86,7 +85,7 @@ def suspicious(text: str) -> bool:
 
 
 def _may_begin(data: bytes, start: int, end: int) -> bool:
-    """Whether one of these is there; something of `_BEGINNING` has one, and a look for all of that takes ten times."""
+    """Whether a range may match `_BEGINNING`: a fast test, ten times faster than the full search."""
     find = data.find
     return (
         find(b"-", start, end) >= 0
@@ -107,7 +106,7 @@ def _tokens_out(text: str, frame: str, marked: Callable[[str], str]) -> str:
 
 
 def _outside(pattern: re.Pattern[str], text: str, frame: str, marked: Callable[[str], str]) -> str:
-    """Replace what `pattern` finds, or its first group where it has one, but never inside a marker."""
+    """Replace matches of `pattern`, or of its first group if it has one, except inside a marker."""
 
     def replaced(match: re.Match[str]) -> str:
         group = 1 if pattern.groups and match[1] is not None else 0

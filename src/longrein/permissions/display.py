@@ -1,7 +1,7 @@
-r"""Text from outside as a person sees it: `escape` for every screen, `visible` for what must be approved.
+r"""Safe display of text from outside: `escape` for every screen, `visible` for text that a person must approve.
 
-Both write characters that are invisible or move the cursor as `\x1b`, `\u202e`, `\U000e0041`. Letters of every script
-stay, and so do emoji with their joiners.
+Both write invisible and cursor-moving characters as `\x1b`, `\u202e`, `\U000e0041`. Letters of every script and emoji
+with their joiners are kept.
 """
 
 import re
@@ -23,20 +23,20 @@ _LINES = r"\n(?:[ \t]*\n){3,}"
 
 
 def escape(text: str, write: Callable[[str], str] | None = None) -> str:
-    r"""`text` with every invisible or cursor-moving character written as `\x1b`, `\u202e`, …; newline and tab stay.
+    r"""Write every invisible or cursor-moving character as `\x1b`, `\u202e`, …; newline and tab are kept.
 
-    Blanks of every width stay too: text of several languages is full of no-break spaces. One scan for clean text.
-    `write` says how a character is written; None: as above.
+    Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean text.
+    `write` replaces a character; None for the form above.
     """
     by = write or _written
     return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
 
 
 def visible(text: str) -> str:
-    """`text` as it is shown for approval: escaped, long gaps folded with their count.
+    """Return `text` for approval: escaped, with long gaps replaced by their length.
 
-    Also written out: blanks that a shell takes for letters (U+00A0), and characters that the terminal may have no sign
-    for (unassigned, private).
+    Also escapes blanks that a shell takes for letters (U+00A0), and characters that the terminal may not be able to
+    show (unassigned, private).
     """
     text = escape(text)
     if not (text.isascii() or text.isprintable()):
@@ -50,7 +50,7 @@ _KEPT = "\n\t\u3000" + _JOINERS + _SELECTORS
 
 @cache
 def _unseen() -> re.Pattern[str]:
-    """Compiled when something is first shown: most headless runs escape nothing."""
+    """Return the pattern of escaped characters. Compiled at first use: most headless runs escape nothing."""
     return re.compile(_UNSEEN)
 
 
@@ -60,7 +60,7 @@ def _written(char: str) -> str:
 
 
 def _belongs(char: str, text: str, at: int) -> bool:
-    """Whether a joiner or an emoji selector stands where scripts and emoji need one."""
+    """Whether a joiner or an emoji selector is in a place where scripts or emoji need it."""
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if char in _SELECTORS:
         return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)
@@ -70,7 +70,7 @@ def _belongs(char: str, text: str, at: int) -> bool:
 
 
 def shown_call(arguments: dict[str, Any]) -> str:
-    """What the user approves: the command alone, or each argument under its name."""
+    """Return the text that the user approves: the command alone, or each argument with its name."""
     if isinstance(arguments.get("command"), str):
         rest = {k: v for k, v in arguments.items() if k not in ("command", "description", "timeout")}
         return "\n".join([visible(arguments["command"]), *(_argument(k, v) for k, v in rest.items() if v is not None)])

@@ -1,7 +1,7 @@
-"""Commands that read whatever lies below a folder, without naming it: `grep -r`, `tar`, `find … -exec cat`.
+"""Commands that read all files below a folder without naming them: `grep -r`, `tar`, `find … -exec cat`.
 
-A rule `Read(.env)` means them too, but only what lies on the disk tells whether they would come by such a file. So a
-command is read here, as generously as for any deny rule; what it would go through is looked at elsewhere.
+A deny rule such as `Read(.env)` applies to them, too. This module finds the folders that a command may read, matching
+when in doubt; the caller looks on disk whether a forbidden file is there.
 """
 
 import re
@@ -12,28 +12,28 @@ import msgspec
 from longrein.permissions.rules import glob, parse_rule
 from longrein.permissions.shell_parser import LENGTH_MAX, WRAPPERS, Reading, readings, without_options, word_set
 from longrein.permissions.types import Rules, Touched
-from longrein.permissions.verdict import READERS, absolute, path_reached
+from longrein.permissions.verdict import READERS, absolute, path_matches_rule
 
 
-class Sweep(msgspec.Struct, frozen=True):
-    """What one command goes through. Paths are absolute and may not exist."""
+class RecursiveRead(msgspec.Struct, frozen=True):
+    """Files that one command may read recursively. Paths are absolute and may not exist."""
 
     paths: tuple[str, ...]
-    """Words that may name where it begins: those that are folders."""
+    """Arguments that may be starting folders."""
     otherwise: tuple[str, ...]
-    """Where it begins when nothing among `paths` exists."""
+    """Starting folders when none of `paths` exists."""
     names: tuple[str, ...] = ()
-    """Globs: it reads only files so named; () for all."""
+    """Globs of the file names that it reads; () for all."""
     dotted: bool = True
-    """Whether it also reads what has a dot in front."""
+    """Whether it also reads hidden files."""
     ignored: bool = True
-    """Whether it also reads what `.gitignore` excludes."""
+    """Whether it also reads files that `.gitignore` excludes."""
 
 
 _GREPS = word_set("grep egrep fgrep zgrep bzgrep xzgrep zstdgrep ggrep pcregrep pcre2grep")
-"""Recursive when told so."""
+"""Searches that are recursive with an option."""
 _SEARCHES = word_set("rg ag ack ack-grep rgrep ugrep ripgrep")
-"""Recursive unless told otherwise."""
+"""Searches that are recursive by default."""
 _COPIES = {
     "cp": "rRa",
     "gcp": "rRa",
@@ -47,35 +47,37 @@ _COPIES = {
     "gtar": "cru",
     "bsdtar": "cru",
 }
-"""Program -> short options that make it take folders whole."""
+"""Program -> short options that make it read folders recursively."""
 _COPIES_LONG = word_set("--recursive --archive --recurse-paths --create --append --update")
 _INTO = word_set("cp gcp scp rsync")
-"""Their last operand is where it goes."""
+"""Programs whose last operand is the target."""
 _LISTS = word_set("find gfind fd fdfind bfs")
 _VALUED = {"rg": "ABCmgtTjdMrEef"}
 _VALUED_ELSE = "ABCmedfD"
-"""Short options of searches that take the next word."""
+"""Short options of searches that take the next word as their value."""
 _VALUED_LONG = word_set(
     "--glob --iglob --type --type-not --include --exclude --exclude-dir --max-count --context --after-context "
     "--before-context --color --replace --max-depth --max-filesize --sort --threads --regexp --file --ignore"
 )
 _ONLY = ("--include=", "--glob=", "--iglob=")
 _FEEDS = r"\$\(|`|\b(?:xargs|parallel|cpio|read|mapfile|readarray|exec(?:dir)?|ok(?:dir)?|exec-batch)\b|-[xXT]\b"
-"""Signs that what is listed is also opened."""
+"""Signs that listed files are also opened, as a regular expression."""
 _OPENERS = READERS - word_set("find fd stat readlink git docker .") | word_set("sh bash zsh dash cpio pax")
 
 
-def sweeps(command: str, cwd: str, home: str) -> tuple[Sweep, ...]:
-    """What `command`, run in `cwd`, may go through. Pure; never raises. () where it only reads what it names."""
-    found = readings(command) if len(command) <= LENGTH_MAX else None  # what cannot be read is denied by its rule
+def find_recursive_reads(command: str, cwd: str, home: str) -> tuple[RecursiveRead, ...]:
+    """Return what `command`, run in `cwd`, may read recursively; () for nothing. Pure; never raises."""
+    found = (
+        readings(command) if len(command) <= LENGTH_MAX else None
+    )  # a command that is too long is denied by the rule itself
     if not found:
         return ()
     bases = _bases(found, cwd, home)
     opens = bool(re.search(_FEEDS, command)) and any(_name(word) in _OPENERS for r in found for word in r.words)
-    made: dict[Sweep, None] = {}
+    made: dict[RecursiveRead, None] = {}
     for reading in found:
         for words in _programs(reading.words):
-            swept = _sweep(words, opens)
+            swept = _read_by_program(words, opens)
             if swept is not None:
                 paths = dict.fromkeys(absolute(word, base, home) for base in bases for word in swept.paths)
                 made[msgspec.structs.replace(swept, paths=tuple(paths), otherwise=bases)] = None
@@ -83,7 +85,10 @@ def sweeps(command: str, cwd: str, home: str) -> tuple[Sweep, ...]:
 
 
 def _bases(found: list[Reading], cwd: str, home: str) -> tuple[str, ...]:
-    """Folders that the line works in: where it begins, unless it leaves that at once, and where each `cd` leads."""
+    """Return the folders that a command line works in: its starting folder and the target of each `cd`.
+
+    The starting folder is left out when the line begins with `cd`.
+    """
     moves = [
         absolute(r.words[1], cwd, home) for r in found if r.words[:1] in (("cd",), ("pushd",)) and len(r.words) > 1
     ]
@@ -92,7 +97,7 @@ def _bases(found: list[Reading], cwd: str, home: str) -> tuple[str, ...]:
 
 
 def _programs(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """A command, and each that it may run itself, with the words after it."""
+    """Yield a command, and each command that it may run itself, with its arguments."""
     wrapped = False
     for at, word in enumerate(words):
         if wrapped or not at:
@@ -100,18 +105,18 @@ def _programs(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         wrapped = wrapped or _name(word) in WRAPPERS
 
 
-def sweep_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
-    """The rule that forbids commands to read a file or folder; '' for none. One without a path forbids tools only."""
+def read_deny_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
+    """Return the deny rule with a path that forbids reading a file or folder; '' for none."""
     touched = Touched(path, path, real, inside=True, writes=False)
     for text in rules.deny:
         rule = parse_rule(text)
-        if rule.tool == "Read" and rule.spec and not rule.problem and path_reached(touched, rule, rules, cwd):
+        if rule.tool == "Read" and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
             return text
     return ""
 
 
-def _sweep(words: tuple[str, ...], opens: bool) -> Sweep | None:
-    """What the program at the front goes through, its paths as given; None for nothing."""
+def _read_by_program(words: tuple[str, ...], opens: bool) -> RecursiveRead | None:
+    """Return what one program reads recursively, with paths as given; None for nothing."""
     program, rest = _name(words[0]), words[1:]
     if program in _SEARCHES and ("--files" not in rest or opens):
         return _search(program, rest)
@@ -121,19 +126,19 @@ def _sweep(words: tuple[str, ...], opens: bool) -> Sweep | None:
         return _git(without_options(words)[1:2], rest, opens)
     if program in _COPIES and _takes_folders(program, rest):
         operands = _operands(rest)
-        return Sweep(operands[:-1] if program in _INTO and len(operands) > 1 else operands, ())
+        return RecursiveRead(operands[:-1] if program in _INTO and len(operands) > 1 else operands, ())
     if program in _LISTS and opens:
         return _listing(program, rest)
     if program == "ls" and opens and any(_short(word, "R") for word in rest):
-        return Sweep(_operands(rest), ())
+        return RecursiveRead(_operands(rest), ())
     return None
 
 
-def _git(command: tuple[str, ...], rest: tuple[str, ...], opens: bool) -> Sweep | None:
-    """What is tracked is hardly ever ignored, so these pass over what `.gitignore` excludes."""
+def _git(command: tuple[str, ...], rest: tuple[str, ...], opens: bool) -> RecursiveRead | None:
+    """Return what a git command reads recursively; tracked files are hardly ever ignored by `.gitignore`."""
     if command in (("grep",), ("archive",)) or (opens and command == ("ls-files",)):
         loose = any(word.startswith(("--no-i", "--no-e", "--oth", "--ign")) or _short(word, "oi") for word in rest)
-        return Sweep(_operands(rest), (), ignored=loose and command != ("archive",))
+        return RecursiveRead(_operands(rest), (), ignored=loose and command != ("archive",))
     return None
 
 
@@ -161,8 +166,8 @@ def _takes_folders(program: str, words: tuple[str, ...]) -> bool:
     return bool(bare) or any(_short(word, _COPIES[program]) or word in _COPIES_LONG for word in words)
 
 
-def _search(program: str, words: tuple[str, ...]) -> Sweep:
-    """The pattern, the first operand, is no folder; only where an option brings it, it is."""
+def _search(program: str, words: tuple[str, ...]) -> RecursiveRead:
+    """Return what a search reads. The first operand is the pattern, unless an option gives the pattern."""
     operands: list[str] = []
     names: list[str] = []
     brought, awaited = False, ""
@@ -178,7 +183,7 @@ def _search(program: str, words: tuple[str, ...]) -> Sweep:
             operands.append(word)
     only = () if any(name.startswith("!") for name in names) else tuple(_name(name) for name in names)
     polite = program in ("rg", "ripgrep", "ag")
-    return Sweep(
+    return RecursiveRead(
         tuple(operands if brought else operands[1:]),
         (),
         only,
@@ -195,21 +200,21 @@ def _last_valued(word: str, valued: str) -> str:
     return f"-{word[-1]}" if not word.startswith("--") and word[-1] in valued else ""
 
 
-def _listing(program: str, words: tuple[str, ...]) -> Sweep:
+def _listing(program: str, words: tuple[str, ...]) -> RecursiveRead:
     if program in ("fd", "fdfind"):
         dotted, ignored = _says(words, ("--hidden", "--unr"), "Hu"), _says(words, ("--no-ig", "--unr"), "Iu")
-        return Sweep(_operands(words), (), dotted=dotted, ignored=ignored)
+        return RecursiveRead(_operands(words), (), dotted=dotted, ignored=ignored)
     names: list[str] = []
     for branch in _branches(words):
         own = list(_names(branch))
         if not own and "-prune" not in branch:
-            return Sweep(_operands(words), ())
+            return RecursiveRead(_operands(words), ())
         names += own
-    return Sweep(_operands(words), (), tuple(names))
+    return RecursiveRead(_operands(words), (), tuple(names))
 
 
 def _branches(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """What stands between the `-o` of a `find`."""
+    """Split the arguments of `find` at `-o`."""
     start = 0
     for at, word in enumerate(words):
         if word in ("-o", "-or", ","):
@@ -219,12 +224,12 @@ def _branches(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _names(words: tuple[str, ...]) -> Iterator[str]:
-    """Names that files must have, not those that they must not."""
+    """Yield the names that files must have, without negated ones."""
     for at, word in enumerate(words[:-1]):
         if word in ("-name", "-iname") and words[at - 1 : at] not in (("!",), ("-not",)):
             yield words[at + 1]
 
 
-def takes(sweep: Sweep, name: str) -> bool:
-    """Whether a sweep reads files of this name. Square brackets match whatever stands there."""
+def reads_file_name(sweep: RecursiveRead, name: str) -> bool:
+    """Whether files of this name are read. Square brackets match anything."""
     return not sweep.names or any(glob(re.sub(r"\[.*\]|\?|\{.*\}", "*", one), True).match(name) for one in sweep.names)

@@ -1,4 +1,4 @@
-"""One rule, `Tool` or `Tool(spec)`: read, checked for sense."""
+"""Permission rules, `Tool` or `Tool(spec)`: parsing, validation, and the patterns for text and paths."""
 
 import re
 from collections.abc import Iterable
@@ -10,38 +10,38 @@ import msgspec
 from longrein.permissions.shell_parser import META
 
 READING = ("Read", "Grep", "Glob")
-"""Tools that a `Read` rule speaks for."""
+"""Tools that a `Read` rule covers."""
 WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-"""Tools that an `Edit` rule speaks for."""
+"""Tools that an `Edit` rule covers."""
 
 _NAME = r"\*|[A-Za-z][\w.-]*\*?"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule taken apart."""
+    """Parsed rule."""
 
     text: str
-    """As written."""
+    """The rule as written."""
     tool: str
-    """Tool it speaks of; may end in `*`."""
+    """Tool name; may end in `*`."""
     spec: str = ""
-    """Between the brackets; '' for all calls of the tool."""
+    """Text between the brackets; '' for all calls of the tool."""
     problem: str = ""
-    """Why it makes no sense; such an allow rule allows nothing, such a deny rule denies the tool altogether."""
+    """Why the rule is invalid. An invalid allow rule allows nothing; an invalid deny rule denies the whole tool."""
 
 
 @lru_cache(maxsize=2048)
 def parse_rule(text: str) -> Rule:
-    """`Tool` or `Tool(spec)`. Never raises: a rule without sense carries its problem."""
+    """Parse `Tool` or `Tool(spec)`. Never raises: an invalid rule has `problem` set."""
     name, bracket, rest = text.strip().partition("(")
     name, spec = name.strip(), rest.rstrip().removesuffix(")").strip()
     return Rule(text, name, spec, _problem(name, bracket, rest.rstrip(), spec))
 
 
 def check_rule(text: str, kind: str = "") -> str | None:
-    """What is wrong with a rule, in words that follow its text; None when nothing is.
+    """Return the problem of a rule, in words that follow its text; None for a valid rule.
 
-    With `kind` "allow" also what would keep it from ever allowing anything.
+    With `kind` "allow", a rule that can never allow anything is a problem too.
     """
     rule = parse_rule(text)
     if rule.problem:
@@ -55,7 +55,7 @@ def check_rule(text: str, kind: str = "") -> str | None:
 
 
 def rule_tool(text: str) -> str:
-    """The tool that a rule speaks of."""
+    """Return the tool name of a rule."""
     return parse_rule(text).tool
 
 
@@ -74,15 +74,15 @@ def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
 
 
 class Glob:
-    """Pieces of text with anything between them, found from left to right, in time linear in the text."""
+    """Pattern of text pieces with anything between them, matched in time linear in the text."""
 
     def __init__(self, pieces: list[str], *, open_end: bool, loose: bool) -> None:
-        """`open_end`: after the last piece a blank and anything may follow. `loose`: case does not count."""
+        """`open_end`: a blank and anything may follow the last piece. `loose`: ignore case."""
         self._first, *self._rest = [_folded(piece) if loose else piece for piece in pieces]
         self._open_end, self._loose = open_end, loose
 
     def match(self, text: str, starts: Iterable[int] = (0,)) -> bool:
-        """Whether `text`, from one of `starts` to its end, is what the pattern means."""
+        """Whether the pattern matches `text` from one of `starts` to the end."""
         text = _folded(text) if self._loose else text
         return any(self._matches(text, start) for start in starts)
 
@@ -115,7 +115,7 @@ class Glob:
 
 
 def _folded(text: str) -> str:
-    """`text` without case, as long as it was."""
+    """Fold case without changing the length."""
     if text.isascii():
         return text.lower()
     return "".join(fold if len(fold := c.casefold()) == 1 else c for c in text)
@@ -123,9 +123,9 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def glob(pattern: str, loose: bool) -> Glob:
-    """`*` stands for anything; ` *` or `:*` at the end for nothing or for a blank and anything.
+    """Compile a pattern: `*` matches anything; ` *` or `:*` at the end matches nothing, or a blank and anything.
 
-    `loose`, for deny and ask: case and the width of blanks do not count, and more words may always follow.
+    `loose`, for deny and ask: ignores case and the width of blanks, and more words may always follow.
     """
     pattern = pattern.removesuffix(":*") + " *" if pattern.endswith(":*") else pattern
     if loose:
@@ -136,44 +136,46 @@ def glob(pattern: str, loose: bool) -> Glob:
 
 
 def names(rule: Rule, tool: str) -> bool:
-    """Whether a rule's tool is `tool`: equal, a `*` at its end, or an MCP server's name for its tools."""
+    """Whether a rule's tool matches `tool`: equal, by a `*` at the end, or by the name of its MCP server."""
     if rule.tool.endswith("*"):
         return tool.startswith(rule.tool[:-1])
     return rule.tool == tool or (rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__"))
 
 
-# --- Path patterns in gitignore's syntax over absolute paths ---------------------------------------------------------
+# --- Path patterns: gitignore syntax over absolute paths -------------------------------------------------------------
 #
 # `//abs` starts at the root of the file system, `~/x` at home, `/x` at the folder of the rules, and anything else at
-# the folder the session started in; without a slash in it a pattern means a name at any depth below that.
+# the folder where the session started. A pattern without a slash matches a name at any depth below that folder.
 
 
 _STAR = "*"
-"""Stands for any characters of a name."""
+"""Matches any characters of a name."""
 
 
 def folded(path: str) -> str:
-    """`path` without case and in one Unicode form, so that two spellings of one file compare equal."""
+    """Fold case and Unicode form, so that two spellings of one file compare equal."""
     return path.lower() if path.isascii() else normalize("NFC", path.casefold())
 
 
 class PathPattern:
-    """A pattern over absolute paths, taken name by name: its time is linear in the path, however many `**` it has."""
+    """Pattern over absolute paths, matched name by name in time linear in the path for any number of `**`."""
 
     def __init__(self, root: str, names: list["_Name | None"], *, below: bool) -> None:
-        """`root` is a folder; `names` follow below it, None for any number of names (`**`). What lies below a match is
-        matched, too; with `below` only that."""
+        """`root` is a folder; `names` follow below it, None for any number of names (`**`).
+
+        Everything below a match is matched, too; with `below`, only that.
+        """
         self._root, self._names, self._below = root.rstrip("/"), names, below
 
     def match(self, path: str) -> bool:
-        """Whether it means `path`."""
+        """Whether the pattern matches `path`."""
         if path == self._root:
             return not self._names and not self._below
         if not path.startswith(self._root + "/"):
             return False
         states = self._open({0})
         for name in path[len(self._root) + 1 :].split("/"):
-            if len(self._names) in states:  # `name` lies below it, but for the empty one of `/`
+            if len(self._names) in states:  # `name` is below a match; it is empty for a final `/`
                 return bool(name) or not self._below
             states = self._open({after for state in states for after in self._after(state, name)})
         return len(self._names) in states and not self._below
@@ -185,7 +187,7 @@ class PathPattern:
         return (state + 1,) if wanted.takes(name) else ()
 
     def _open(self, states: set[int]) -> set[int]:
-        """`states`, and those behind each `**`, which may stand for nothing."""
+        """Add the states after each `**`, which may match nothing."""
         for at, wanted in enumerate(self._names):
             if wanted is None and at in states:
                 states.add(at + 1)
@@ -204,7 +206,7 @@ class _Name:
         self._pieces = [(re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces]
 
     def takes(self, name: str) -> bool:
-        """Whether it means `name`."""
+        """Whether the pattern matches `name`."""
         (first, at), *rest = self._pieces
         if not rest:
             return first.fullmatch(name) is not None
@@ -221,9 +223,9 @@ class _Name:
 
 @lru_cache(maxsize=1024)
 def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern | None:
-    """What a pattern means; None where it has no root (no home, no base).
+    """Compile a path pattern; None when its root (home or base) is unknown.
 
-    `loose` is for deny and ask: case does not count (give it `folded` paths) and `a/**` also means `a`.
+    `loose`, for deny and ask: ignores case (match `folded` paths), and `a/**` also matches `a`.
     """
     root, rest, anchored = _rooted(pattern, base, home)
     if root is None:
@@ -242,7 +244,7 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
 
 
 def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
-    """(folder it starts at, what remains, whether it starts exactly there)."""
+    """Return (root folder, rest of the pattern, whether the rest starts exactly there)."""
     pattern = pattern.strip()
     if pattern.startswith("//"):
         return "/", pattern.lstrip("/"), True
@@ -259,7 +261,7 @@ def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
 
 
 def _piece(pattern: str, i: int) -> tuple[str, int]:
-    """One character or class of a pattern as a regex, and where the next begins."""
+    """Return one character or class of a pattern as a regex, and the index of the next."""
     c = pattern[i]
     if c == "*":
         return _STAR, i + len(pattern[i:]) - len(pattern[i:].lstrip("*"))

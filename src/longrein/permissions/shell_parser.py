@@ -1,8 +1,8 @@
-"""Every command a shell line could possibly run, for deny and ask rules: read too much rather than too little.
+"""Simple commands that a shell line may run: plain words for allow rules, all possible readings for deny and ask rules.
 
-No shell is understood here. The line is read several ways (with its quotes, without expansions, and, once it nests
-one command in another, with quotes as if they were blanks), wrappers are followed, and there is no limit after which
-reading stops. A deny rule is a convenience all the same: a program can always be reached by another name.
+This is no shell parser. For deny and ask rules the line is read several ways: with its quotes, without expansions and,
+when one command nests another, with quotes as blanks. Wrappers such as `sudo` are followed. Still, a deny rule is only
+a convenience: a program can always be run by another name.
 """
 
 import re
@@ -10,18 +10,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-# --- Commands that are nothing but words: the only ones an allow rule can cover --------------------------------------
+# --- Commands of plain words, for allow rules ------------------------------------------------------------------------
 #
-# Whatever a shell could expand, join or redirect makes a command not plain, and a command that is not plain asks. So
-# a rule is never trusted with text whose meaning this code would have to guess.
+# Anything that a shell could expand, join or redirect makes a command not plain, and a command that is not plain asks.
 
 
 META = frozenset(";&|<>$(){}*?[~#!\\`\n")
-"""Characters that mean something to a shell anywhere but between single quotes."""
+"""Characters with a meaning to a shell outside single quotes."""
 
 LENGTH_MAX = 30_000
-"""Characters of a command that is read; a longer one is unknown: no rule allows it, each rule that forbids or asks for
-some commands reaches it. A system starts no command line over 131,072 bytes in any case."""
+"""Maximum length of a command that is parsed. No allow rule covers a longer one, and every deny and ask rule about
+commands matches it. The system starts no command line over 131,072 bytes."""
 TOO_LONG = f"more than {LENGTH_MAX:,} characters"
 
 _LEADING_ASSIGNMENT = r"(?s)[A-Za-z_]\w*(\[.*\])?\+?="
@@ -31,7 +30,7 @@ _WRAPPERS = ("timeout", "time", "nice", "nohup", "stdbuf")
 
 
 def plain_words(command: str, meta: frozenset[str] = META) -> tuple[tuple[str, ...], str]:
-    """The words of a command and '', or () and what it holds that makes it not plain, such as "`;`"."""
+    """Return the words of a plain command and '', or () and the part that makes it not plain, such as "`;`"."""
     if len(command) > LENGTH_MAX:
         return (), TOO_LONG
     words: list[list[str]] = []
@@ -75,12 +74,12 @@ def _checked(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def spelled(words: tuple[str, ...]) -> str:
-    """Words as one text, each quoted where it must be: equal words give equal text, other words another."""
+    """Join words with quotes where necessary: equal words give equal text, different words different text."""
     return " ".join(w if re.compile(_BARE).fullmatch(w) else "'" + w.replace("'", "'\\''") + "'" for w in words)
 
 
 def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`words` without `timeout 5`, `time`, `nice -n 5`, `nohup`, `stdbuf -oL` in front; only these plain forms."""
+    """Remove `timeout 5`, `time`, `nice -n 5`, `nohup` and `stdbuf -oL` from the start, in these plain forms only."""
     while words and words[0] in _WRAPPERS:
         rest = _after_wrapper(words[0], words[1:])
         if not rest:
@@ -104,11 +103,11 @@ def _no_option(rest: tuple[str, ...]) -> tuple[str, ...]:
     return rest if rest and not rest[0].startswith("-") else ()
 
 
-# --- overread --------------------------------------------------------------------------------------------------------
+# --- All commands that a line may run, for deny and ask rules --------------------------------------------------------
 
 
 def word_set(text: str) -> frozenset[str]:
-    """A table of words, written as one text."""
+    """Split a text into a set of words."""
     return frozenset(text.split())
 
 
@@ -137,14 +136,14 @@ _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 
 
 READ_CHARS_MAX = 300_000
-"""Characters read for one command, over all its readings: nested ones could grow without end."""
+"""Maximum number of characters over all readings of one command, since nested readings could grow without end."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One simple command a line may run."""
+    """Simple command that a line may run."""
 
     words: tuple[str, ...]
-    """Its words without quotes; assignments in front taken off."""
+    """Words without quotes and without leading assignments."""
     reads: tuple[str, ...] = ()
     """Targets of `<`."""
     writes: tuple[str, ...] = ()
@@ -152,14 +151,14 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A text in which a command may begin at each of `starts`."""
+    """Text in which a command may begin at each of `starts`."""
 
     text: str
     starts: tuple[int, ...]
 
 
 def readings(command: str) -> list[Reading] | None:
-    """Everything `command` may run, in several readings; the same may occur twice. None: too much to read."""
+    """Return all simple commands that `command` may run, possibly repeated; None when there are too many."""
     found: list[Reading] = []
     todo = [command]
     seen: set[str] = set()
@@ -184,22 +183,23 @@ def readings(command: str) -> list[Reading] | None:
 
 
 def _crude(text: str) -> Iterator[Reading]:
-    """Where one command may hold another, quotes cannot be trusted to pair: they end a command, they are nothing, they
-    pair again inside each `$(` and on each line.
+    """Yield readings of a nested command in which quotes may not pair.
+
+    Quotes end a command, or are ignored, or pair again inside each `$(` and on each line.
     """
     bare = re.sub(r"\\\n|['\"\\]", "", text)
     for part in (*re.split(_CRUDE, text), *re.split(_ENDS, bare)):
         words = tuple(part.split())
         if words:
             yield Reading(words)
-    for part in re.split(r"[<>]+[&|]*", bare)[1:]:  # what follows the target of a redirect
+    for part in re.split(r"[<>]+[&|]*", bare)[1:]:  # words after the target of a redirect
         yield Reading(tuple(re.split(_ENDS, part)[0].split()[1:]))
     for piece in (*re.split(_INNER, text)[1:], *(text.split("\n") if "\n" in text else ())):
         yield from _quoted(piece)
 
 
 def _variants(text: str) -> Iterator[str]:
-    """The same line with `$'…'` as what it means, `$IFS` as a blank, expansions as nothing, `{a,b}` as `a b`."""
+    """Yield the line with `$'…'` decoded, `$IFS` as a blank, expansions removed, `{a,b}` as `a b`."""
     if "$'" in text:
         yield re.sub(_ANSI, lambda match: _ansi(match[1]), text)
     if "$" in text:
@@ -213,7 +213,7 @@ def _runs_text(words: tuple[str, ...]) -> bool:
 
 
 def _inner(words: tuple[str, ...]) -> Iterator[str]:
-    """Arguments that are commands themselves, where the command runs text."""
+    """Yield arguments that are commands themselves."""
     if _runs_text(words):
         yield from (word for word in words if any(c in word for c in " \t\n;&|$`'\"\\<>"))
         if "eval" in words:
@@ -230,7 +230,7 @@ def _bare(reading: Reading) -> Reading:
 
 
 def lines(words: tuple[str, ...]) -> Iterator[Line]:
-    """Texts to match a rule on: as spelled, with programs by their last name, and without options."""
+    """Yield the texts that rules are matched with: as written, with base names of programs, and without options."""
     if not words:
         return
     seen = []
@@ -260,7 +260,7 @@ def _program(word: str) -> str:
 
 
 def without_options(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A command without its options, and without the values of those that git takes before its subcommand."""
+    """Remove options, and the values of git's options before the subcommand."""
     kept, skip = list(words[:1]), False
     for word in words[1:]:
         if skip:
@@ -272,11 +272,11 @@ def without_options(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-# --- a line with its quotes --------------------------------------------------------------------------------------
+# --- Words and redirects of a line with its quotes -------------------------------------------------------------------
 
 
 class _Words:
-    """Words and redirects as they are read off a line."""
+    """Words and redirects of the commands read so far."""
 
     def __init__(self) -> None:
         self.done: list[Reading] = []
@@ -314,7 +314,7 @@ class _Words:
 
 
 def _quoted(text: str) -> list[Reading]:
-    """Read `text` as a shell splits it: quotes, backslashes, operators, redirects. Never fails."""
+    """Split `text` like a shell: quotes, backslashes, operators, redirects. Never fails."""
     words, i = _Words(), 0
     while i < len(text):
         c = text[i]
@@ -343,7 +343,7 @@ def _quoted(text: str) -> list[Reading]:
 
 
 def _take_quoted(text: str, i: int, words: _Words) -> int:
-    """Add what stands between the quotes that begin at `i`; where reading goes on."""
+    """Add the text in the quotes that begin at `i`; return the index after them."""
     quote, ansi = text[i], text[i - 1 : i] == "$"
     j, taken = i + 1, []
     while j < len(text) and text[j] != quote:
@@ -359,7 +359,7 @@ def _take_quoted(text: str, i: int, words: _Words) -> int:
 
 
 def _ansi(text: str) -> str:
-    r"""`\x72m`, as it stands between `$'` and `'`, as `rm`."""
+    r"""Decode the escapes of `$'…'`: `\x72m` is `rm`."""
     return re.sub(_ESCAPE, _unescaped, text)
 
 

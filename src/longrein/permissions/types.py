@@ -1,4 +1,4 @@
-"""The values a verdict is made from, and the verdict."""
+"""Input and output of `judge`: call, touched paths, rules, verdict."""
 
 from typing import Any, Literal
 
@@ -8,31 +8,31 @@ Mode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
 
 class Touched(msgspec.Struct, frozen=True):
-    """One path a call would touch, looked up by the workspace beforehand."""
+    """Path that a call would touch, resolved by the workspace beforehand."""
 
     given: str
-    """As the model wrote it."""
+    """Path as the model wrote it."""
     path: str
-    """Absolute, normalised, symlinks not followed."""
+    """Absolute, normalised path; symlinks are not followed."""
     real: str
-    """Absolute with every symlink followed, as far as it exists."""
+    """Absolute path with all symlinks followed, as far as it exists."""
     inside: bool
-    """Whether `path` and `real` both lie in a root (compared by component)."""
+    """Whether `path` and `real` are both inside a root (compared by component)."""
     writes: bool
     """Whether the call would change it."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One tool call as the judge sees it."""
+    """Tool call to be judged."""
 
     tool: str
     """Tool name, such as `Bash`."""
     arguments: dict[str, Any]
     """Checked arguments."""
     access: Literal["none", "read", "write", "command"]
-    """What the tool does to the world: nothing outside the session, reads files, changes files, runs a command."""
+    """Effect of the tool: nothing outside the session, reads files, changes files, runs a command."""
     touched: tuple[Touched, ...] = ()
-    """Paths, for reading and writing tools."""
+    """Touched paths of reading and writing tools."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -42,20 +42,20 @@ class Rules(msgspec.Struct, frozen=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     base: str = ""
-    """Absolute folder that `/relative` patterns start from (where the settings file lies or the first root)."""
+    """Absolute folder where `/relative` patterns start (the folder of the settings file, or the first root)."""
     home: str = ""
     """Absolute home folder, for `~/…`."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What may happen to a call, and why."""
+    """Decision on a call, with the reason."""
 
     kind: Literal["allow", "ask", "deny"]
     reason: str
     """One line for the user and, on a denial, for the model."""
     rule: str = ""
-    """The rule that decided; empty for the mode."""
+    """Rule that decided; empty when the mode decided."""
     suggestion: str = ""
-    """For `ask`: the narrowest rule that "always" would store; empty when no rule could express it safely."""
+    """For `ask`: the narrowest rule that "always" would store; empty when no rule is safe."""
     shown: str = ""
     """For `ask`: the exact bytes to approve, with control characters escaped visibly."""

@@ -1,4 +1,7 @@
-"""The verdict: deny over protected over ask over allow over the mode."""
+"""Verdict on a tool call. Deny rules come before protected paths, ask rules, allow rules and the mode.
+
+Allow rules match exactly or not at all. Deny and ask rules match whenever in doubt.
+"""
 
 import re
 
@@ -21,12 +24,12 @@ from longrein.permissions.shell_parser import (
 )
 from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
 
-# --- Does an allow rule cover a call? Exactly, or not at all ---------------------------------------------------------
+# --- Allow rules: exact matches only ---------------------------------------------------------------------------------
 
 
 _URL = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?"
 
-ARMED = {
+RISKY_OPTIONS = {
     "git": ("--config-env", "--exec-path", "--ext-diff", "--textconv", "--output", "--no-index", "-O",
             "--open-files-in-pager", "--upload-pack", "--receive-pack", "--exec"),
     "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
@@ -38,16 +41,15 @@ ARMED = {
     "ssh": ("-o", "-F"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }  # fmt: skip
-"""Options with which a program that was allowed for reading runs others or writes; a rule with `*` does not cover
-them unless it names them."""
+"""Options with which a reading program writes or runs others; a rule with `*` covers them only if it names them."""
 
 
-def allowing(call: Call, rules: Rules) -> str:
-    """The text of an allow rule that covers `call` wholly; for paths, the rule of the last one. '' when none does."""
+def find_allow_rule(call: Call, rules: Rules) -> str:
+    """Return the allow rule that covers `call` completely (for paths, the rule of the last one); '' for none."""
     found = ""
     if call.touched:
         for touched in call.touched:
-            found = path_rule(call, touched, rules)
+            found = allow_rule_for_path(call, touched, rules)
             if not found:
                 return ""
         return found
@@ -58,11 +60,11 @@ def allowing(call: Call, rules: Rules) -> str:
     return ""
 
 
-def path_rule(call: Call, touched: Touched, rules: Rules) -> str:
-    """The allow rule that covers one path of a call: by both its own spelling and what is behind its links."""
+def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
+    """Return the allow rule that covers one path of a call, both as written and with symlinks followed; '' for none."""
     for text in rules.allow:
         rule = parse_rule(text)
-        if rule.problem or not _speaks_for(rule, call.tool, touched.writes):
+        if rule.problem or not _applies_to(rule, call.tool, touched.writes):
             continue
         if not rule.spec:
             if touched.inside:
@@ -74,7 +76,7 @@ def path_rule(call: Call, touched: Touched, rules: Rules) -> str:
     return ""
 
 
-def _speaks_for(rule: Rule, tool: str, writes: bool) -> bool:
+def _applies_to(rule: Rule, tool: str, writes: bool) -> bool:
     if rule.tool == "Edit" and tool in WRITING:
         return writes
     if rule.tool == "Read" and tool in READING:
@@ -83,7 +85,7 @@ def _speaks_for(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def _covers(call: Call, rule: Rule) -> bool:
-    """A call that touches no path: by its command, its address or one of its arguments."""
+    """Whether a rule covers a call without paths: by its command, its address or one of its arguments."""
     command = call.arguments.get("command")
     if call.access == "command" and isinstance(command, str):
         return command_covered(command, rule.spec or "*")
@@ -95,13 +97,13 @@ def _covers(call: Call, rule: Rule) -> bool:
 
 
 def named_values(call: Call, spec: str) -> list[str]:
-    """What a spec without a path is compared with: `key:value` for each argument, and the plain value of its name."""
+    """Return the values to compare with a spec: `key:value` for each argument, and the plain value of the name."""
     named = [call.arguments[k] for k in ("subagent_type", "skill", "name") if isinstance(call.arguments.get(k), str)]
     return [*named[:1], *(f"{key}:{value}" for key, value in call.arguments.items() if spec.startswith(f"{key}:"))]
 
 
 def command_covered(command: str, spec: str) -> bool:
-    """Whether an allow rule's spec covers a command: plain words only; exact, or by `*` without armed options."""
+    """Whether an allow rule's spec covers a plain command: exactly, or by `*` without any of `RISKY_OPTIONS`."""
     words, problem = plain_words(command)
     if problem:
         return False
@@ -111,21 +113,23 @@ def command_covered(command: str, spec: str) -> bool:
         return False
     for form in dict.fromkeys((words, unwrapped(words))):
         text = spelled(form)
-        if (not wild and text == wanted) or (wild and glob(wanted, False).match(text) and not _armed(form, spec)):
+        if (not wild and text == wanted) or (
+            wild and glob(wanted, False).match(text) and not _has_risky_option(form, spec)
+        ):
             return True
     return False
 
 
 def _spelled_spec(spec: str) -> str:
-    """The spec in the same spelling as a command; '' when it is not plain."""
+    """Return the spec in the spelling of commands; '' when it is not plain words."""
     return spelled(plain_words(spec, META - {"*"})[0])
 
 
-def _armed(words: tuple[str, ...], spec: str) -> bool:
+def _has_risky_option(words: tuple[str, ...], spec: str) -> bool:
     program, named = words[0].rpartition("/")[2], spec.split()
     if program == "git" and "-c" not in named and _sets_config(words[1:]):
         return True
-    options = ARMED.get(program, ())
+    options = RISKY_OPTIONS.get(program, ())
     for word in words[1:]:
         for option in options:
             if _is_option(word, option) and option not in named:
@@ -134,7 +138,7 @@ def _armed(words: tuple[str, ...], spec: str) -> bool:
 
 
 def _sets_config(words: tuple[str, ...]) -> bool:
-    """Whether `-c name=value` stands before git's subcommand."""
+    """Whether `-c name=value` precedes git's subcommand."""
     before = ""
     for word in words:
         if not word.startswith("-") and before not in ("-C", "--git-dir", "--work-tree", "--namespace"):
@@ -146,7 +150,7 @@ def _sets_config(words: tuple[str, ...]) -> bool:
 
 
 def _is_option(word: str, option: str) -> bool:
-    """Whether a word is the option: with its value, in a bundle of short ones, or a long one cut short."""
+    """Whether a word is the option: also with a value, in a bundle of short options, or abbreviated."""
     if word == option or word.startswith(option + "="):
         return True
     if option.startswith("--"):
@@ -164,7 +168,7 @@ def _host_covered(url: str, domain: str) -> bool:
     return bool(host) and domain in (host, "*")
 
 
-# --- Does a deny or ask rule reach a call? When in doubt, yes --------------------------------------------------------
+# --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
 
 
 READERS = word_set(
@@ -173,34 +177,34 @@ READERS = word_set(
     "vi vim view nano emacs ed ex source . jq yq python python3 node ruby perl php curl wget nc openssl gpg file "
     "fold fmt pr rev shuf column iconv join look pv xargs find stat readlink md5sum sha1sum sha256sum git docker"
 )
-"""Programs that show, copy or send what a file holds."""
+"""Programs that show, copy or send a file's content."""
 
 WRITERS = word_set(
     "tee cp mv ln rm rmdir touch truncate sed dd install rsync scp tar unzip patch chmod chown chgrp shred unlink "
     "mkdir mkfifo perl python python3 ruby node ed ex vi vim nano git curl wget sort split"
 )
-"""Programs that change files named on their line."""
+"""Programs that change files named in their arguments."""
 
 
-def reaching(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
-    """The text of the first of `texts` that reaches `call`; '' when none does."""
+def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
+    """Return the first rule of `texts` that matches `call`; '' for none."""
     if not texts:
         return ""
     given = call.arguments.get("command") if call.access == "command" else None
     parsed = [(text, parse_rule(text)) for text in texts]
     about = any(r.tool == "Bash" or (r.spec and r.tool in ("Read", "Edit", "Write")) for _, r in parsed)
-    command = _read(given) if about and isinstance(given, str) else None
+    command = _parse_command(given) if about and isinstance(given, str) else None
     for text, rule in parsed:
-        if _reaches(call, rule, rules, cwd) or (command and _command_reached(command, rule, rules, cwd)):
+        if _matches_rule(call, rule, rules, cwd) or (command and _command_matches_rule(command, rule, rules, cwd)):
             return text
     return ""
 
 
-def _reaches(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """By its name, its paths, its address or an argument."""
+def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
+    """Whether a rule matches a call by its tool, its paths, its address or an argument."""
     if rule.problem:
         return names(rule, call.tool)
-    if any(_denies_for(rule, call.tool, t.writes) and path_reached(t, rule, rules, cwd) for t in call.touched):
+    if any(_is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd) for t in call.touched):
         return True
     if not names(rule, call.tool):
         return not rule.spec and not call.touched and call.tool in {"Read": READING, "Edit": WRITING}.get(rule.tool, ())
@@ -208,11 +212,11 @@ def _reaches(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
         return True
     if call.tool == "WebFetch":
         return _host_reached(str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:"))
-    return any(glob(rule.spec, True).match(value) for value in (*named_values(call, rule.spec), *_started(call)))
+    return any(glob(rule.spec, True).match(value) for value in (*named_values(call, rule.spec), *_started_types(call)))
 
 
-def _started(call: Call) -> list[str]:
-    """Types of the subagents that a call starts: in each of its tasks, by default, and the one that joins reports."""
+def _started_types(call: Call) -> list[str]:
+    """Return the types of all subagents that a call starts, including the synthesis."""
     if call.tool != "Agent":
         return []
     own, tasks = str(call.arguments.get("subagent_type") or "general"), call.arguments.get("tasks")
@@ -221,8 +225,8 @@ def _started(call: Call) -> list[str]:
     return [*types, "synthesis"] if call.arguments.get("synthesis") else types
 
 
-def _denies_for(rule: Rule, tool: str, writes: bool) -> bool:
-    """`Read` speaks for all reading; `Edit`, and `Write` with a pattern, for all writing."""
+def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
+    """Whether a rule is about this access: `Read` for all reading; `Edit`, and `Write` with a spec, for all writing."""
     if rule.tool == "Read":
         return not writes or names(rule, tool)
     if rule.tool == "Edit" or (rule.tool == "Write" and rule.spec):
@@ -230,14 +234,14 @@ def _denies_for(rule: Rule, tool: str, writes: bool) -> bool:
     return names(rule, tool)
 
 
-def path_reached(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Whether either spelling of a path matches, from the session's first folder or from the present one."""
+def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
+    """Whether either form of a path matches, relative to the session's first folder or to the current one."""
     if not rule.spec:
         return True
-    return any(_matches(path, rule.spec, rules, cwd) for path in dict.fromkeys((touched.path, touched.real)))
+    return any(_path_matches(path, rule.spec, rules, cwd) for path in dict.fromkeys((touched.path, touched.real)))
 
 
-def _matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
+def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
     path = folded(path)
     for base in dict.fromkeys((rules.base, cwd)):
         regex = path_pattern(spec, base, rules.home, True)
@@ -253,32 +257,32 @@ def _host_reached(url: str, domain: str) -> bool:
     return domain in ("*", host) or host.endswith("." + domain)
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
+# --- Commands in deny and ask rules ----------------------------------------------------------------------------------
 
 
 class _Command(msgspec.Struct, frozen=True):
-    """A command, read once for all rules."""
+    """Command parsed once for all rules."""
 
     whole: str
-    """With single blanks."""
+    """Command with single blanks."""
     found: list[Reading] | None
-    """What it may run; None where there was too much to read: then every rule about commands reaches it."""
+    """Simple commands it may run; None when it is too long: then every rule about commands matches."""
     lines: list[Line]
     """Texts to match."""
 
 
-def _read(command: str) -> _Command:
+def _parse_command(command: str) -> _Command:
     found = readings(command) if len(command) <= LENGTH_MAX else None
     whole = " ".join(command.split()) if found is not None else ""
     return _Command(whole, found, [line for r in found or () for line in lines(r.words)])
 
 
-def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
+def _command_matches_rule(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
     if rule.problem:
         return rule.tool == "Bash"
     if rule.tool in ("Read", "Edit", "Write"):
-        # such a rule alone, without a path, forbids the tools, not every command that could do the same
-        return bool(rule.spec) and (command.found is None or _file_reached(rule, command.found, rules, cwd))
+        # without a path, such a rule forbids the tools, not commands with the same effect
+        return bool(rule.spec) and (command.found is None or _command_touches_file(rule, command.found, rules, cwd))
     if rule.tool != "Bash":
         return False
     if not rule.spec or command.found is None:
@@ -289,7 +293,7 @@ def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> b
     return any(regex.match(line.text, line.starts) for line in command.lines)
 
 
-def _file_reached(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> bool:
+def _command_touches_file(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> bool:
     reads = rule.tool == "Read"
     programs = READERS if reads else WRITERS
     for reading in found:
@@ -302,10 +306,10 @@ def _file_reached(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> b
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
-    """Whether a word of a command may name a file that `spec` means."""
+    """Whether a word of a command may name a file that `spec` matches."""
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
-        if piece and _matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
+        if piece and _path_matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
             return True
     if any(c in word for c in "*?["):
         name = spec.rstrip("/").rpartition("/")[2]
@@ -315,7 +319,7 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
 
 
 def absolute(word: str, cwd: str, home: str) -> str:
-    """A word as an absolute path, `~` and `$HOME` at its start and `.` and `..` taken away."""
+    """Return a word as an absolute path, with `~`, `$HOME`, `.` and `..` resolved."""
     for sign in ("${HOME}", "$HOME", "~"):
         if word == sign or word.startswith(sign + "/"):
             word = home + word[len(sign) :]
@@ -328,15 +332,13 @@ def absolute(word: str, cwd: str, home: str) -> str:
     return "/" + "/".join(parts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Protected paths: a write asks in every mode ---------------------------------------------------------------------
 #
-# Paths that configure what runs later: a write there asks, whatever the mode, even where nothing is yet.
-#
-# Names are compared without case and without characters that cannot be seen, since some file systems do not tell them
-# apart.
+# These paths configure programs that run later. Names are compared without case and without invisible characters,
+# since some file systems do not distinguish them.
 
 
-NAMES = frozenset(
+PROTECTED_NAMES = frozenset(
     (
         *(".git", ".vscode", ".idea", ".husky", ".claude", ".longrein", ".ssh", ".gnupg"),
         *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".ripgreprc"),
@@ -344,54 +346,54 @@ NAMES = frozenset(
         *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout"),
     )
 )
-"""Files and folders; a folder means all below it."""
+"""Protected files and folders; a folder protects everything below it."""
 
-OPEN_BELOW = {".claude": frozenset(("commands", "skills", "worktrees"))}
-"""Folders inside protected ones that hold ordinary work."""
+UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("commands", "skills", "worktrees"))}
+"""Unprotected folders inside protected ones."""
 
-PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")))
-"""Protected by two names in a row."""
+PROTECTED_PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")))
+"""Protected pairs of consecutive names."""
 
 
 def protected_name(touched: Touched, base: str) -> str:
-    """The protected name in a path (as given or behind its links), '' when there is none.
+    """Return the protected name in a path, as given or with symlinks followed; '' for none.
 
-    The part of a path that leads to `base`, the session's first folder, does not count.
+    The part of the path up to `base`, the session's first folder, is ignored.
     """
-    return _found(touched.path, base) or _found(touched.real, base)
+    return _protected_in(touched.path, base) or _protected_in(touched.real, base)
 
 
-def _found(path: str, base: str) -> str:
+def _protected_in(path: str, base: str) -> str:
     root = base.rstrip("/")
     inner = path[len(root) :] if root and path.startswith(root + "/") else path
-    names = [_seen(name) for name in inner.split("/") if name]
+    names = [_visible_name(name) for name in inner.split("/") if name]
     for i, name in enumerate(names):
         after = names[i + 1] if i + 1 < len(names) else ""
-        if name in NAMES and after not in OPEN_BELOW.get(name, ()):
+        if name in PROTECTED_NAMES and after not in UNPROTECTED_SUBFOLDERS.get(name, ()):
             return name
-        if (name, after) in PAIRS:
+        if (name, after) in PROTECTED_PAIRS:
             return f"{name}/{after}"
     return ""
 
 
-def _seen(name: str) -> str:
+def _visible_name(name: str) -> str:
     if not name.isascii() or not name.isprintable():
         name = "".join(c for c in name if c.isprintable() and not "\ufe00" <= c <= "\ufe0f").casefold()
     name = name.lower().rstrip(" .").partition("::")[0]
     return ".git" if name == "git~1" else name
 
 
-# --- The narrowest rule that "always" could store for a call, or none ------------------------------------------------
+# --- Suggested rules: the narrowest rule that "always" may store -----------------------------------------------------
 
 
 SUGGESTION_LENGTH_MAX = 200
-"""Characters of a rule that is offered; a longer one is nothing a person would read."""
+"""Maximum length of a suggested rule; nobody would read a longer one."""
 
 _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
 
-def suggestion(call: Call) -> str:
-    """A rule that covers this very call and as little else as the syntax can say; '' when there is none."""
+def suggest_rule(call: Call) -> str:
+    """Return the narrowest rule that covers `call`; '' when no rule is safe."""
     rule = _rule(call)
     safe = rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and check_rule(rule, "allow") is None
     return rule if rule and safe else ""
@@ -427,61 +429,61 @@ def _path_rule(call: Call) -> str:
     return f"{name}(/{path})"
 
 
-# --- judge -----------------------------------------------------------------------------------------------------------
+# --- Verdict ---------------------------------------------------------------------------------------------------------
 
 
-_PLAN = "plan mode changes nothing: read, plan and report; the user ends it by choosing another mode"
-_BEYOND = ("WebFetch", "WebSearch", "mcp__")
-"""Reading tools that reach beyond this machine: not free."""
+_PLAN_REASON = "plan mode changes nothing: read, plan and report; the user ends it by choosing another mode"
+_NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__")
+"""Reading tools that reach beyond this machine; they need a rule."""
 
 
 def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
-    """What may become of `call`.
+    """Return the verdict on `call`.
 
-    `cwd` is the absolute present folder: a deny rule's relative path is tried from there too. Rules given for the
-    session stand in `rules.allow`. An unknown mode counts as `default`. Pure; never raises; same input, same verdict.
+    `cwd` is the absolute current folder: relative paths of deny rules are tried from there too. Rules granted for the
+    session are in `rules.allow`. An unknown mode counts as `default`. Pure, deterministic; never raises.
     """
-    rule = reaching(call, rules.deny, rules, cwd)
+    rule = find_matching_rule(call, rules.deny, rules, cwd)
     if rule:
         return Verdict("deny", _why_deny(call, rule), rule)
     changes = call.access in ("write", "command") or any(t.writes for t in call.touched)
     if mode == "plan" and changes:
-        return Verdict("deny", _PLAN)
+        return Verdict("deny", _PLAN_REASON)
     for touched in call.touched:
         name = protected_name(touched, rules.base) if touched.writes else ""
         if name:
             return _ask(call, f"{name} is protected: what stands there runs or is obeyed later")
     if mode == "bypassPermissions":
         return Verdict("allow", "mode bypassPermissions")
-    rule = reaching(call, rules.ask, rules, cwd)
+    rule = find_matching_rule(call, rules.ask, rules, cwd)
     if rule:
         return _ask(call, f"the rule {visible(rule)} asks", rule)
     return _by_rule_or_mode(call, rules, mode)
 
 
-def hidden(path: str, real: str, rules: Rules, cwd: str) -> bool:
-    """Whether a `Read` deny rule reaches a file, so that listings and searches must leave it out."""
+def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
+    """Whether a `Read` deny rule matches a file, so that listings and searches must omit it."""
     touched = Touched(path, path, real, inside=True, writes=False)
     denying = (parse_rule(text) for text in rules.deny)
-    return any(r.tool == "Read" and (r.problem or path_reached(touched, r, rules, cwd)) for r in denying)
+    return any(r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd)) for r in denying)
 
 
 def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
     if not call.touched:
-        rule = allowing(call, rules)
+        rule = find_allow_rule(call, rules)
         if rule:
             return Verdict("allow", f"rule {visible(rule)}", rule)
-        if call.access == "none" or (call.access == "read" and not call.tool.startswith(_BEYOND)):
+        if call.access == "none" or (call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)):
             return Verdict("allow", "it changes nothing outside the session")
         return _ask(call, _why_ask(call), suggest=True)
     deciding = ""
     for touched in call.touched:
         free = touched.inside and (not touched.writes or mode == "acceptEdits")
-        rule = "" if free else path_rule(call, touched, rules)
+        rule = "" if free else allow_rule_for_path(call, touched, rules)
         if not free and not rule:
             return _ask(call, _why_path(touched), suggest=True)
         deciding = rule or deciding
-    if call.access == "command" and not allowing(call, rules):
+    if call.access == "command" and not find_allow_rule(call, rules):
         return _ask(call, "a command that no rule allows", suggest=True)
     return Verdict("allow", f"rule {visible(deciding)}" if deciding else f"mode {mode}: inside the roots", deciding)
 
@@ -514,4 +516,4 @@ def _why_ask(call: Call) -> str:
 
 
 def _ask(call: Call, reason: str, rule: str = "", *, suggest: bool = False) -> Verdict:
-    return Verdict("ask", reason, rule, suggestion(call) if suggest else "", shown_call(call.arguments))
+    return Verdict("ask", reason, rule, suggest_rule(call) if suggest else "", shown_call(call.arguments))

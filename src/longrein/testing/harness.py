@@ -34,7 +34,7 @@ from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from longrein.tools import Tool, builtin_tools, by_name, offer
+from longrein.tools import Tool, builtin_tools, offer_tools, tools_by_name
 from longrein.workspace import Workspace
 
 NONCE = "n0nce"
@@ -69,7 +69,7 @@ def memory_dependencies(
         clock=clock or VirtualClock(),
         jitter=lambda: 0.5,
         workspace=space,
-        tools=by_name(every),
+        tools=tools_by_name(every),
         model=model,
         open_model=open_model,
         prefix=_prefix_of(every, space),
@@ -89,7 +89,7 @@ def _prefix_of(tools: Sequence[Tool], workspace: Workspace) -> Callable[[Model, 
     system = "You are a coding agent in a test."
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told, root = offer(tools, model.budget.usable_tokens), f"# {workspace.roots[0]}"
+        told, root = offer_tools(tools, model.budget.usable_tokens), f"# {workspace.roots[0]}"
         names = model.provider, model.model, model.wire
         return PrefixSet(reason, *names, system, told.listed, (root,), (), told.deferred)
 

@@ -1,73 +1,80 @@
-"""The model's hands: functions whose signature and docstring are the tool."""
+"""Tools that the model can call: async functions whose signature and docstring become the tool."""
 
-from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
-from longrein.tools.bash import chooses_folder, leaves_folder, reads_only
+from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
+from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
 from longrein.tools.builtin import builtin_tools
 from longrein.tools.diff import change_of
 from longrein.tools.goals import goal_tools
 from longrein.tools.port import (
     Access,
-    AgentPort,
-    Archive,
+    BackgroundedCommand,
     Blobs,
     FileVersion,
     GoalPort,
-    Hands,
-    Job,
-    Kept,
-    Kind,
+    HistoryReader,
     Outcome,
     OutputSlice,
-    Past,
-    Report,
+    SessionHistory,
+    SubagentPort,
+    SubagentReport,
+    SubagentTask,
+    SubagentType,
     TaskPort,
     TaskView,
     Tool,
+    ToolContext,
     ToolOptions,
 )
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
-from longrein.tools.tool_search import Deferral, Offer, by_name, misfit_call, offer, unknown_call
+from longrein.tools.tool_search import (
+    DeferralPolicy,
+    ToolOffer,
+    bad_arguments_message,
+    offer_tools,
+    tools_by_name,
+    unknown_call_message,
+)
 
 __all__ = [
     "Access",
-    "AgentPort",
-    "Archive",
+    "BackgroundedCommand",
     "Blobs",
-    "Deferral",
+    "DeferralPolicy",
     "FileVersion",
     "GoalPort",
-    "Hands",
-    "Job",
-    "Kept",
-    "Kind",
-    "Offer",
+    "HistoryReader",
     "Outcome",
     "OutputSlice",
-    "Past",
-    "Report",
+    "SessionHistory",
+    "SubagentPort",
+    "SubagentReport",
+    "SubagentTask",
+    "SubagentType",
     "TaskPort",
     "TaskView",
     "Tool",
+    "ToolContext",
+    "ToolOffer",
     "ToolOptions",
     "agent_tool",
+    "bad_arguments_message",
+    "begins_with_absolute_cd",
     "builtin_tools",
-    "by_name",
     "change_of",
     "check_arguments",
-    "chooses_folder",
     "clean",
     "fit_arguments",
     "goal_tools",
-    "leaves_folder",
+    "is_read_only",
     "make_tool",
-    "malformed_arguments",
-    "misfit_call",
-    "offer",
-    "reads_only",
+    "malformed_arguments_message",
+    "may_change_folder",
+    "offer_tools",
     "report_text",
     "tool",
-    "unknown_call",
-    "unknown_tool",
+    "tools_by_name",
+    "unknown_call_message",
+    "unknown_tool_message",
 ]

@@ -1,22 +1,22 @@
-"""`TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`: what may be done about commands in the background."""
+"""Tools for background tasks: `TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`."""
 
 from longrein.events import ToolError
-from longrein.tools.file_access import refuse_marker, said
-from longrein.tools.port import Hands, Outcome, TaskPort, TaskView
+from longrein.tools.file_access import one_line, refuse_marker
+from longrein.tools.port import Outcome, TaskPort, TaskView, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import size_words
 
 WAIT_MAX_MS = 600_000
-"""Ceiling of `wait`."""
+"""Maximum of `wait`."""
 LISTED_MAX = 60
-"""Tasks of one list; those that are over go first."""
+"""Tasks in one list; the oldest ended ones are left out."""
 COMMAND_CHARS_MAX = 100
-"""Of a command in a list."""
+"""Characters of a command in a list."""
 INPUT_CHARS_MAX = 100_000
-"""Of one `TaskInput`."""
+"""Characters of one `TaskInput`."""
 
 
-async def TaskList(hands: Hands) -> Outcome:
+async def TaskList(hands: ToolContext) -> Outcome:
     """List background tasks and how they stand."""
     every = hands.tasks.tasks() if hands.tasks is not None else ()
     if not every:
@@ -27,7 +27,7 @@ async def TaskList(hands: Hands) -> Outcome:
 
 
 async def TaskOutput(
-    hands: Hands, task_id: str, tail: int = 0, since: int | None = None, grep: str = "", wait: int = 0
+    hands: ToolContext, task_id: str, tail: int = 0, since: int | None = None, grep: str = "", wait: int = 0
 ) -> Outcome:
     """See what a background task printed, and how it stands. Do not poll: its end is told.
 
@@ -37,24 +37,24 @@ async def TaskOutput(
     grep: Only matching lines, of all output.
     wait: Milliseconds, for its end; when nothing else is left to do.
     """
-    tasks = _port(hands, task_id)
+    tasks = _task_port(hands, task_id)
     if wait > 0:
         await tasks.wait(task_id, min(wait, WAIT_MAX_MS) / 1000)
     shown = await tasks.output(task_id, tail=max(tail, 0), since=-1 if since is None else max(since, 0), grep=grep)
     note = "; ".join(filter(None, (shown.note, f"go on with since={shown.next_byte}" if since is not None else "")))
     text = shown.text.rstrip("\n") or ("" if shown.task.size_bytes else "(no output)")
-    return Outcome.of("\n".join(filter(None, (stands(shown.task), text, f"[{note}]" if note else ""))))
+    return Outcome.of("\n".join(filter(None, (task_line(shown.task), text, f"[{note}]" if note else ""))))
 
 
-async def TaskStop(hands: Hands, task_id: str) -> Outcome:
+async def TaskStop(hands: ToolContext, task_id: str) -> Outcome:
     """End a background task and all that it started."""
-    view = await _port(hands, task_id).stop(task_id)
+    view = await _task_port(hands, task_id).stop(task_id)
     if view.state == "running":
-        return Outcome.fail(f"{stands(view)}\n[it was told to end and has not yet; a note tells when it has]")
-    return Outcome.of(stands(view))
+        return Outcome.fail(f"{task_line(view)}\n[it was told to end and has not yet; a note tells when it has]")
+    return Outcome.of(task_line(view))
 
 
-async def TaskInput(hands: Hands, task_id: str, text: str, eof: bool = False) -> Outcome:
+async def TaskInput(hands: ToolContext, task_id: str, text: str, eof: bool = False) -> Outcome:
     """Answer a background task that waits for input; only what the user would want said.
 
     eof: Then close its input.
@@ -63,41 +63,43 @@ async def TaskInput(hands: Hands, task_id: str, text: str, eof: bool = False) ->
     if len(text) > INPUT_CHARS_MAX:
         raise ToolError(f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once; nothing was written.")
     line = text if (not text and eof) or text.endswith("\n") else text + "\n"
-    view = await _port(hands, task_id).give(task_id, line, eof=eof)
+    view = await _task_port(hands, task_id).give(task_id, line, eof=eof)
     closed = "; its input is closed" if eof else ""
     return Outcome.of(
         f"Written to {view.id}{closed}. Look with TaskOutput(since={view.size_bytes}) what it says to that."
     )
 
 
-def _port(hands: Hands, task: str) -> TaskPort:
+def _task_port(hands: ToolContext, task: str) -> TaskPort:
     if hands.tasks is None:
         raise ToolError(f"[unknown-task] There is no task {task[:40]!r}: none was started in this session.")
     return hands.tasks
 
 
-def stands(view: TaskView) -> str:
-    """How a task stands, in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm test`."""
+def task_line(view: TaskView) -> str:
+    """Describe a task in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm test`."""
     how = [view.state.replace("_", " ")]
     how += [f"exit code {view.code}"] * (view.code is not None)
     how += [f"{view.cause}"] * bool(view.cause)
-    if view.state == "running" or (view.state != "queued" and view.elapsed_s):  # 0: nobody knows
+    if view.state == "running" or (view.state != "queued" and view.elapsed_s):  # 0: unknown
         how.append(f"{'for' if view.state == 'running' else 'after'} {view.elapsed_s:.1f} s")
     printed = f"; {size_words(view.size_bytes)} of output" if view.size_bytes else ""
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
     kept = "what was kept of it" if view.elided_bytes else "all of it"
     printed += f", {kept}: Recall {view.handle}" if view.handle and view.size_bytes > view.elided_bytes else ""
-    waits = f"; it seems to wait for input: {said(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
+    waits = (
+        f"; it seems to wait for input: {one_line(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
+    )
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
 
 
 def listed(view: TaskView) -> str:
-    """The same for a list."""
-    return f"- {stands(view)}"
+    """Describe a task as a list item."""
+    return f"- {task_line(view)}"
 
 
 def _command(view: TaskView) -> str:
-    line = said(" ".join(view.command.split()))
+    line = one_line(" ".join(view.command.split()))
     return line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + "…"
 
 

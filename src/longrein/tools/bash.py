@@ -1,4 +1,7 @@
-"""`Bash`: one shell command, told honestly: what it printed, how it ended, where it left the shell."""
+"""`Bash` tool: runs a shell command and reports its output, its end and the folder it changed to.
+
+Also classifies commands by their words, to decide which calls of one reply may run in parallel.
+"""
 
 import asyncio
 import re
@@ -7,25 +10,23 @@ from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
 from longrein.store import BlobWriter
-from longrein.tools.file_access import encodable, refuse_marker, said
-from longrein.tools.port import Hands, Kept, Outcome, ToolOptions
+from longrein.tools.file_access import encodable, one_line, refuse_marker
+from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext, ToolOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import CommandExit
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# A command's output while it runs: kept whole in a blob when it grows, both ends in memory, memory flat.
+# --- Output of a running command: both ends in memory, the whole in a blob -------------------------------------------
 
 
 SLACK = 4
-"""The tail may grow to this many times its size before it is cut, so that cutting costs little."""
+"""Factor by which the tail may exceed its size before it is cut, so that cutting is rare."""
 
 
-class Output:
-    """A sink for one command (`workspace.ReplayableSink`). `parts` ends it."""
+class CommandOutput:
+    """Sink for the output of one command (`workspace.ReplayableSink`). `parts` finishes it."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: ToolContext) -> None:
         self.size_bytes = 0
         self.lines = 0
         self._options = hands.options
@@ -38,7 +39,7 @@ class Output:
         self._lost: OSError | None = None
 
     def write(self, data: bytes) -> None:
-        """Take more output. Never raises: what cannot be kept is counted and said."""
+        """Add output. Never raises: output that cannot be stored is counted and reported."""
         self.size_bytes += len(data)
         if not self._spilled and self.size_bytes <= self._options.output_inline_bytes:
             self._start += data
@@ -60,7 +61,7 @@ class Output:
 
     @property
     def lost(self) -> str:
-        """Why the rest of the output could not be kept (a full disk); '' when all was."""
+        """Why part of the output could not be stored (a full disk); '' when all of it was."""
         return "" if self._lost is None else self._lost.strerror or str(self._lost)
 
     def _keep(self, data: bytes) -> None:
@@ -77,7 +78,7 @@ class Output:
             del self._tail[:-most]
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
-        """The output as content, with `note` (how the command ended; may be empty) after it."""
+        """Return the output as content, followed by `note` (how the command ended; may be empty)."""
         if not self._spilled:
             return (Text("\n".join(filter(None, (self._text(), note))) or "(no output)"),)
         head = clean(cut_head(bytes(self._start), self._options.head_bytes))
@@ -93,16 +94,16 @@ class Output:
 
     @property
     def raw(self) -> bytes:
-        """The output byte for byte, where `parts` gives less: of what fits into one text, and is cleaned for it."""
+        """Exact inline output when cleaning changed it, else b''. A document holds its own exact bytes."""
         raw = b"" if self._spilled else bytes(self._start)
         return b"" if raw == self._text().encode() else raw
 
     def _text(self) -> str:
-        """What did not spill, as safe text."""
+        """Return the inline output as safe text."""
         return clean(bytes(self._start)).rstrip("\n")
 
     def pieces(self) -> Iterator[bytes]:
-        """See `workspace.ReplayableSink`: for a command that goes on elsewhere."""
+        """See `workspace.ReplayableSink`: the output so far, for a command that continues in the background."""
         if self._writer is not None:
             yield from self._writer.pieces()
         elif not self._spilled:
@@ -111,7 +112,7 @@ class Output:
             raise self._lost
 
     def so_far(self) -> str:
-        """What has come, or its end, of a command that goes on elsewhere: there all of it is kept, so not here."""
+        """Return the output so far, or its end, and discard the blob: the background task keeps all output."""
         if self._writer is not None:
             self._writer.discard()
             self._writer = None
@@ -129,13 +130,10 @@ class Output:
             return ""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Classification of commands for scheduling -----------------------------------------------------------------------
 #
-# Which commands of one reply may run side by side, and which plainly only read. For scheduling; permission never asks
-# this.
-#
-# A command is looked at as words, wherever they stand: a word in quotes that is called like a program that writes
-# makes the command wait for its turn, which costs time and nothing else.
+# Permission does not use this. The check looks at words only: a quoted word that equals the name of a writing program
+# makes the command run alone, which costs time and nothing else.
 
 
 READERS = frozenset(
@@ -158,17 +156,17 @@ READERS = frozenset(
         "df",
     )
 )
-"""Commands that change nothing, whatever their plain arguments (but for `CHANGERS`)."""
+"""Commands that change nothing with any plain arguments other than `WRITE_OPTIONS`."""
 GIT_READERS = frozenset(("status", "log", "diff", "show"))
-"""Subcommands of git that change nothing."""
-CHANGERS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
-"""What makes a reader write, or run something else."""
+"""Git subcommands that change nothing."""
+WRITE_OPTIONS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
+"""Options that make a reading program write or run something."""
 SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
-"""Characters that make a shell do more than pass words on."""
+"""Characters with a meaning to a shell."""
 
 
 LENGTH_MAX = 20_000
-"""Characters of a command that is looked at; a longer one runs alone."""
+"""Characters of a command that is classified; a longer one runs alone."""
 WRITERS = frozenset(
     (
         "mv", "rm", "mkdir", "rmdir", "cp", "ln", "touch", "tee", "dd", "install", "truncate", "shred", "unlink",
@@ -176,32 +174,32 @@ WRITERS = frozenset(
         "virtualenv", "sponge", "mktemp", "mkfifo", "kill", "pkill", "killall", "dpkg", "rpm", "pacman", "-delete",
     )
 )  # fmt: skip
-"""Programs that change files or end processes, so that the commands around them must keep their order."""
-PACKAGERS = frozenset(
+"""Programs that change files or end processes, so that order matters."""
+PACKAGE_MANAGERS = frozenset(
     (
         "pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "mamba", "npm", "yarn", "pnpm", "bun", "npx", "cargo",
         "go", "gem", "bundle", "composer", "apt", "apt-get", "dnf", "yum", "apk", "zypper", "brew", "snap", "nix",
         "mix", "dotnet", "mvn", "gradle",
     )
 )  # fmt: skip
-"""Package managers: they write unless they only run, build, test or list."""
-INSTALLING = frozenset(
+"""Package managers: they write with a subcommand in `PACKAGE_WRITES`."""
+PACKAGE_WRITES = frozenset(
     (
         "install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "sync", "lock", "get", "fetch",
         "mod", "tidy", "init", "new", "create", "link", "publish", "restore", "dedupe", "prune", "clean", "autoremove",
         "purge", "download", "vendor", "deps.get",
     )
 )  # fmt: skip
-"""What a package manager is told when it writes; `yarn` alone installs."""
-GIT_LOOKS = GIT_READERS | frozenset(
+"""Subcommands with which a package manager writes; `yarn` without a subcommand installs."""
+GIT_READ_COMMANDS = GIT_READERS | frozenset(
     (
         "blame", "grep", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "shortlog",
         "cat-file", "merge-base", "name-rev", "for-each-ref", "show-ref", "check-ignore", "count-objects", "help",
     )
 )  # fmt: skip
-"""Further subcommands of git that change nothing."""
+"""All git subcommands that change nothing."""
 GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
-"""Options before git's subcommand that take the next word."""
+"""Git options before the subcommand that take the next word as their value."""
 IN_PLACE = {
     "sed": r"-[a-zA-Z]*i|--in-place",
     "gsed": r"-[a-zA-Z]*i|--in-place",
@@ -209,23 +207,25 @@ IN_PLACE = {
     "sort": r"-o|--output",
     "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name",
 }
-"""Option with which a program writes a file that else only prints."""
+"""Option that makes a printing program write a file, as a regular expression."""
 SHELLS = frozenset(
     ("sh", "bash", "zsh", "dash", "ksh", "eval", "xargs", "ssh", "su", "sudo", "watch", "env", "timeout")
 )
-"""What may run its quoted words as a command."""
+"""Programs that may run their quoted arguments as commands."""
 _WORDS = r"[^\s;&|()<>{}\"'`$\\]+"
 _HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)(?![\w/.-]))"
-"""Redirects that write no file."""
+"""Redirects that write no file, as a regular expression."""
 _QUOTED = r"\\.|'[^']*'|\"(?:[^\"\\$`]|\\.)*\""
-"""Text that a shell passes on as it is."""
-_MOVES = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
-_GOES = r"\s*cd\s+[\"']?[/~]"
+"""Quoted text without expansions, as a regular expression."""
+_CD = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
+_LEADING_CD = r"\s*cd\s+[\"']?[/~]"
 
 
-def runs_beside(command: str) -> bool:
-    """Whether other commands of the same reply may run beside it: it neither writes by git, a package manager, a
-    program such as `mv` or a redirect, nor ends processes, as far as its words tell."""
+def can_run_in_parallel(command: str) -> bool:
+    """Whether other commands of the same reply may run in parallel.
+
+    True when no word of the command is a writing program, git or package manager subcommand, and no redirect writes.
+    """
     if len(command) > LENGTH_MAX:
         return False
     words = [word.rpartition("/")[2] for word in re.findall(_WORDS, command)]
@@ -241,9 +241,9 @@ def _redirects(command: str, words: list[str]) -> bool:
 
 def _writes(words: list[str]) -> bool:
     there = set(words)
-    if not there.isdisjoint(WRITERS) or any(word.startswith(CHANGERS) for word in there):
+    if not there.isdisjoint(WRITERS) or any(word.startswith(WRITE_OPTIONS) for word in there):
         return True
-    if not there.isdisjoint(PACKAGERS) and (words[-1] == "yarn" or not there.isdisjoint(INSTALLING)):
+    if not there.isdisjoint(PACKAGE_MANAGERS) and (words[-1] == "yarn" or not there.isdisjoint(PACKAGE_WRITES)):
         return True
     if any(name in there and any(re.match(option, word) for word in there) for name, option in IN_PLACE.items()):
         return True
@@ -254,37 +254,37 @@ def _git_writes(words: list[str]) -> bool:
     before = ""
     for word in words:
         if not word.startswith("-") and before not in GIT_VALUED:
-            return word not in GIT_LOOKS
+            return word not in GIT_READ_COMMANDS
         before = word
     return False
 
 
-def leaves_folder(command: str) -> bool:
-    """Whether the shell may end in another folder than it began in, where later commands then begin."""
-    return re.search(_MOVES, command) is not None
+def may_change_folder(command: str) -> bool:
+    """Whether the command may end in another folder, in which later commands then start."""
+    return re.search(_CD, command) is not None
 
 
-def chooses_folder(command: str) -> bool:
-    """Whether it goes to an absolute folder first, so that it does not matter where it begins."""
-    return re.match(_GOES, command) is not None
+def begins_with_absolute_cd(command: str) -> bool:
+    """Whether the command starts with `cd` to an absolute folder, so that its starting folder does not matter."""
+    return re.match(_LEADING_CD, command) is not None
 
 
-def reads_only(command: str) -> bool:
-    """Whether `command` is plain words, or words in single quotes, and its program stands in the table."""
+def is_read_only(command: str) -> bool:
+    """Whether the command is one program of `READERS` or `GIT_READERS` with plain or single-quoted arguments."""
     pieces = command.split("'")
     if len(pieces) % 2 == 0 or not SPECIAL.isdisjoint("".join(pieces[::2])):
         return False
     words = command.split()
-    if not words or any(changer in command for changer in CHANGERS):
+    if not words or any(changer in command for changer in WRITE_OPTIONS):
         return False
     return words[0] in READERS or (words[0] == "git" and not GIT_READERS.isdisjoint(words[1:2]))
 
 
-# --- bash ------------------------------------------------------------------------------------------------------------
+# --- The tool --------------------------------------------------------------------------------------------------------
 
 
 async def Bash(
-    hands: Hands, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
+    hands: ToolContext, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
 ) -> Outcome:
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
     the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
@@ -300,8 +300,8 @@ async def Bash(
         raise ToolError("[empty] The command is empty; nothing was run.")
     if "\0" in command or not encodable(command):
         raise ToolError("[bad-command] The command holds a NUL or an invalid character; nothing was run.")
-    output = Output(hands)
-    limit_s = limit_of(timeout, hands.options)
+    output = CommandOutput(hands)
+    limit_s = time_limit(timeout, hands.options)
     try:
         if run_in_background:
             came = await _in_background(hands, command, timeout, output)
@@ -309,17 +309,19 @@ async def Bash(
             came = await _in_foreground(hands, command, limit_s, output)
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
-    if isinstance(came, Kept):
-        return Outcome.of(told(came, output.so_far(), limit_s))
-    cwd_note, facts = left_in(hands, came)
-    note = "\n".join(filter(None, (ending(came, hands.options, limit_s), cwd_note)))
-    parts = output.parts(said(description or command)[:80], note)
+    if isinstance(came, BackgroundedCommand):
+        return Outcome.of(background_message(came, output.so_far(), limit_s))
+    cwd_note, facts = folder_change(hands, came)
+    note = "\n".join(filter(None, (exit_note(came, hands.options, limit_s), cwd_note)))
+    parts = output.parts(one_line(description or command)[:80], note)
     if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted", output.raw)
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
-async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> CommandExit | Kept:
+async def _in_foreground(
+    hands: ToolContext, command: str, limit_s: float, output: CommandOutput
+) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
         return await hands.tasks.run(
             command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
@@ -334,7 +336,9 @@ async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Out
     )
 
 
-async def _in_background(hands: Hands, command: str, timeout: int | None, output: Output) -> CommandExit | Kept:
+async def _in_background(
+    hands: ToolContext, command: str, timeout: int | None, output: CommandOutput
+) -> CommandExit | BackgroundedCommand:
     if hands.tasks is None:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     limit_s = 0.0 if timeout is None else timeout / 1000
@@ -343,8 +347,8 @@ async def _in_background(hands: Hands, command: str, timeout: int | None, output
     )
 
 
-def told(kept: Kept, printed: str, limit_s: float) -> str:
-    """What the model gets of a command that goes on without it."""
+def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:
+    """Return the result of a command that continues in the background."""
     task = kept.task
     look = f"A note tells its end; until then TaskOutput shows what it prints and TaskStop({task.id}) ends it."
     match kept.why:
@@ -359,8 +363,8 @@ def told(kept: Kept, printed: str, limit_s: float) -> str:
     return "\n".join(filter(None, (printed or kept.tail, how)))
 
 
-def limit_of(timeout: int | None, options: ToolOptions) -> float:
-    """Seconds a command may take."""
+def time_limit(timeout: int | None, options: ToolOptions) -> float:
+    """Return the time limit in seconds. Raises `ToolError` for a limit that is not positive."""
     if timeout is None:
         return options.bash_timeout_s
     if timeout <= 0:
@@ -368,8 +372,8 @@ def limit_of(timeout: int | None, options: ToolOptions) -> float:
     return min(timeout / 1000, options.bash_timeout_max_s)
 
 
-def ending(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
-    """How it ended, in one bracketed line; '' for exit code 0."""
+def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
+    """Describe how the command ended, in one bracketed line; '' for exit code 0."""
     match ended.cause:
         case "timeout":
             most = int(options.bash_timeout_max_s * 1000)
@@ -388,8 +392,8 @@ def ending(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
     return f"[exit code {ended.code}{words}]" if ended.code else ""
 
 
-def left_in(hands: Hands, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
-    """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
+def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
+    """Return a note and events for a changed folder: `CwdSet` inside the roots, only a note outside."""
     if ended.cause == "not_started" and hands.workspace.resolve(hands.cwd, "/").kind != "folder":
         root = hands.workspace.roots[0]
         if root == hands.cwd:
@@ -397,20 +401,23 @@ def left_in(hands: Hands, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]
                 "[the folder of this session is gone, so no command can run; a file written into it makes it again]",
                 (),
             )
-        return f"[the current folder is gone; it is now {said(root)}]", (CwdSet(root),)
+        return f"[the current folder is gone; it is now {one_line(root)}]", (CwdSet(root),)
     if not ended.cwd or ended.cwd == hands.cwd:
         return "", ()
     place = hands.workspace.resolve(ended.cwd, hands.cwd)
     if place.real == hands.workspace.resolve(hands.cwd, hands.cwd).real:
         return "", ()
     if place.inside and place.kind == "folder" and encodable(place.path):
-        return f"[current folder is now {said(place.path)}]", (CwdSet(place.path),)
-    return f"[{said(ended.cwd)} is outside the session's folders: the current folder stays {said(hands.cwd)}]", ()
+        return f"[current folder is now {one_line(place.path)}]", (CwdSet(place.path),)
+    return (
+        f"[{one_line(ended.cwd)} is outside the session's folders: the current folder stays {one_line(hands.cwd)}]",
+        (),
+    )
 
 
-def _together(arguments: Mapping[str, Any]) -> bool:
-    """Whether a call may run beside others."""
-    return runs_beside(str(arguments.get("command", "")))
+def _can_run_together(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call may run in parallel with others."""
+    return can_run_in_parallel(str(arguments.get("command", "")))
 
 
-BASH = make_tool(Bash, access="command", together=_together)
+BASH = make_tool(Bash, access="command", together=_can_run_together)

@@ -1,10 +1,10 @@
-"""The built-in tools in their fixed order: the order of their schemas in every request."""
+"""Built-in tools, in the fixed order of their schemas in every request."""
 
 from longrein.events import Reminded
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.edit import EDIT
-from longrein.tools.port import Hands, Outcome, Tool
+from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
@@ -12,12 +12,10 @@ from longrein.tools.search import GLOB, GREP
 from longrein.tools.todo import TODO_WRITE
 from longrein.tools.write import WRITE
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# `Compact`: the model asks for room. The wish is a fact; what is done about it is decided before the next request.
+# --- `Compact`: a request for compaction, decided before the next request --------------------------------------------
 
 
-async def Compact(hands: Hands, focus: str = "") -> Outcome:  # noqa: ARG001 - every built-in tool is given hands
+async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - the same parameter as in other built-in tools
     """Make room: old results are shortened, the past is summarised. Happens by itself when it must; call it when a
     phase of work is over and its details no longer matter.
 
@@ -31,12 +29,12 @@ async def Compact(hands: Hands, focus: str = "") -> Outcome:  # noqa: ARG001 - e
 COMPACT = make_tool(Compact, access="none")
 
 
-# --- builtin ---------------------------------------------------------------------------------------------------------
+# --- List of built-in tools ------------------------------------------------------------------------------------------
 
 
 BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RECALL, COMPACT, *TASK_TOOLS)
 
 
 def builtin_tools() -> tuple[Tool, ...]:
-    """All built-in tools, always in the same order."""
+    """Return all built-in tools, always in the same order."""
     return BUILTIN

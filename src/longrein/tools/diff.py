@@ -1,57 +1,60 @@
-"""What changed between two contents of a file, as numbered lines, so that nobody has to read the file again.
+"""Line diffs of a file's contents, as shown to the model, and three-way merges. Pure.
+
+`change_of` shows a whole change, `shown_change` the place of one edit, `merge` joins two changes of one text.
+The first two give numbered lines, so that the model need not read the file again:
 
     12	unchanged line before
 -13	was so
 +13	is so now
 
-Long removed blocks are only counted: the model knows them. A change that does not fit is told by its lines alone.
+Long removed blocks are only counted. Of a change that is too long only the line numbers are given.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from longrein.tools.find_replace import Site, line_at, unix
+from longrein.tools.find_replace import Replacement, line_number, with_lf
 from longrein.tools.text_encoding import Decoded, Style, decode, lines_of, visible
 
-# --- What differs between two lists of lines, as few hunks as there are. Pure, and its work is bounded ---------------
+# --- Hunks: the shortest line diff -----------------------------------------------------------------------------------
 #
-# Myers' greedy search for the shortest script, after what both begin and end with. Two texts that differ in more than
-# `DIFFERENCES_MAX` lines are one hunk: a quadratic search would cost more than anybody learns from it.
+# Common lines at both ends are skipped, then Myers' greedy search finds the shortest script. Texts that differ in more
+# than `DIFFERENCES_MAX` lines are one hunk, which bounds the quadratic search.
 
 
 Hunk = tuple[int, int, int, int]
-"""(first and end in the old lines, first and end in the new ones), 0-based. Between two hunks stands an equal line."""
+"""(start and end in the old lines, start and end in the new lines), 0-based. Equal lines separate two hunks."""
 DIFFERENCES_MAX = 600
-"""Lines removed plus lines added that are told apart: some 0.1 s in the worst case."""
+"""Maximum of removed plus added lines in a search: about 0.1 s in the worst case."""
 
 
 def hunks_of(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
-    """Every place where `new` is not `old`, in order."""
-    head = common(old, new)
-    tail = common(old[head:][::-1], new[head:][::-1])
+    """Return the hunks in which `new` differs from `old`, in order."""
+    head = common_prefix(old, new)
+    tail = common_prefix(old[head:][::-1], new[head:][::-1])
     a, b = old[head : len(old) - tail], new[head : len(new) - tail]
     if not a and not b:
         return []
-    return [(head + i, head + j, head + k, head + m) for i, j, k, m in _hunks(a, b)]
+    return [(head + i, head + j, head + k, head + m) for i, j, k, m in _hunks_between(a, b)]
 
 
-def common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
+def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the common beginning."""
     for n, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return n
     return min(len(one), len(other))
 
 
-def _hunks(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
-    """Hunks of two lists that begin and end differently."""
+def _hunks_between(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
+    """Return the hunks of two lists whose first and last lines differ."""
     reached = _search(a, b) if a and b else None
     if reached is None:
         return [(0, len(a), 0, len(b))]
     found: list[Hunk] = []
     first, other = 0, 0
-    for i, k, size in (*reversed(list(_equal(reached, len(a), len(b)))), (len(a), len(b), 0)):
+    for i, k, size in (*reversed(list(_equal_runs(reached, len(a), len(b)))), (len(a), len(b), 0)):
         if (first, other) != (i, k):
             found.append((first, i, other, k))
         first, other = i + size, k + size
@@ -59,9 +62,9 @@ def _hunks(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
 
 
 def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
-    """How far each diagonal reached before 0, 1, 2 … differences, until one reaches the end; None for too many.
+    """Return how far each diagonal reached before 0, 1, 2 … differences; None for too many differences.
 
-    A diagonal is (index in `a`) - (index in `b`); -1 is the last of a list, so each list holds negative ones too.
+    A diagonal is (index in `a`) - (index in `b`). Negative diagonals use the negative indices of each list.
     """
     in_a, in_b = set(a), set(b)
     most = min(len(a) + len(b), DIFFERENCES_MAX)
@@ -84,15 +87,15 @@ def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
 
 
 def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int, int]:
-    """Where one more difference leads on a diagonal, and from which: a line more or a line less, what comes further."""
+    """Return the furthest index on a diagonal after one more difference, and the diagonal it comes from."""
     added, removed = reached[diagonal + 1], reached[diagonal - 1] + 1
     if diagonal == -differences or (diagonal != differences and removed <= added):
         return added, diagonal + 1
     return removed, diagonal - 1
 
 
-def _equal(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal lines on the way found, from the end: (first in old, first in new, lines)."""
+def _equal_runs(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of equal lines on the path found, last first: (start in old, start in new, lines)."""
     for differences in range(len(trace) - 1, -1, -1):
         diagonal = x - y
         start, came_from = _step(trace[differences], diagonal, differences)
@@ -102,21 +105,21 @@ def _equal(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int
         y = x - came_from
 
 
-# --- changes ---------------------------------------------------------------------------------------------------------
+# --- A whole change, as numbered lines -------------------------------------------------------------------------------
 
 
 DIFF_CHARS_MAX = 5_000
-"""A longer account is not given: reading the file costs no more."""
-AROUND_LINES = 3
-"""Unchanged lines shown before and after a change, so that an edit finds its place."""
+"""Maximum length of a diff; beyond it, reading the file costs no more."""
+DIFF_CONTEXT_LINES = 3
+"""Unchanged lines shown before and after a change."""
 REMOVED_LINES_MAX = 8
-"""Of a longer removed block only the number of lines is told."""
+"""Maximum length of a removed block that is shown; a longer one is only counted."""
 
 
 def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
-    """(diff, note): the whole change as lines, or '' and in a few words why not. `old` None: it is not known any more.
+    """Return (diff, note): the whole change as lines, or '' and a note that describes it in a few words.
 
-    A note beside an empty diff may be all there is to say, as when only line ends changed.
+    `old` is None when the old content was not kept.
     """
     texts = _text(old or b""), _text(new)
     if old is None:
@@ -127,12 +130,12 @@ def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
     if was == now:
         return "", "only its line ends changed"
     hunks = hunks_of(was, now)
-    diff = "\n".join(_drawn(was, now, hunks))
-    return ("", _where(was, now)) if len(diff) > DIFF_CHARS_MAX else (diff, "")
+    diff = "\n".join(_diff_rows(was, now, hunks))
+    return ("", _changed_lines(was, now)) if len(diff) > DIFF_CHARS_MAX else (diff, "")
 
 
 def _text(data: bytes) -> str | None:
-    """The text of plain UTF-8; None for all else."""
+    """Decode plain UTF-8 text; None for other content."""
     if b"\0" in data:
         return None
     try:
@@ -147,148 +150,143 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _where(was: Sequence[str], now: Sequence[str]) -> str:
-    """The lines of a change that is too long to be shown."""
-    first = common(was, now)
-    tail = common(was[first:][::-1], now[first:][::-1])
+def _changed_lines(was: Sequence[str], now: Sequence[str]) -> str:
+    """Describe which lines changed, for a change that is too long to show."""
+    first = common_prefix(was, now)
+    tail = common_prefix(was[first:][::-1], now[first:][::-1])
     if len(now) - tail <= first:
         return f"{len(was) - tail - first} lines after line {first} were removed, {len(now)} are left"
     return f"changed in lines {first + 1}-{len(now) - tail} of {len(now)}"
 
 
-def _drawn(was: Sequence[str], now: Sequence[str], hunks: Sequence[Hunk]) -> Iterator[str]:
-    """Each change with what stands around it; ` …` where unchanged lines are left out."""
+def _diff_rows(was: Sequence[str], now: Sequence[str], hunks: Sequence[Hunk]) -> Iterator[str]:
+    """Yield the rows of a diff: each hunk with its context; ` …` for omitted unchanged lines."""
     last = 0
     for n, (old, old_end, new, new_end) in enumerate(hunks):
-        start = max(last, new - AROUND_LINES)
+        start = max(last, new - DIFF_CONTEXT_LINES)
         if start > last or (last == 0 and start > 0):
             yield " …"
         yield from (f" {at + 1}\t{now[at]}" for at in range(start, new))
-        yield from _removed(was, old, old_end)
+        yield from _removed_rows(was, old, old_end)
         yield from (f"+{at + 1}\t{now[at]}" for at in range(new, new_end))
         following = hunks[n + 1][2] if n + 1 < len(hunks) else len(now)
-        last = min(new_end + AROUND_LINES, following)
+        last = min(new_end + DIFF_CONTEXT_LINES, following)
         yield from (f" {at + 1}\t{now[at]}" for at in range(new_end, last))
     if last < len(now):
         yield " …"
 
 
-def _removed(was: Sequence[str], first: int, end: int) -> Iterator[str]:
+def _removed_rows(was: Sequence[str], first: int, end: int) -> Iterator[str]:
     if end - first > REMOVED_LINES_MAX:
         yield f"-({end - first} lines removed, {first + 1} to {end} of old)"
         return
     yield from (f"-{at + 1}\t{was[at]}" for at in range(first, end))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What the model is shown of a change: the lines that differ, numbered, with a little around them. Pure.
+# --- The place of one edit, for its confirmation ---------------------------------------------------------------------
 
 
-AROUND = 2
+CONTEXT_LINES = 2
 """Unchanged lines shown before and after a change."""
 LINES_SHOWN_MAX = 16
-"""Removed, and added, lines shown of one change."""
+"""Removed lines, and added lines, shown for one change."""
 CHARS_SHOWN_MAX = 200
 """Characters shown of a line."""
 
 
-def shown_change(text: str, site: Site, shift: int = 0) -> str:
-    """One changed place of `text`: number, `-` `+` or blank, tab, line. `shift`: lines that changes above it added."""
+def shown_change(text: str, replacement: Replacement, shift: int = 0) -> str:
+    """Return the rows of one change of `text`: number, `-`, `+` or blank, tab, line.
+
+    `shift`: number of lines that earlier changes added above.
+    """
     if "\n" not in text and "\r" in text:
-        text, site = text.replace("\r", "\n"), Site(site.start, site.end, site.new.replace("\r", "\n"))
-    start = text.rfind("\n", 0, site.start) + 1
-    stop = line_end(text, max(site.end - 1, site.start))
-    new = text[start : site.start] + site.new + text[site.end : stop]
+        text, replacement = (
+            text.replace("\r", "\n"),
+            Replacement(replacement.start, replacement.end, replacement.new.replace("\r", "\n")),
+        )
+    start = text.rfind("\n", 0, replacement.start) + 1
+    stop = line_end(text, max(replacement.end - 1, replacement.start))
+    new = text[start : replacement.start] + replacement.new + text[replacement.end : stop]
     if new and not new.endswith(("\n", "\r")) and stop < len(text):
         tail = line_end(text, stop)
         new, stop = new + text[stop:tail], tail
     removed, added = lines_of(text[start:stop]), lines_of(new)
     above, below = lines_above(text, start), lines_below(text, stop)
-    first = line_at(text, start) + shift
-    same = common_ends(removed, added)
-    ending = common_ends(removed[same:][::-1], added[same:][::-1])
-    above, first = [*above, *removed[:same]][-AROUND:], first + same
-    below = [*removed[len(removed) - ending :], *below][:AROUND]
+    first = line_number(text, start) + shift
+    same = common_prefix(removed, added)
+    ending = common_prefix(removed[same:][::-1], added[same:][::-1])
+    above, first = [*above, *removed[:same]][-CONTEXT_LINES:], first + same
+    below = [*removed[len(removed) - ending :], *below][:CONTEXT_LINES]
     removed, added = removed[same : len(removed) - ending], added[same : len(added) - ending]
-    rows = numbered(above, first - len(above), " ") + shortened(numbered(removed, first, "-"))
-    rows += shortened(numbered(added, first, "+")) + numbered(below, first + len(added), " ")
+    rows = numbered_rows(above, first - len(above), " ") + cap_rows(numbered_rows(removed, first, "-"))
+    rows += cap_rows(numbered_rows(added, first, "+")) + numbered_rows(below, first + len(added), " ")
     return "\n".join(rows)
 
 
-def neighbours(text: str, sites: list[Site]) -> list[list[Site]]:
-    """`sites` in groups, such that no group's changes stand among the unchanged lines shown around another."""
-    groups: list[list[Site]] = []
-    for site in sites:
-        if groups and text.count("\n", groups[-1][-1].end, site.start) <= AROUND + 1:
-            groups[-1].append(site)
+def group_nearby(text: str, replacements: list[Replacement]) -> list[list[Replacement]]:
+    """Group replacements so that no replacement lies in the context lines of another group."""
+    groups: list[list[Replacement]] = []
+    for replacement in replacements:
+        if groups and text.count("\n", groups[-1][-1].end, replacement.start) <= CONTEXT_LINES + 1:
+            groups[-1].append(replacement)
         else:
-            groups.append([site])
+            groups.append([replacement])
     return groups
 
 
 def line_end(text: str, at: int) -> int:
-    """Index after the line end at or after `at`."""
+    """Return the index after the next line end."""
     return text.find("\n", at) + 1 or len(text)
 
 
 def lines_above(text: str, start: int) -> list[str]:
-    """The last lines before a line's start."""
+    """Return the context lines before a line's start."""
     at = start
-    for _ in range(AROUND):
+    for _ in range(CONTEXT_LINES):
         at = text.rfind("\n", 0, max(at - 1, 0)) + 1
     return lines_of(text[at:start])
 
 
 def lines_below(text: str, stop: int) -> list[str]:
-    """The first lines from a line's start."""
+    """Return the context lines from a line's start on."""
     at = stop
-    for _ in range(AROUND):
+    for _ in range(CONTEXT_LINES):
         at = line_end(text, at)
     return lines_of(text[stop:at])
 
 
-def common_ends(one: list[str], other: list[str]) -> int:
-    """How many lines are the same from the beginning."""
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
+def numbered_rows(lines: list[str], first: int, sign: str) -> list[str]:
+    """Return rows with line numbers and `sign`."""
+    return [f"{number}{sign}\t{cut_line(line)}".rstrip() for number, line in enumerate(lines, first)]
 
 
-def numbered(lines: list[str], first: int, sign: str) -> list[str]:
-    """Rows of one kind."""
-    return [f"{number}{sign}\t{short(line)}".rstrip() for number, line in enumerate(lines, first)]
-
-
-def short(line: str) -> str:
-    """A line as it can be shown."""
+def cut_line(line: str) -> str:
+    """Return a line fit to be shown, at most `CHARS_SHOWN_MAX` characters."""
     line = visible(line.rstrip("\r"))
     return line if len(line) <= CHARS_SHOWN_MAX else line[:CHARS_SHOWN_MAX] + "…"
 
 
-def shortened(rows: list[str]) -> list[str]:
-    """Not more rows than a confirmation should have."""
+def cap_rows(rows: list[str]) -> list[str]:
+    """Limit rows to `LINES_SHOWN_MAX`."""
     if len(rows) <= LINES_SHOWN_MAX:
         return rows
     return [*rows[: LINES_SHOWN_MAX - 2], f"… {len(rows) - LINES_SHOWN_MAX + 1} more such lines", rows[-1]]
 
 
-# --- Two changes of one text become one, by lines, when they touch different places. Pure ----------------------------
+# --- Three-way merge by lines ----------------------------------------------------------------------------------------
 #
-# Symmetric: which of the two is called ours makes no difference. Nothing is ever marked inside a text: what cannot be
-# merged is a conflict, for somebody to decide. Changes of neighbouring lines, without an unchanged one between, are
-# one too: each was written for lines that the other has altered. Byte order mark and line ends are merged apart from
-# the lines, so that a file converted by one side is no conflict with a line changed by the other.
+# Symmetric in ours and theirs. A conflict gives None; conflict markers are never written. Changes of adjacent lines,
+# without an unchanged line between, conflict. Byte order mark and line ends are merged separately from the lines, so
+# that converting a file does not conflict with changing a line.
 
 
 T = TypeVar("T")
 Change = tuple[int, int, tuple[str, ...]]
-"""(first and end in the base, 0-based, the lines that stand there instead)."""
+"""(start and end in the base, 0-based, replacement lines)."""
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """`base` with the changes of both; None for a conflict. What is no text merges only when one side is unchanged."""
+    """Merge two changes of `base`; None for a conflict. Binary content merges only when one side is unchanged."""
     if ours in (base, theirs):
         return theirs
     if theirs == base:
@@ -300,7 +298,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 
 
 def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
-    """The same for files that were decoded."""
+    """Merge decoded files; None for a conflict."""
     texts = (base, ours, theirs)
     if len({text.style.encoding for text in texts}) > 1:
         return None
@@ -309,7 +307,7 @@ def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
     eol = "\n" if mixed else merge_values(*(text.style.eol for text in texts))
     if bom is None or eol is None:
         return None
-    lines = merge_lines(*(_merged_lines(text.text if mixed else unix(text.text)) for text in texts))
+    lines = merge_lines(*(_merged_lines(text.text if mixed else with_lf(text.text)) for text in texts))
     if lines is None:
         return None
     text = "".join(lines)
@@ -317,14 +315,14 @@ def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
 
 
 def merge_values(base: T, ours: T, theirs: T) -> T | None:
-    """The value that was changed; None when both changed it, each in another way."""
+    """Return the changed value; None when both sides changed it differently."""
     if ours in (base, theirs):
         return theirs
     return ours if theirs == base else None
 
 
 def merge_lines(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str] | None:
-    """Lines with the changes of both sides; None when two of them touch."""
+    """Merge the changes of both sides; None when two of them touch."""
     changes = dict.fromkeys(sorted([*changes_of(base, ours), *changes_of(base, theirs)]))  # the same on both: once
     merged: list[str] = []
     at = -1
@@ -337,12 +335,12 @@ def merge_lines(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str])
 
 
 def changes_of(base: Sequence[str], text: Sequence[str]) -> list[Change]:
-    """What one side changed."""
+    """Return the changes from `base` to `text`."""
     return [(first, end, tuple(text[new:new_end])) for first, end, new, new_end in hunks_of(base, text)]
 
 
 def _merged_lines(text: str) -> list[str]:
-    """Lines with their ends; the last one may have none."""
+    """Split into lines that keep their line ends."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + [last] * bool(last)

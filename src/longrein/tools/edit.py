@@ -1,24 +1,42 @@
-"""`Edit`: replace exact text in a file the model has seen as it is now. Every refusal has its own code word."""
+"""`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with its own code."""
 
 import msgspec
 
 from longrein.events import ToolError
-from longrein.tools.diff import neighbours, shown_change
-from longrein.tools.file_access import existing, find, load, quickly, refuse_marker, said
-from longrein.tools.find_replace import Site, ambiguous, line_at, replaced, sites_of, why_no_match
-from longrein.tools.loose_match import Loose, loose_sites
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.diff import group_nearby, shown_change
+from longrein.tools.file_access import existing_file, load_file, one_line, refuse_marker, resolve_path, run_by_size
+from longrein.tools.find_replace import (
+    Replacement,
+    apply_replacements,
+    explain_no_match,
+    find_replacements,
+    line_number,
+    overlaps_itself,
+)
+from longrein.tools.loose_match import LooseMatch, find_loose_matches
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Decoded, counted, decode
-from longrein.tools.write import create, encoded, known_content, refuse_place, refused, restyled, save, told
+from longrein.tools.write import (
+    create_file,
+    described_file,
+    encode_for,
+    known_content,
+    refuse_changed,
+    refuse_place,
+    save_merged,
+    with_line_ends,
+)
 from longrein.workspace import ResolvedPath
 
-SITES_SHOWN_MAX = 3
-"""Changed places shown in a confirmation."""
+REPLACEMENTS_SHOWN_MAX = 3
+"""Replacements shown in a confirmation."""
 
 
-async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Outcome:
+async def Edit(
+    hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+) -> Outcome:
     """Replace exact text in a file that you have Read. old_string must match exactly, indentation included, without
     Read's line numbers, and stand in the file once: take in neighbouring lines until it does. An empty one creates a
     file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
@@ -27,120 +45,130 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
     refuse_marker(hands, old_string, new_string, file_path)
     if old_string == new_string:
         raise ToolError("[same] old_string and new_string are equal; nothing to do.")
-    place = find(hands, file_path)
+    place = resolve_path(hands, file_path)
     refuse_place(place)
     if old_string == "":
-        return await fill(hands, place, new_string)
-    place = existing(hands, file_path)
+        return await fill_empty_file(hands, place, new_string)
+    place = existing_file(hands, file_path)
     if place.path.endswith(".ipynb"):
         raise ToolError(
-            f"[notebook] {said(place.path)} is a notebook: its cells are JSON, which text edits break. "
+            f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text edits break. "
             "Change it with Bash and a few lines of Python (json), or Write the whole file."
         )
     base, now = await known_content(hands, place)
     change = (old_string, new_string)
     try:
-        made = await quickly(hands, len(base), lambda: changed(place, base, change, replace_all))
+        made = await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
     except ToolError:
         if base == now:
             raise
-        return await refused(hands, place, base, (now,))
-    return await save(hands, place, base, made.data, made.confirmation)
+        return await refuse_changed(hands, place, base, (now,))
+    return await save_merged(hands, place, base, made.data, made.confirmation)
 
 
-class Made(msgspec.Struct, frozen=True):
-    """An edit of what the model knows."""
+class AppliedEdit(msgspec.Struct, frozen=True):
+    """Edit applied to the content that the model knows."""
 
     place: ResolvedPath
     decoded: Decoded
-    sites: list[Site]
+    replacements: list[Replacement]
     data: bytes
     """The whole new content."""
-    but_for: str = ""
-    """Differences between the file and old_string that were forgiven, in words; '' for exact text."""
+    forgiven: str = ""
+    """Ignored differences between the file and old_string, in words; '' for an exact match."""
 
     def confirmation(self, shown: str, extra: str) -> str:
-        """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
-        times = "" if len(self.sites) == 1 else f" in {counted(len(self.sites), 'place')}"
+        """Return the confirmation with present line numbers; `shown` and `extra` describe a merge."""
+        times = "" if len(self.replacements) == 1 else f" in {counted(len(self.replacements), 'place')}"
         kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
-        rows = [shown] * bool(shown) if extra else shown_sites(self.decoded, self.sites)
-        if self.but_for:
-            rows.insert(0, f"old_string stands there but for {self.but_for}; what you left alone stays as it is there.")
-        return "\n".join([f"Edited {said(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
+        rows = [shown] * bool(shown) if extra else shown_replacements(self.decoded, self.replacements)
+        if self.forgiven:
+            rows.insert(
+                0, f"old_string stands there but for {self.forgiven}; what you left alone stays as it is there."
+            )
+        return "\n".join([f"Edited {one_line(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
 
 
-def changed(place: ResolvedPath, base: bytes, change: tuple[str, str], every: bool) -> Made:
-    """The edit of `base`. Refuses what is no text, and what `chosen_sites` refuses."""
+def apply_edit(place: ResolvedPath, base: bytes, change: tuple[str, str], every: bool) -> AppliedEdit:
+    """Apply a change (old, new) to `base`. Raises `ToolError` for binary content and as `choose_replacements` does."""
     decoded = decode(base)
     if decoded is None:
-        raise ToolError(f"[binary] {said(place.path)} is not text: {binary_kind(base)}.")
-    sites, but_for = chosen_sites(place, decoded, change, every)
-    data = encoded(place, replaced(decoded.text, sites), decoded.style)
+        raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
+    replacements, forgiven = choose_replacements(place, decoded, change, every)
+    data = encode_for(place, apply_replacements(decoded.text, replacements), decoded.style)
     if data == base:
         raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
-    return Made(place, decoded, sites, data, but_for)
+    return AppliedEdit(place, decoded, replacements, data, forgiven)
 
 
-async def fill(hands: Hands, place: ResolvedPath, content: str) -> Outcome:
-    """An empty `old_string`: a new file, or an empty one filled. Never overwrites."""
-    created = f"Created {told(place, content)}."
+async def fill_empty_file(hands: ToolContext, place: ResolvedPath, content: str) -> Outcome:
+    """Create a file or fill an empty one, for an empty `old_string`. Never overwrites content."""
+    created = f"Created {described_file(place, content)}."
     if place.kind != "file":
-        return await create(hands, place, encoded(place, content, PLAIN_STYLE), created)
-    now = await load(hands, place)
+        return await create_file(hands, place, encode_for(place, content, PLAIN_STYLE), created)
+    now = await load_file(hands, place)
     decoded = decode(now)
     if decoded is None or decoded.text:
-        raise ToolError(f"[exists] {said(place.path)} exists and is not empty; give the text to replace as old_string.")
+        raise ToolError(
+            f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace as old_string."
+        )
     base, now = await known_content(hands, place)
     if base != now:
-        return await refused(hands, place, base, (now,))
-    data = encoded(place, restyled(content, decoded.style), decoded.style)
-    return await save(hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]))
+        return await refuse_changed(hands, place, base, (now,))
+    data = encode_for(place, with_line_ends(content, decoded.style), decoded.style)
+    return await save_merged(
+        hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)])
+    )
 
 
-def chosen_sites(place: ResolvedPath, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
-    """The places to change: one, or all if asked; and the differences that were forgiven. Refuses none, and several
-    that were not asked for."""
+def choose_replacements(
+    place: ResolvedPath, decoded: Decoded, change: tuple[str, str], every: bool
+) -> tuple[list[Replacement], str]:
+    """Return the replacements, and the ignored differences in words.
+
+    Raises `ToolError` for no match, and for several matches unless `every`.
+    """
     old, new = change
     text = decoded.text
-    sites = sites_of(text, old, new, decoded.style.eol)
-    if not sites:
-        loose = loose_sites(text, old, new, decoded.style.eol)
+    replacements = find_replacements(text, old, new, decoded.style.eol)
+    if not replacements:
+        loose = find_loose_matches(text, old, new, decoded.style.eol)
         if len(loose) != 1:
-            raise ToolError(no_match(place, text, old, loose))
-        return [loose[0].site], " and ".join(loose[0].but_for)
-    if not every and (len(sites) > 1 or ambiguous(text, old, sites[0])):
-        lines = ", ".join(dict.fromkeys(str(line_at(text, site.start)) for site in sites[:10]))
-        if len(sites) == 1:
+            raise ToolError(no_match_message(place, text, old, loose))
+        return [loose[0].replacement], " and ".join(loose[0].forgiven)
+    if not every and (len(replacements) > 1 or overlaps_itself(text, old, replacements[0])):
+        lines = ", ".join(dict.fromkeys(str(line_number(text, one.start)) for one in replacements[:10]))
+        if len(replacements) == 1:
             where = f"overlaps itself at line {lines}"
         else:
-            where = f"stands {len(sites)} times, at lines {lines}{', …' if len(sites) > 10 else ''}"
+            where = f"stands {len(replacements)} times, at lines {lines}{', …' if len(replacements) > 10 else ''}"
         raise ToolError(
-            f"[not-unique] old_string {where} of {said(place.path)}; nothing was changed. "
+            f"[not-unique] old_string {where} of {one_line(place.path)}; nothing was changed. "
             "Take in more of the lines around it, or set replace_all."
         )
-    return sites, ""
+    return replacements, ""
 
 
-def no_match(place: ResolvedPath, text: str, old: str, loose: list[Loose]) -> str:
-    """The refusal for text that stands nowhere as it was given."""
-    head = f"[no-match] old_string is not in {said(place.path)}."
+def no_match_message(place: ResolvedPath, text: str, old: str, loose: list[LooseMatch]) -> str:
+    """Return the refusal for text that has no exact match and no single loose match."""
+    head = f"[no-match] old_string is not in {one_line(place.path)}."
     if not loose:
-        return f"{head} {why_no_match(text, old)}"
-    lines = ", ".join(dict.fromkeys(str(line_at(text, one.site.start)) for one in loose))
+        return f"{head} {explain_no_match(text, old)}"
+    lines = ", ".join(dict.fromkeys(str(line_number(text, one.replacement.start)) for one in loose))
     return f"{head} It stands at several places but for how it is written, at lines {lines}: give it as one of them is."
 
 
-def shown_sites(decoded: Decoded, sites: list[Site]) -> list[str]:
-    """The first changed places, with line numbers as they are now; neighbours in one piece."""
+def shown_replacements(decoded: Decoded, replacements: list[Replacement]) -> list[str]:
+    """Return the rows of the first replacements with present line numbers; nearby ones together."""
     shown, shift = [], 0
-    groups = neighbours(decoded.text, sites)
-    for group in groups[:SITES_SHOWN_MAX]:
+    groups = group_nearby(decoded.text, replacements)
+    for group in groups[:REPLACEMENTS_SHOWN_MAX]:
         start, end = group[0].start, group[-1].end
-        moved = [Site(site.start - start, site.end - start, site.new) for site in group]
-        whole = Site(start, end, replaced(decoded.text[start:end], moved))
+        moved = [Replacement(one.start - start, one.end - start, one.new) for one in group]
+        whole = Replacement(start, end, apply_replacements(decoded.text[start:end], moved))
         shown.append(shown_change(decoded.text, whole, shift))
         shift += whole.new.count("\n") - decoded.text.count("\n", start, end)
-    if more := sum(map(len, groups[SITES_SHOWN_MAX:])):
+    if more := sum(map(len, groups[REPLACEMENTS_SHOWN_MAX:])):
         shown.append(f"… and {more} more")
     return shown
 

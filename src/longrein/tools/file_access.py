@@ -1,7 +1,7 @@
-"""What the file tools share: finding a file, loading it, refusing with a code word the model can act on.
+"""File access for tools: resolve a path, load and keep content, refuse with a code that the model can act on.
 
-A refusal is a `ToolError` whose text begins with its code in brackets, such as `[not-read]`; `registry.runner` turns it
-into a failed outcome.
+A refusal is a `ToolError` whose text begins with a code in brackets, such as `[not-read]`. `registry.make_runner` turns
+it into a failed outcome.
 """
 
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from typing import TypeVar
 
 from longrein.events import ToolError, marker_sign
 from longrein.tools.arguments import nearest
-from longrein.tools.port import Hands
+from longrein.tools.port import ToolContext
 from longrein.tools.text_encoding import clean_text
 from longrein.workspace import ResolvedPath
 
 T = TypeVar("T")
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
-"""Largest file that is hashed and edited, and how far into a larger one `Read` looks for a line."""
-QUICK_BYTES = 1024 * 1024
-"""Content up to this size is read, hashed and searched in the loop: a millisecond or two."""
+"""Maximum size of a file that is hashed and edited, and how far `Read` looks for a line in a larger file."""
+IN_LOOP_BYTES_MAX = 1024 * 1024
+"""Maximum size of content that is handled in the event loop: one or two milliseconds."""
 LIST_LIMIT_S = 0.2
-"""Longest look into a folder for a similar name."""
+"""Time limit of the search for a similar name in a folder."""
 
 
-def find(hands: Hands, path: str) -> ResolvedPath:
-    """Look `path` up. Refuses what no file can be called."""
+def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
+    """Resolve `path`. Raises `ToolError` for a text that cannot be a path."""
     place = hands.workspace.resolve(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
-        raise ToolError(f"[bad-path] {said(path) or 'An empty text'} is no usable path; give the path of a file.")
+        raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
     return place
 
 
 def encodable(text: str) -> bool:
-    """Whether `text` is valid Unicode (a log and a wire can hold it)."""
+    """Whether `text` is valid Unicode, so that it can be logged and sent."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -40,66 +40,66 @@ def encodable(text: str) -> bool:
     return True
 
 
-def existing(hands: Hands, path: str) -> ResolvedPath:
-    """A regular file. Refuses anything else, with the nearest name when there is none."""
-    place = find(hands, path)
+def existing_file(hands: ToolContext, path: str) -> ResolvedPath:
+    """Resolve `path` to a regular file. Raises `ToolError` otherwise, with the nearest name for a missing file."""
+    place = resolve_path(hands, path)
     match place.kind:
         case "file":
             return place
         case "folder":
-            raise ToolError(f"[folder] {said(path)} is a folder; use Glob, or Bash with ls, to see what is in it.")
+            raise ToolError(f"[folder] {one_line(path)} is a folder; use Glob, or Bash with ls, to see what is in it.")
         case "other":
-            raise ToolError(f"[not-a-file] {said(path)} is a device, pipe or socket, not a file.")
+            raise ToolError(f"[not-a-file] {one_line(path)} is a device, pipe or socket, not a file.")
         case _:
-            raise ToolError(missing(hands, place))
+            raise ToolError(not_found_message(hands, place))
 
 
-def missing(hands: Hands, place: ResolvedPath) -> str:
-    """The refusal for a file that does not exist."""
+def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
+    """Return the refusal for a file that does not exist, with the nearest name."""
     folder, _, name = place.path.rpartition("/")
     names: list[str] = []
 
     def visit(path: str, is_folder: bool) -> bool:
-        if not is_folder and path.rpartition("/")[2] != name:  # itself: a link that leads nowhere
+        if not is_folder and path.rpartition("/")[2] != name:  # the same name: a dangling link
             names.append(path.rpartition("/")[2])
         return False
 
     around = hands.workspace.resolve(folder or "/", hands.cwd)
     if around.kind != "folder":
-        return f"[not-found] No such file: {said(place.path)}; its folder does not exist either."
+        return f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
     hands.workspace.walk(around.path, visit, LIST_LIMIT_S)
     near = nearest(name, names)
-    hint = f" Did you mean {said(folder)}/{said(near)}?" if near else " Use Glob to find it."
-    return f"[not-found] No such file: {said(place.path)}.{hint}"
+    hint = f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
+    return f"[not-found] No such file: {one_line(place.path)}.{hint}"
 
 
-async def quickly(hands: Hands, size_bytes: int, work: Callable[[], T]) -> T:
-    """`work()` on so many bytes: here when it is little, else beside the loop, so that nobody waits for it."""
-    return work() if size_bytes <= QUICK_BYTES else await hands.workspace.run_in_thread(work)
+async def run_by_size(hands: ToolContext, size_bytes: int, work: Callable[[], T]) -> T:
+    """Run `work()` in the event loop for up to `IN_LOOP_BYTES_MAX`, else in a thread."""
+    return work() if size_bytes <= IN_LOOP_BYTES_MAX else await hands.workspace.run_in_thread(work)
 
 
-async def load(hands: Hands, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
-    """Content of a file that `existing` found. A file that vanished or cannot be read is a refusal."""
+async def load_file(hands: ToolContext, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
+    """Load a file that `existing_file` resolved. Raises `ToolError` when it vanished or cannot be read."""
     try:
-        return await quickly(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
+        return await run_by_size(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
     except FileNotFoundError:
-        raise ToolError(f"[not-found] {said(place.path)} has just vanished.") from None
+        raise ToolError(f"[not-found] {one_line(place.path)} has just vanished.") from None
     except OSError as error:
-        raise ToolError(f"[unreadable] {said(place.path)} cannot be read: {reason(error)}.") from None
+        raise ToolError(f"[unreadable] {one_line(place.path)} cannot be read: {os_error_text(error)}.") from None
 
 
-async def keep(hands: Hands, data: bytes) -> tuple[str, str]:
-    """(hash, blob) of a file's content; the blob is '' above the size that is kept.
+async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
+    """Store content as a blob and return (hash, blob); the blob is '' above `keep_bytes_max`.
 
-    The blob's name is the hash unless a secret was replaced in what is kept.
+    The blob's name equals the hash unless a secret was replaced in the stored content.
     """
     kept = len(data) <= hands.options.keep_bytes_max
-    digest = await quickly(hands, len(data), lambda: sha256(data).hexdigest())
+    digest = await run_by_size(hands, len(data), lambda: sha256(data).hexdigest())
     return digest, hands.blobs.put_blob(data) if kept else ""
 
 
-def refuse_marker(hands: Hands, *texts: str) -> None:
-    """Law 4: a harness marker stands for bytes that are not there, so it must not reach a file or a command."""
+def refuse_marker(hands: ToolContext, *texts: str) -> None:
+    """Raise `ToolError` for text with a longrein marker, which must not reach a file or a command (law 4)."""
     sign = marker_sign(hands.nonce)
     if any(sign in text for text in texts):
         raise ToolError(
@@ -109,11 +109,11 @@ def refuse_marker(hands: Hands, *texts: str) -> None:
         )
 
 
-def said(path: str) -> str:
-    """A path as it can be shown."""
+def one_line(path: str) -> str:
+    """Return text from outside, such as a path, cleaned and on one line."""
     return clean_text(path).replace("\n", "\\n")
 
 
-def reason(error: OSError) -> str:
-    """The system's own words."""
+def os_error_text(error: OSError) -> str:
+    """Return the operating system's message, in lower case."""
     return (error.strerror or str(error) or type(error).__name__).lower()

@@ -1,57 +1,57 @@
-"""Finding and replacing text in a file, pure. Lines that end otherwise than the model wrote still match."""
+"""Exact text search and replacement for `Edit`, with any line ends, and hints for text that is not found. Pure."""
 
 import re
 
 import msgspec
 
-from longrein.tools.arguments import likeness
+from longrein.tools.arguments import similarity
 from longrein.tools.text_encoding import lines_of, visible
 
 LINE_END = "(?>\r\n|\n|\r)"
 """Any line end; atomic, so that CRLF never counts as two."""
 
 
-class Site(msgspec.Struct, frozen=True):
-    """One place to change."""
+class Replacement(msgspec.Struct, frozen=True):
+    """Replacement of one range of a text."""
 
     start: int
     """Index of the first character."""
     end: int
-    """Index after the last."""
+    """Index after the last character."""
     new: str
-    """What is put there, with the line ends of the place."""
+    """New text, with the line ends of the place."""
 
 
-def sites_of(text: str, old: str, new: str, eol: str) -> list[Site]:
-    """Every place where `old` stands, left to right, overlapping ones not counted. `old` must not be empty.
+def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replacement]:
+    """Find all matches of `old`, left to right, without overlaps. `old` must not be empty.
 
-    Line ends of `old` match any of the file's; `new` gets those that stand at the place, else `eol`.
+    Line ends of `old` match any line end. `new` gets the line end of the place, else `eol`.
     """
     if "\r" not in text:
-        found = plain_finds(text, old)
+        found = find_all(text, old)
         if not found and "\r" in old:
-            old, new = unix(old), unix(new)
-            found = plain_finds(text, old)
-        return [Site(at, at + len(old), new) for at in found]
-    flat = unix(new)
+            old, new = with_lf(old), with_lf(new)
+            found = find_all(text, old)
+        return [Replacement(at, at + len(old), new) for at in found]
+    flat = with_lf(new)
     return [
-        Site(match.start(), match.end(), flat.replace("\n", eol_from(text, match.start(), eol)))
-        for match in pattern_of(old).finditer(text)
+        Replacement(match.start(), match.end(), flat.replace("\n", next_line_end(text, match.start(), eol)))
+        for match in line_end_pattern(old).finditer(text)
     ]
 
 
-def pattern_of(old: str) -> re.Pattern[str]:
-    """`old` with each of its line ends standing for any."""
-    return re.compile(LINE_END.join(map(re.escape, unix(old).split("\n"))))
+def line_end_pattern(old: str) -> re.Pattern[str]:
+    """Compile `old` so that each of its line ends matches any line end."""
+    return re.compile(LINE_END.join(map(re.escape, with_lf(old).split("\n"))))
 
 
-def unix(text: str) -> str:
-    """`text` with LF for every line end."""
+def with_lf(text: str) -> str:
+    """Return `text` with LF for every line end."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def plain_finds(text: str, old: str) -> list[int]:
-    """Starts of `old` in `text`, as `str.replace` would find them."""
+def find_all(text: str, old: str) -> list[int]:
+    """Return the starts of `old` in `text`, as `str.replace` finds them."""
     found, at = [], text.find(old)
     while at >= 0:
         found.append(at)
@@ -59,67 +59,67 @@ def plain_finds(text: str, old: str) -> list[int]:
     return found
 
 
-def eol_from(text: str, start: int, usual: str) -> str:
-    """The first line end at or after a place, `usual` when there is none."""
+def next_line_end(text: str, start: int, usual: str) -> str:
+    """Return the first line end at or after `start`; `usual` when there is none."""
     match = re.compile(LINE_END).search(text, start)
     return match.group() if match else usual
 
 
-def ambiguous(text: str, old: str, site: Site) -> bool:
-    """Whether `old` also stands one or more characters into the only place where it was found (`aa` in `aaa`)."""
+def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
+    """Whether `old` also matches inside its only match, shifted by some characters (`aa` in `aaa`)."""
     if "\r" not in text:
-        return text.find(text[site.start : site.end], site.start + 1) >= 0
-    again = pattern_of(old).search(text, site.start + 1)
+        return text.find(text[replacement.start : replacement.end], replacement.start + 1) >= 0
+    again = line_end_pattern(old).search(text, replacement.start + 1)
     return again is not None and not (text[again.start() - 1] == "\r" and text[again.start()] == "\n")
 
 
-def replaced(text: str, sites: list[Site]) -> str:
-    """`text` with every site changed and nothing else."""
+def apply_replacements(text: str, replacements: list[Replacement]) -> str:
+    """Return `text` with all replacements applied."""
     pieces: list[str] = []
     at = 0
-    for site in sites:
-        pieces += (text[at : site.start], site.new)
-        at = site.end
+    for replacement in replacements:
+        pieces += (text[at : replacement.start], replacement.new)
+        at = replacement.end
     return "".join(pieces) + text[at:]
 
 
-def line_at(text: str, at: int) -> int:
-    """1-based line of an index, as `Read` counts."""
+def line_number(text: str, at: int) -> int:
+    """Return the 1-based line of an index, as `Read` counts."""
     return text.count("\n" if "\n" in text else "\r", 0, at) + 1
 
 
-# --- Why `Edit` found nothing, and where the model probably meant. Pure; work is bounded for large files -------------
+# --- Hints for text that is not found --------------------------------------------------------------------------------
 
 
 CANDIDATES_MAX = 20_000
-"""Lines that are compared."""
+"""Lines that are compared, to bound the work for large files."""
 
 
-def why_no_match(text: str, old: str) -> str:
-    """One or two sentences with a line number to look at."""
-    if numbers_removed(old) in text and numbers_removed(old):
+def explain_no_match(text: str, old: str) -> str:
+    """Explain in one or two sentences why `old` is not found, with a line to look at."""
+    if without_line_numbers(old) in text and without_line_numbers(old):
         return "It is there without the line numbers of Read: leave out the numbers and tabs."
     lines, wanted = lines_of(text), lines_of(old)
-    at = same_but_for_space(lines, wanted)
+    at = find_ignoring_blanks(lines, wanted)
     if at >= 0:
         last = at + len(wanted)
-        return f"Lines {at + 1}-{last} differ from it only in blanks or tabs. Line {at + 1} is {shown(lines[at])}"
-    at = most_like(lines, wanted)
+        return f"Lines {at + 1}-{last} differ from it only in blanks or tabs. Line {at + 1} is {quoted_line(lines[at])}"
+    at = closest_line(lines, wanted)
     if at < 0:
         return "No line is like it. Read the file again."
-    return f"The closest match is at line {at + 1}: {shown(lines[at])}"
+    return f"The closest match is at line {at + 1}: {quoted_line(lines[at])}"
 
 
-def numbers_removed(old: str) -> str:
-    """`old` without `12<TAB>` in front of each line, or '' when they are not there."""
+def without_line_numbers(old: str) -> str:
+    """Return `old` without `12<TAB>` before each line; '' when not every line has it."""
     lines = old.split("\n")
     if not all(re.match(r"\s*\d+\t", line) for line in lines if line):
         return ""
     return "\n".join(re.sub(r"^\s*\d+\t", "", line) for line in lines)
 
 
-def same_but_for_space(lines: list[str], wanted: list[str]) -> int:
-    """Where all lines of `wanted` stand when blanks do not count; -1 for nowhere."""
+def find_ignoring_blanks(lines: list[str], wanted: list[str]) -> int:
+    """Return the first line of a match that ignores blanks; -1 for none."""
     keys = ["".join(line.split()) for line in wanted]
     if not any(keys):
         return -1
@@ -128,8 +128,8 @@ def same_but_for_space(lines: list[str], wanted: list[str]) -> int:
     return next((i for i in starts if flat[i : i + len(keys)] == keys), -1)
 
 
-def most_like(lines: list[str], wanted: list[str]) -> int:
-    """The line most like the longest line of `wanted`, moved back to where its first line would be; -1 for none."""
+def closest_line(lines: list[str], wanted: list[str]) -> int:
+    """Return the line where `wanted` would begin, by the line most similar to its longest line; -1 for none."""
     if not wanted:
         return -1
     row = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
@@ -137,21 +137,21 @@ def most_like(lines: list[str], wanted: list[str]) -> int:
     words = set(re.findall(r"\w+", key))
     best, best_score = -1, 0.0
     for i, line in enumerate(lines[:CANDIDATES_MAX]):
-        score = overlap(words, line)
+        score = shared_word_ratio(words, line)
         if score > best_score:
             best, best_score = i, score
-    if best < 0 or (best_score < 0.5 and likeness(lines[best].strip(), key) < 0.5):
+    if best < 0 or (best_score < 0.5 and similarity(lines[best].strip(), key) < 0.5):
         return -1
     return max(best - row, 0)
 
 
-def overlap(words: set[str], line: str) -> float:
-    """Share of words in common."""
+def shared_word_ratio(words: set[str], line: str) -> float:
+    """Return the share of common words."""
     there = set(re.findall(r"\w+", line))
     return len(words & there) / len(words | there) if words and there else 0.0
 
 
-def shown(line: str) -> str:
-    """A line as it can be quoted, tabs and blanks visible."""
+def quoted_line(line: str) -> str:
+    """Quote a line with visible tabs, at most 160 characters."""
     text = visible(line.replace("\t", "\\t"))
     return f"`{text}`" if len(text) <= 160 else f"`{text[:160]}…`"

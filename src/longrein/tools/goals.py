@@ -1,32 +1,32 @@
-"""`GoalAdd`, `GoalUpdate`, `GoalList`: the project's graph of goals, which outlives conversations and is shared.
+"""Tools for the project's goals: `GoalAdd`, `GoalUpdate`, `GoalList`.
 
-What a session does to it or learns of it is also in its log, as `GoalChanged`.
+Goals outlive sessions and are shared by them. Each change that a session makes or sees is also logged as `GoalChanged`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from longrein.events import Goal, GoalChanged, ToolError, marker_sign
-from longrein.tools.port import GoalPort, Hands, Outcome, Tool
+from longrein.tools.port import GoalPort, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 BODY_CHARS = 300
-"""Of a body in a list that would be too long with whole bodies."""
+"""Characters of a body in a list that would be too long with whole bodies."""
 
 
-async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
+async def GoalAdd(hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
     """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Your
     present steps go into TodoWrite.
 
     body: When it is reached, what is known.
     """
-    goals = _goals(hands, title, body)
+    goals = _goal_port(hands, title, body)
     goal = await goals.add(title, body, blocked_by or ())
-    return Outcome.of(f"Added goal {goal.id}{_waits(goal.blocked_by)}.", GoalChanged(goal))
+    return Outcome.of(f"Added goal {goal.id}{_waits_words(goal.blocked_by)}.", GoalChanged(goal))
 
 
 async def GoalUpdate(
-    hands: Hands,
+    hands: ToolContext,
     id: int,  # noqa: A002 - the name that the model is told
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
     title: str | None = None,
@@ -38,7 +38,7 @@ async def GoalUpdate(
     alone: shows it whole.
 
     """
-    goals = _goals(hands, title or "", body or "")
+    goals = _goal_port(hands, title or "", body or "")
     if title is not None and not title.strip():
         raise ToolError("[empty] A goal needs a title. Nothing was changed.")
     goal, freed = await goals.update(
@@ -47,32 +47,34 @@ async def GoalUpdate(
     facts = [GoalChanged(one) for one in (goal, *freed)]
     if (status, title, body, blocked_by, claim) == (None,) * 5:
         still = {one.id: one for one in await goals.goals()}
-        return Outcome.of(_row(goal, goals.owner, still) + _whole(goal), *map(GoalChanged, goals.unseen([goal])))
+        return Outcome.of(
+            _goal_row(goal, goals.owner, still) + _full_body(goal), *map(GoalChanged, goals.unseen([goal]))
+        )
     free = [f"{one.id} ({one.title})" for one in freed]
     told = f" Nothing blocks now: {', '.join(free)}." if free else ""
-    return Outcome.of(f"Goal {goal.id} is {_state(goal, goals.owner)}.{told}", *facts)
+    return Outcome.of(f"Goal {goal.id} is {_status_words(goal, goals.owner)}.{told}", *facts)
 
 
-async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
+async def GoalList(hands: ToolContext, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
     """The project's open goals: which are ready, whose they are, what they wait for.
 
     all: Also those that are over.
     """
-    goals = _goals(hands)
+    goals = _goal_port(hands)
     found = await goals.goals(every=all)
     if not found:
         return Outcome.of("The project has no goals." if all else "The project has no open goals.")
     still = {goal.id: goal for goal in found if goal.status in ("pending", "in_progress")}
-    rows = [_row(goal, goals.owner, still) for goal in found]
-    text = "\n".join(row + _whole(goal) for row, goal in zip(rows, found, strict=True))
+    rows = [_goal_row(goal, goals.owner, still) for goal in found]
+    text = "\n".join(row + _full_body(goal) for row, goal in zip(rows, found, strict=True))
     if len(text.encode()) > hands.page_bytes:
-        text = "\n".join(row + _short(goal) for row, goal in zip(rows, found, strict=True))
+        text = "\n".join(row + _short_body(goal) for row, goal in zip(rows, found, strict=True))
         text += "\n\nLong bodies are cut; GoalUpdate with an id alone shows a goal whole."
     return Outcome.of(text, *map(GoalChanged, goals.unseen(found)))
 
 
-def _goals(hands: Hands, *written: str) -> GoalPort:
-    """Raises `ToolError` where there are none, and for text that holds a marker in place of what it stands for."""
+def _goal_port(hands: ToolContext, *written: str) -> GoalPort:
+    """Return the goal port. Raises `ToolError` when there is none, or when a text contains a longrein marker."""
     if hands.goals is None:
         raise ToolError("[no-goals] There is no place here where goals could be kept; use TodoWrite.")
     if any(marker_sign(hands.nonce) in text for text in written):
@@ -83,15 +85,15 @@ def _goals(hands: Hands, *written: str) -> GoalPort:
     return hands.goals
 
 
-def _row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:
+def _goal_row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:
     waits = [one for one in goal.blocked_by if one in still]
-    state = _state(goal, me)
+    state = _status_words(goal, me)
     if goal.status in ("pending", "in_progress"):
-        state += _waits(waits) or (", ready" if not goal.owner else "")
+        state += _waits_words(waits) or (", ready" if not goal.owner else "")
     return f"{goal.id}. {goal.title} [{state}]"
 
 
-def _state(goal: Goal, me: str) -> str:
+def _status_words(goal: Goal, me: str) -> str:
     """`in progress, yours`."""
     status = goal.status.replace("_", " ")
     if not goal.owner:
@@ -101,15 +103,15 @@ def _state(goal: Goal, me: str) -> str:
     return f"{status}, {'yours' if goal.owner == me else other}"
 
 
-def _waits(blockers: Sequence[int]) -> str:
+def _waits_words(blockers: Sequence[int]) -> str:
     return f", waits for {', '.join(map(str, blockers))}" if blockers else ""
 
 
-def _whole(goal: Goal) -> str:
+def _full_body(goal: Goal) -> str:
     return "".join(f"\n   {line}" for line in goal.body.splitlines())
 
 
-def _short(goal: Goal) -> str:
+def _short_body(goal: Goal) -> str:
     first = " ".join(goal.body[: 4 * BODY_CHARS].split())
     return f"\n   {first if len(first) <= BODY_CHARS else first[: BODY_CHARS - 1] + '…'}" if first else ""
 
@@ -120,5 +122,5 @@ GOAL_LIST = make_tool(GoalList, access="none", together=True)
 
 
 def goal_tools() -> tuple[Tool, ...]:
-    """The tools for goals, always in the same order. A project without goals need not tell the model of them."""
+    """Return the goal tools, always in the same order."""
     return (GOAL_ADD, GOAL_UPDATE, GOAL_LIST)

@@ -1,6 +1,6 @@
-"""A page of a text that may be far larger than memory: lines by number, or characters of one line, and the way on.
+"""Pages of stored content for `Recall`: lines by number, or characters of one line, with the range of the next page.
 
-The text comes as bytes piece by piece; only what the page shows is kept and decoded, the rest is counted.
+The content may be larger than memory: it is read in pieces, and only the text of the page is kept and decoded.
 """
 
 import codecs
@@ -12,17 +12,17 @@ import msgspec
 
 from longrein.events import ToolError
 from longrein.store import Content, encoding_of
-from longrein.tools.port import Past
+from longrein.tools.port import SessionHistory
 from longrein.tools.text_encoding import clean_text, counted, cut_head, size_words, visible
 
 PAGE_LINES_MAX = 2_000
 """Lines of one page."""
 PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))} | {127: 0x2421}
-"""Control characters of a file, each shown as one visible character; line ends stay as they are."""
+"""Control characters and their visible replacements; line ends are kept."""
 
 
-class Range(msgspec.Struct, frozen=True):
-    """What is asked for: lines, or with `char` set characters of one line. All 1-based and inclusive; 0 is open."""
+class PageRange(msgspec.Struct, frozen=True):
+    """Requested lines or, with `char`, characters of one line. 1-based and inclusive; 0 is an open end."""
 
     first: int = 1
     last: int = 0
@@ -31,49 +31,49 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What is given."""
+    """One page."""
 
     text: str
     """The lines."""
     span: str
-    """Which they are, as `lines` takes it."""
+    """Their range, in the form of the argument `lines`."""
     whole: str
-    """What that is of what, in words."""
+    """Range and total, in words."""
     following: str
     """`lines` of the next page; '' at the end."""
 
 
-def read_range(text: str) -> Range:
-    """`100-200`, `100-`, `100`, `7:4001-8000`; '' is everything from the start."""
+def parse_range(text: str) -> PageRange:
+    """Parse `100-200`, `100-`, `100` or `7:4001-8000`; '' is everything. Raises `ToolError`."""
     match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
     if match is None or (match[1] and not match[2]):
         raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
     line, first, last = (int(group or 0) for group in match.groups())
     if not text.strip():
-        return Range()
+        return PageRange()
     if "-" not in text:
         last = first
     if (last and last < first) or (match[2] and not first):
         raise ToolError("[bad-range] lines count from 1 and a range goes upwards.")
-    return Range(line, line, first, last) if line else Range(max(first, 1), last)
+    return PageRange(line, line, first, last) if line else PageRange(max(first, 1), last)
 
 
-def page(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
-    """The page of `contents` that begins where `wanted` says, at most `limit_bytes` long. `name` is what it is called.
+def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int) -> Page:
+    """Return the page of `contents` that starts at `wanted`, at most `limit_bytes` long. `name` is for messages.
 
-    Several contents follow each other, each under its title. Raises `ToolError`, with its reason, when there is no
-    such line or the content is gone.
+    Several contents follow each other, each under its title. Raises `ToolError` when the line does not exist or the
+    content is gone.
     """
     if wanted.char:
         return _page_of_line(past, contents, wanted, name, limit_bytes)
-    lines = _Lines(wanted.first, wanted.last, limit_bytes)
+    lines = _LineCollector(wanted.first, wanted.last, limit_bytes)
     for piece, show in _pieces(past, contents):
         lines.feed(piece, show)
     total = lines.end()
     if wanted.first > total:
         raise ToolError(f"[past-end] {name} has only {counted(total, 'line')}.")
     if not lines.kept:
-        return _page_of_line(past, contents, Range(wanted.first, wanted.first, 1, 0), name, limit_bytes)
+        return _page_of_line(past, contents, PageRange(wanted.first, wanted.first, 1, 0), name, limit_bytes)
     end = wanted.first + len(lines.kept) - 1
     span, following = f"{wanted.first}-{end}", f"{end + 1}-" if end < total else ""
     whole = f"lines {span} of {total}" if (wanted.first, end) != (1, total) else f"all of it: {counted(total, 'line')}"
@@ -83,20 +83,20 @@ def page(past: Past, contents: list[Content], wanted: Range, name: str, limit_by
 Show = Callable[[str], str]
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-def _visible(text: str) -> str:
+def _control_pictures(text: str) -> str:
     return text.translate(PICTURES).removeprefix("\ufeff")
 
 
-def _pieces(past: Past, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
-    """The text of `contents` in pieces, each with how its lines are made fit to be shown."""
+def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
+    """Yield the text of `contents` in pieces, each with the function that makes its lines printable."""
     for content in contents:
         if len(contents) > 1:
-            yield f"--- {content.title} ---\n".encode(), _as_it_is
-        show = _show(content)
+            yield f"--- {content.title} ---\n".encode(), _unchanged
+        show = _display_of(content)
         piece = b""
         for piece in _bytes_of(past, content):
             yield piece, show
@@ -104,13 +104,13 @@ def _pieces(past: Past, contents: list[Content]) -> Iterator[tuple[bytes, Show]]
             yield b"\n", show
 
 
-def _show(content: Content) -> Show:
+def _display_of(content: Content) -> Show:
     if content.raw:
         return visible
-    return _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
+    return _unchanged if not content.blob else _control_pictures if content.title == "content" else clean_text
 
 
-def _bytes_of(past: Past, content: Content) -> Iterator[bytes]:
+def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
     if not content.blob:
         yield content.text.encode("utf-8", "replace")
         return
@@ -131,22 +131,22 @@ def _as_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
-class _Lines:
-    """Takes pieces in and keeps the lines that are wanted, as many as fit."""
+class _LineCollector:
+    """Collector of the wanted lines from pieces, as many as fit."""
 
     def __init__(self, first: int, last: int, limit_bytes: int) -> None:
         self.kept: list[str] = []
-        """Lines from `first` on."""
+        """Collected lines, from `first` on."""
         self._first, self._last = first, last
         self._room = limit_bytes + 1
         self._number = 1
         self._open = bytearray()
-        self._show: Show = _as_it_is
+        self._show: Show = _unchanged
         self._ended = True
         self._full = False
 
     def feed(self, piece: bytes, show: Show) -> None:
-        """The next piece."""
+        """Add the next piece."""
         ends = piece.count(b"\n")
         if piece:
             self._ended = piece.endswith(b"\n")
@@ -166,7 +166,7 @@ class _Lines:
             self._number += piece.count(b"\n", start)
 
     def end(self) -> int:
-        """All is in; how many lines there were."""
+        """Finish and return the number of lines."""
         if self._ended and self._number > 1:
             return self._number - 1
         if self._wanting():
@@ -191,9 +191,11 @@ class _Lines:
         self._open.clear()
 
 
-def _page_of_line(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
-    """A page of a line that is longer than a page."""
-    line = _Line(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
+def _page_of_line(
+    past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int
+) -> Page:
+    """Return a page of one line that is longer than a page."""
+    line = _CharCollector(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
     for piece, show in _pieces(past, contents):
         line.feed(piece, show)
     total = line.end()
@@ -209,16 +211,16 @@ def _page_of_line(past: Past, contents: list[Content], wanted: Range, name: str,
     return Page(line.show(raw), f"{wanted.first}:{wanted.char}-{end}", whole, following)
 
 
-class _Line:
-    """Takes pieces in and keeps characters of one line."""
+class _CharCollector:
+    """Collector of characters of one line from pieces."""
 
     def __init__(self, wanted: int, first: int, most: int) -> None:
         self.number = 1
-        """Lines begun so far; after `end`, all there are."""
+        """Lines begun so far; after `end`, the number of lines."""
         self.more = False
-        """Whether a line follows."""
+        """Whether another line follows."""
         self._ended = True
-        self.show: Show = _as_it_is
+        self.show: Show = _unchanged
         self._kept: list[str] = []
         self._wanted, self._skip, self._most = wanted, first - 1, most
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -226,11 +228,11 @@ class _Line:
 
     @property
     def kept(self) -> str:
-        """The characters."""
+        """Collected characters."""
         return "".join(self._kept)
 
     def feed(self, piece: bytes, show: Show) -> None:
-        """The next piece."""
+        """Add the next piece."""
         ends, start = piece.count(b"\n"), 0
         if piece:
             self._ended = piece.endswith(b"\n")
@@ -246,7 +248,7 @@ class _Line:
             self.more = True
 
     def end(self) -> int:
-        """All is in; how many characters the line has, -1 when there is no such line."""
+        """Finish and return the length of the line in characters; -1 when there is no such line."""
         self._take(self._decoder.decode(b"", final=True))
         self.number -= self._ended and self.number > 1
         return self._chars if self.number >= self._wanted else -1

@@ -1,4 +1,7 @@
-"""What a tool gets and what it gives back. A tool never appends to the log: it returns facts, the loop appends them."""
+"""Tool interface: the context a tool receives, the outcome it returns, and the ports to other packages.
+
+A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
@@ -9,11 +12,11 @@ from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
 from longrein.store import BlobWriter, SearchResult
 from longrein.workspace import CommandExit, ReplayableSink, Workspace
 
-# --- Subagents, as the tool `Agent` sees them; `agent` implements it -------------------------------------------------
+# --- Subagents: the port that `agent` implements ---------------------------------------------------------------------
 
 
-class Job(msgspec.Struct, frozen=True):
-    """What one subagent is to do."""
+class SubagentTask(msgspec.Struct, frozen=True):
+    """Task of one subagent."""
 
     description: str
     """Three to five words, for the screen."""
@@ -22,92 +25,92 @@ class Job(msgspec.Struct, frozen=True):
     kind: str = "general"
     """Subagent type."""
     model: str = ""
-    """As the call has it, `provider/model` or an alias; '' as the type says, else the parent's."""
+    """`provider/model` or an alias, as given in the call; '' for the type's model, else the parent's."""
     form: str = ""
     """`empty` or `fork`; '' for `empty`."""
     worktree: bool = False
-    """Whether it works in a git worktree of its own."""
+    """Whether the subagent works in its own git worktree."""
     again: str = ""
-    """`a<seq>` of a finished subagent that is asked again, in the conversation it has; '' for a new one."""
+    """`a<seq>` of a finished subagent to continue with its conversation; '' for a new subagent."""
 
 
-class Report(msgspec.Struct, frozen=True):
-    """What came of one subagent."""
+class SubagentReport(msgspec.Struct, frozen=True):
+    """Result of one subagent."""
 
     label: str
     """`a<seq>`: `Recall` with `a<seq>/r<n>` reads its log."""
-    job: Job
+    job: SubagentTask
     status: str
     """`done`, `failed`, `limit`, `interrupted`; `refused` when it was never started; `running` in the background."""
     text: str
-    """The report; of one that did not finish, what it had."""
+    """The report, or the last text of a subagent that did not finish."""
     message: str = ""
-    """Why it did not finish, or what was granted otherwise than asked for."""
+    """Why the subagent did not finish, or how the grant differs from the request."""
     steps: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
     elapsed_s: float = 0.0
     files: tuple[str, ...] = ()
-    """Files it changed, absolute."""
+    """Absolute paths of the files it changed."""
     worktree: str = ""
-    """What was kept of its worktree."""
+    """Branch or folder that was kept of its worktree."""
     handle: str = ""
-    """`a<seq>/r<n>` of the reply that `text` is, where there is one: what brings all of it back."""
+    """`a<seq>/r<n>` of the reply that holds `text`, for `Recall`; '' when there is none."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SubagentType(msgspec.Struct, frozen=True):
     """One subagent type."""
 
     name: str
     description: str
-    """When to use it, as the model is told."""
+    """When to use it, for the model."""
     system: str = ""
-    """System text as it was written; '' for one that stands in the package (see `agent.child_system`)."""
+    """System text of a user's own type; '' for the text of a built-in type."""
     tools: tuple[str, ...] | None = None
-    """Names of the tools it may use, `*` at the end of a name for any; None for all of the parent's."""
+    """Tools it may use; a `*` at the end of a name matches any ending. None for all of the parent's tools."""
     without: tuple[str, ...] = ()
-    """Names that are taken off after that."""
+    """Tools to remove from that set."""
     model: str = ""
-    """As it was written: `provider/model`, an alias such as `haiku`, or '' for the parent's."""
+    """`provider/model`, an alias such as `haiku`, or '' for the parent's model."""
     mode: str = ""
-    """Permission mode; '' for the parent's. It can only narrow what the parent may."""
+    """Permission mode; '' for the parent's. It can only be stricter than the parent's."""
     turns_max: int = 0
-    """Requests; 0 for the default."""
+    """Maximum number of requests; 0 for the default."""
     spawns: tuple[str, ...] = ()
-    """Types it may start itself, within the depth that is granted; `*` for any. Without one it has no `Agent`."""
+    """Types it may start itself within the granted depth; `*` for any. When empty, it has no `Agent` tool."""
     background: bool = False
     """Whether it always runs in the background."""
     worktree: bool = False
     """Whether it always gets a git worktree."""
     source: str = "built in"
-    """File it came from."""
+    """File that defines the type."""
 
 
-class AgentPort(Protocol):
+class SubagentPort(Protocol):
     """Subagents of one session."""
 
-    def kinds(self) -> Sequence[Kind]:
-        """Types that may be started here, in a fixed order."""
+    def kinds(self) -> Sequence[SubagentType]:
+        """Return the types that may be started here, in a fixed order."""
         ...
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """Run `jobs` side by side; gives reports in the order of `jobs` and the facts that belong with the result.
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
+        """Run `jobs` in parallel. Returns their reports in order, and the events to append with the result.
 
-        A job that may not be started is a report with status `refused`. With `background` they are started and
-        reported `running`; the reports come later as notices. With `synthesis` (the goal) one more subagent of type
-        `synthesis` reads all reports, and its report is the last. Called again for the same `call` after a crash it
-        goes on with the subagents that were started. Cancellation interrupts them; each keeps what it had.
+        A job that may not be started gives a report with status `refused`. With `background`, jobs are started and
+        reported as `running`; their reports arrive later as notices. With `synthesis` (the goal), one more subagent
+        of type `synthesis` reads all reports, and its report comes last. A second call for the same `call` after a
+        crash continues the subagents that were started. Cancellation interrupts them; each keeps its work so far.
         """
         ...
 
 
-# --- Commands and background tasks, as tools see them; `agent` implements it -----------------------------------------
+# --- Commands and background tasks: the port that `agent` implements -------------------------------------------------
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """One background task, now."""
+    """Present state of one background task."""
 
     id: str
     """Such as `b3`; a subagent's `a398.b3`."""
@@ -115,115 +118,118 @@ class TaskView(msgspec.Struct, frozen=True):
     """`queued`, `running`, `done`, `failed`, `timed_out`, `killed` or `lost`."""
     command: str
     elapsed_s: float = 0.0
-    """Since it started; of one that is over, how long it took."""
+    """Seconds since it started; the total duration once it has ended."""
     size_bytes: int = 0
-    """Output so far, also what is not kept."""
+    """Output so far, including output that is not kept."""
     elided_bytes: int = 0
-    """Output that is not kept: its middle."""
+    """Output that is not kept: the middle part."""
     silent_s: float = 0.0
-    """Since it last printed something; 0 when it is not known."""
+    """Seconds since its last output; 0 when unknown."""
     code: int | None = None
+    """Exit code; None while it runs and when unknown."""
     cause: str = ""
-    """Why it ended so, or why it waits."""
+    """Why it ended, or why it is queued."""
     path: str = ""
-    """File of the running task's output; '' once it lies behind `handle`."""
+    """File with the output of a running task; '' once `handle` is set."""
     handle: str = ""
     """`r<seq>` of its `TaskEnded`; '' while it runs."""
     policy: str = "keep"
-    """`keep` or `stop`: what becomes of it when longrein is gone."""
+    """`keep` or `stop`: whether it continues when longrein exits."""
     waits_for_input: str = ""
-    """The line that looks like a question, when it prints nothing any more."""
+    """Last line when the task is silent and that line looks like a question."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A command goes on, or waits for its turn, in the background."""
+class BackgroundedCommand(msgspec.Struct, frozen=True):
+    """Command that runs, or is queued, in the background."""
 
     task: TaskView
     why: str
     """`asked` (run_in_background), `timeout` or `user` (Ctrl-B)."""
     tail: str = ""
-    """The end of what it has printed so far."""
+    """End of its output so far."""
 
 
 class OutputSlice(msgspec.Struct, frozen=True):
-    """Some of a task's output."""
+    """Part of a task's output."""
 
     task: TaskView
     text: str
     first_byte: int = 0
-    """Offset of the slice in all that was printed."""
+    """Offset of the slice in the whole output."""
     next_byte: int = 0
-    """Where the next `since` goes on."""
+    """Value of `since` for the next slice."""
     note: str = ""
-    """What is not in it and why."""
+    """Which output is missing, and why."""
 
 
 class TaskPort(Protocol):
-    """Commands of one session. Raises `ToolError` for an unknown id, naming those there are."""
+    """Commands of one session. Methods raise `ToolError` for an unknown id and name the known ones."""
 
     async def run(
         self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
-    ) -> CommandExit | Kept:
-        """Run a command to its end. With `background` it is a task from the start; with `promote` it becomes one
-        when `timeout_s` passes or the user says so (else it is ended then). Cancellation ends a foreground command.
+    ) -> CommandExit | BackgroundedCommand:
+        """Run a command until it exits.
+
+        With `background` it is a background task from the start. With `promote` it becomes one after `timeout_s` or
+        when the user asks; otherwise it is ended after `timeout_s`. Cancellation ends a foreground command.
         """
         ...
 
     def tasks(self) -> Sequence[TaskView]:
-        """Those of this session: running and queued ones, then those that are over, newest first."""
+        """Return the session's tasks: running and queued ones, then ended ones, newest first."""
         ...
 
     async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
-        """The last `tail` lines, or what came from byte `since` on, or the lines that match `grep` (a regular
-        expression), with their numbers."""
+        """Return the last `tail` lines, the output from byte `since` on, or the numbered lines that match `grep`, a
+        regular expression."""
         ...
 
     async def wait(self, task: str, timeout_s: float) -> TaskView:
-        """Until it is over, or `timeout_s` has passed."""
+        """Wait until the task has ended, at most `timeout_s`."""
         ...
 
     async def stop(self, task: str) -> TaskView:
-        """End it and its whole tree: TERM, grace, KILL. One that is over stays as it is."""
+        """End the task and its process tree: TERM, a grace period, KILL. No effect on an ended task."""
         ...
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
-        """Write `text` to its standard input; with `eof` close it."""
+        """Write `text` to the task's standard input; with `eof` close it."""
         ...
 
 
-# --- The project's graph of goals, as tools see it; `store` implements it, `app` hands it in -------------------------
+# --- Goals of the project: the port that `store` implements ----------------------------------------------------------
 
 
 class GoalPort(Protocol):
-    """Goals of one project, shared by every session in it. Short transactions; raises `ToolError` with what to do."""
+    """Goals of one project, shared by all its sessions. Methods raise `ToolError` that says what to do."""
 
     @property
     def owner(self) -> str:
-        """In whose name claims are made: a session, `session/a398` for a subagent, `user`."""
+        """Owner of new claims: a session, `session/a398` for a subagent, or `user`."""
         ...
 
     def by(self, owner: str) -> "GoalPort":
-        """The same goals as another agent sees and changes them."""
+        """Return the same goals for another owner."""
         ...
 
     def unseen(self, goals: Sequence[Goal]) -> Sequence[Goal]:
-        """Those of `goals` that this agent did not know as they are; it does now."""
+        """Return the `goals` whose present revision is new to this agent, and mark them as seen."""
         ...
 
     def beat(self) -> None:
-        """A sign of life: this agent's claims hold on. To be called at each step; never waits."""
+        """Renew the leases of this agent's claims. Called at each step; never blocks."""
         ...
 
     async def leave(self) -> None:
-        """This agent is closed: its claims end, so that others may go on. Never fails."""
+        """Release this agent's claims. Never fails."""
         ...
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
-        """Open goals in the order of their ids; with `every` also completed and deleted ones."""
+        """Return open goals ordered by id; with `every` also completed and deleted ones."""
         ...
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        """A new goal. Ids rise and are never used twice."""
+        """Add a goal. Ids increase and are never reused."""
         ...
 
     async def update(
@@ -236,14 +242,15 @@ class GoalPort(Protocol):
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
-        """The goal as it is now, and goals that this has unblocked. `claim` takes it for this agent, or lets go.
+        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or releases it.
 
-        Refused: a claim of what is blocked or held by another; a cycle; words over words that were not seen.
+        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and to overwrite text
+        that this agent has not seen.
         """
         ...
 
 
-# --- port ------------------------------------------------------------------------------------------------------------
+# --- Tools: context, outcome, options --------------------------------------------------------------------------------
 
 
 Access = Literal["none", "read", "write", "command"]
@@ -251,7 +258,7 @@ T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a call."""
+    """Result of a call."""
 
     parts: tuple[AnyPart, ...]
     """Content for the model."""
@@ -259,30 +266,30 @@ class Outcome(msgspec.Struct, frozen=True):
     """Events to append in one transaction with `ToolEnded`, before it."""
     status: Literal["ok", "failed", "interrupted"] = "ok"
     raw: bytes = b""
-    """A command's output byte for byte, where the text in `parts` leaves some of it out."""
+    """A command's exact output, when the text in `parts` omits some of it."""
 
     @staticmethod
     def of(text: str, *facts: AnyEvent) -> "Outcome":
-        """A plain text result."""
+        """Return a plain text result."""
         return Outcome((Text(text),), facts)
 
     @staticmethod
     def fail(text: str, *facts: AnyEvent) -> "Outcome":
-        """A result the model must read as a failure."""
+        """Return a text result with status `failed`."""
         return Outcome((Text(text),), facts, "failed")
 
 
 class FileVersion(msgspec.Struct, frozen=True):
-    """What the model knows of a file."""
+    """Version of a file that the model knows."""
 
     hash: str
     """Hash of the whole file when last seen or written."""
     whole: bool
-    """Whether the model saw all of it."""
+    """Whether the model saw the whole file."""
     blob: str = ""
-    """Its content."""
+    """Blob of the content; '' when not kept."""
     told: tuple[str, str] | None = None
-    """Hash and blob that the model had been told of when it wrote the call; None when it is this content."""
+    """Hash and blob of the content that the model knew when it wrote the call; None for this content."""
 
 
 class Blobs(Protocol):
@@ -294,8 +301,8 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
-class Past(Protocol):
-    """Everything that was ever written down in a session (see `store.Past`). Read only."""
+class SessionHistory(Protocol):
+    """Read-only access to the whole log of a session (see `store.SessionHistory`)."""
 
     def tail(self) -> tuple[int, int]: ...
     def entry(self, seq: int, /) -> Entry | None: ...
@@ -306,94 +313,94 @@ class Past(Protocol):
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
     def search(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
-    def child(self, session: str, /) -> "Past | None": ...
-    def parent(self) -> "Past | None": ...
+    def child(self, session: str, /) -> "SessionHistory | None": ...
+    def parent(self) -> "SessionHistory | None": ...
 
 
-class Archive(Protocol):
-    """Reads the past beside the event loop (see `store.Archive`)."""
+class HistoryReader(Protocol):
+    """Reader of a session's history outside the event loop (see `store.HistoryReader`)."""
 
-    async def reading(self, work: Callable[[Past], T], /) -> T: ...
-    def child(self, session: str, /) -> "Archive": ...
+    async def reading(self, work: Callable[[SessionHistory], T], /) -> T: ...
+    def child(self, session: str, /) -> "HistoryReader": ...
 
 
-class Hands(msgspec.Struct, frozen=True):
-    """Everything a tool may use. A new one for each call."""
+class ToolContext(msgspec.Struct, frozen=True):
+    """Context of one call: everything a tool may use."""
 
     call: str
     """Call id."""
     session: str
     """Session id."""
     nonce: str
-    """Session's nonce: text holding `events.marker_sign(nonce)` must not be written anywhere (law 4)."""
+    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written anywhere (law 4)."""
     cwd: str
-    """Present folder."""
+    """Current folder."""
     workspace: Workspace
     blobs: Blobs
     versions: Mapping[str, FileVersion]
-    """Known files by real path."""
+    """Files that the model knows, by real path."""
     todos: tuple[Todo, ...]
     """Present todo list."""
     options: "ToolOptions"
     entry: Callable[[int], Entry | None]
     """An entry of this session by seq, from the log."""
     note: Callable[[bytes], None]
-    """Shows output of a running tool as provisional (never stored)."""
-    archive: Archive | None = None
-    """This session's past; None where the log is not on disk, then `entry` and `blobs` have to do."""
+    """Shows output of a running tool on the screen; it is not stored."""
+    archive: HistoryReader | None = None
+    """Reader of this session's history; None when the log is not on disk. Then `entry` and `blobs` are used."""
     now_us: Callable[[], int] = lambda: 0
-    """Microseconds UTC; 0 when it is not known."""
+    """Present time in microseconds UTC; 0 when unknown."""
     page_bytes: int = 30_000
-    """Text that a result may hold and surely be shown whole in the present window."""
+    """Size of text that the present window certainly shows whole."""
     standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
-    """(real path, hash, first line, last line) -> handle of a reading that shows just that in the view, or ''."""
+    """(real path, hash, first line, last line) -> handle of a reading in the view that shows these lines, or ''."""
     tasks: TaskPort | None = None
-    """Commands and background tasks; None where there is no supervisor: commands then run through the spawner."""
-    agents: AgentPort | None = None
-    """Subagents; None where none may be started."""
+    """Commands and background tasks; None without a supervisor: commands then run through the spawner."""
+    agents: SubagentPort | None = None
+    """Subagents; None when none may be started."""
     goals: GoalPort | None = None
-    """The project's goals; None where there is no state folder."""
+    """Goals of the project; None without a state folder."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
-    """(real path, hash) -> who wrote that content, where it was an agent of this tree or a command of one; else ''."""
+    """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None
-    """(path, real path) of a file -> whether the rules forbid to read it: searches leave it out. None: no rule does."""
+    """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None without rules."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True):
-    """Limits. All are ceilings the model cannot raise."""
+    """Limits of the tools. The model cannot raise them."""
 
     bash_timeout_s: float = 120.0
-    """Default of `Bash`; `timeout` may raise it."""
+    """Default time limit of `Bash`; its argument `timeout` may raise it."""
     bash_timeout_max_s: float = 600.0
-    """Ceiling of `timeout`."""
+    """Maximum of `timeout`."""
     output_inline_bytes: int = 30_000
-    """Command output up to this size is given as text, more becomes a document with head and tail."""
+    """Maximum command output given as text; longer output becomes a document with head and tail."""
     output_bytes_max: int = 256 * 1024 * 1024
-    """A command that prints more is ended."""
+    """Maximum output of a command; a command that prints more is ended."""
     head_bytes: int = 4_000
-    """Of a document."""
+    """Head of a document."""
     tail_bytes: int = 6_000
-    """Of a document."""
+    """Tail of a document."""
     read_lines_max: int = 2_000
-    """Lines of one `Read` without a limit."""
+    """Lines of one `Read` without `limit`."""
     read_bytes_max: int = 256 * 1024
-    """Bytes of one `Read`."""
+    """Maximum size of one `Read`."""
     line_chars_max: int = 2_000
-    """A longer line is cut, with a note."""
+    """Maximum length of a line; a longer one is cut, with a note."""
     keep_bytes_max: int = 5 * 1024 * 1024
-    """Files up to this size are kept as blobs when seen or changed."""
+    """Maximum size of a file that is kept as a blob when seen or changed."""
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool: what the model is told of it and what runs."""
+    """One tool: its spec for the model and the function that runs."""
 
     spec: ToolSpec
     access: Access
     run: Callable[..., Awaitable[Outcome]]
-    """`run(hands, **arguments)`; the arguments have been checked against the schema."""
+    """`run(context, **arguments)`; the arguments have been checked against the schema."""
     together: Callable[[Mapping[str, Any]], bool]
-    """Whether this call may run beside other such calls."""
+    """Whether a call with these arguments may run in parallel with other such calls."""
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
-    """(path, writes) pairs a call touches, for permission."""
+    """(path, writes) pairs that a call touches, for permission."""
     deferred: bool = False
-    """Whether the model may have to look it up (see `tools.deferred`); so may all whose name begins with `mcp__`."""
+    """Whether `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""

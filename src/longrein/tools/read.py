@@ -1,10 +1,10 @@
-"""`Read`: what a file holds, numbered, and a fact that says which content the model has seen."""
+"""`Read` tool: shows a file with line numbers, or an image or PDF, and records which content the model has seen."""
 
 import msgspec
 
 from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
-from longrein.tools.file_access import HANDLED_BYTES_MAX, existing, keep, load, quickly, said
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.file_access import HANDLED_BYTES_MAX, existing_file, keep_content, load_file, one_line, run_by_size
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import (
     Decoded,
@@ -18,7 +18,7 @@ from longrein.tools.text_encoding import (
 )
 from longrein.workspace import ResolvedPath
 
-# --- What a file that is not text is: by its first bytes, never by its name ------------------------------------------
+# --- File types by their first bytes ---------------------------------------------------------------------------------
 
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -49,8 +49,8 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Picture(msgspec.Struct, frozen=True):
-    """An image a model can look at."""
+class ImageInfo(msgspec.Struct, frozen=True):
+    """Type and size of an image that a model can view."""
 
     media: str
     """Media type."""
@@ -61,68 +61,68 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def binary_kind(data: bytes) -> str:
-    """A word for binary content, `binary data` when its first bytes are unknown."""
+    """Name the type of binary content; `binary data` when it is unknown."""
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), "binary data")
 
 
 def is_pdf(data: bytes) -> bool:
-    """Whether it is a PDF document."""
+    """Whether `data` is a PDF document."""
     return data.startswith(b"%PDF-")
 
 
-def picture(data: bytes) -> Picture | None:
-    """Type and size in pixels of a PNG, JPEG, GIF or WebP image, from its header; None for anything else."""
+def image_info(data: bytes) -> ImageInfo | None:
+    """Return type and pixel size of a PNG, JPEG, GIF or WebP image, from its header; None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return Picture("image/png", number(data, 16, 4), number(data, 20, 4))
+        return ImageInfo("image/png", big_endian(data, 16, 4), big_endian(data, 20, 4))
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return Picture("image/gif", little(data, 6, 2), little(data, 8, 2))
+        return ImageInfo("image/gif", little_endian(data, 6, 2), little_endian(data, 8, 2))
     if data.startswith(b"\xff\xd8\xff"):
-        return Picture("image/jpeg", *jpeg_size(data))
+        return ImageInfo("image/jpeg", *jpeg_size(data))
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return Picture("image/webp", *webp_size(data))
+        return ImageInfo("image/webp", *webp_size(data))
     return None
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:
-    """Width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and DAC)."""
+    """Return width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and DAC)."""
     at = 2
     while at + 9 < len(data) and data[at] == 0xFF:
         mark = data[at + 1]
         if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
-            return number(data, at + 7, 2), number(data, at + 5, 2)
-        at += 1 if mark == 0xFF else 2 if mark == 1 or 0xD0 <= mark <= 0xD7 else 2 + number(data, at + 2, 2)
+            return big_endian(data, at + 7, 2), big_endian(data, at + 5, 2)
+        at += 1 if mark == 0xFF else 2 if mark == 1 or 0xD0 <= mark <= 0xD7 else 2 + big_endian(data, at + 2, 2)
     return 0, 0
 
 
 def webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height from a lossy, lossless or extended WebP header."""
+    """Return width and height from a lossy, lossless or extended WebP header."""
     kind = data[12:16]
     if kind == b"VP8X":
-        return little(data, 24, 3) + 1, little(data, 27, 3) + 1
+        return little_endian(data, 24, 3) + 1, little_endian(data, 27, 3) + 1
     if kind == b"VP8L":
-        bits = little(data, 21, 4)
+        bits = little_endian(data, 21, 4)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return (little(data, 26, 2) & 0x3FFF, little(data, 28, 2) & 0x3FFF) if kind == b"VP8 " else (0, 0)
+    return (little_endian(data, 26, 2) & 0x3FFF, little_endian(data, 28, 2) & 0x3FFF) if kind == b"VP8 " else (0, 0)
 
 
-def number(data: bytes, at: int, size: int) -> int:
-    """Big-endian number."""
+def big_endian(data: bytes, at: int, size: int) -> int:
+    """Return a big-endian number."""
     return int.from_bytes(data[at : at + size], "big")
 
 
-def little(data: bytes, at: int, size: int) -> int:
-    """Little-endian number."""
+def little_endian(data: bytes, at: int, size: int) -> int:
+    """Return a little-endian number."""
     return int.from_bytes(data[at : at + size], "little")
 
 
-# --- read ------------------------------------------------------------------------------------------------------------
+# --- The tool --------------------------------------------------------------------------------------------------------
 
 
 MEDIA_BYTES_MAX = 32 * 1024 * 1024
-"""Largest image or PDF given to a model; providers take less, their adapters shrink."""
+"""Maximum size of an image or PDF; the adapters shrink images to the provider's limit."""
 
 
-async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
+async def Read(hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
     """Read a file, before you Edit or overwrite it; whole rather than in small ranges. Lines come as `number<TAB>text`:
     number and tab are not in the file, and a line without number is a note. Images and PDFs are shown. Not for folders
     (Glob, or ls in Bash).
@@ -132,55 +132,57 @@ async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: i
     """
     if (offset is not None and offset < 0) or (limit is not None and limit < 1):
         raise ToolError("[bad-range] offset counts from 1 and limit must be at least 1.")
-    place = existing(hands, file_path)
+    place = existing_file(hands, file_path)
     first = max(offset or 1, 1)
     count = limit or hands.options.read_lines_max
     if place.size_bytes > hands.options.keep_bytes_max:
         return await read_large(hands, place, first, count)
-    data = await load(hands, place)
-    if picture(data) or is_pdf(data):
-        return read_media(place, data, *await keep(hands, data))
-    decoded = await quickly(hands, len(data), lambda: decode(data))
+    data = await load_file(hands, place)
+    if image_info(data) or is_pdf(data):
+        return read_media(place, data, *await keep_content(hands, data))
+    decoded = await run_by_size(hands, len(data), lambda: decode(data))
     if decoded is None:
-        raise ToolError(binary(place, data, len(data)))
-    text, whole, last = await quickly(hands, len(data), lambda: page(hands, place, decoded, first, count))
-    digest, blob = await keep(hands, data)
+        raise ToolError(binary_message(place, data, len(data)))
+    text, whole, last = await run_by_size(hands, len(data), lambda: numbered_page(hands, place, decoded, first, count))
+    digest, blob = await keep_content(hands, data)
     if last and (handle := hands.standing(place.real, digest, first, last)):
-        told = f"[unchanged since {handle}: lines {first}-{last} of {said(place.path)} stand there as they are now]"
+        told = f"[unchanged since {handle}: lines {first}-{last} of {one_line(place.path)} stand there as they are now]"
         return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
     known = hands.versions.get(place.real)
     whole = whole or (known is not None and known.whole and known.hash == digest)
     return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),))
 
 
-def page(hands: Hands, place: ResolvedPath, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
-    """Numbered lines with the notes below them, whether that is the whole file as it is, and the last line of them."""
+def numbered_page(
+    hands: ToolContext, place: ResolvedPath, decoded: Decoded, first: int, count: int
+) -> tuple[str, bool, int]:
+    """Return numbered lines with notes, whether they are the whole file uncut, and the last line shown."""
     lines = lines_of(decoded.text)
     if not lines:
-        return f"[{said(place.path)} is empty]", True, 0
+        return f"[{one_line(place.path)} is empty]", True, 0
     if first > len(lines):
         raise ToolError(
-            f"[past-end] {said(place.path)} has only {counted(len(lines), 'line')}; offset {first} is past."
+            f"[past-end] {one_line(place.path)} has only {counted(len(lines), 'line')}; offset {first} is past."
         )
-    chosen, cut = fitting(hands, lines[first - 1 : first - 1 + count], first)
+    chosen, cut = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
-    notes = notes_on(decoded)
+    notes = encoding_notes(decoded)
     if last < len(lines):
         notes.append(f"lines {first}-{last} of {len(lines)}; read on with offset={last + 1}")
     elif first > 1:
         notes.append(f"lines {first}-{last}, the end of the file")
     whole = first == 1 and last == len(lines) and not cut
-    return numbered(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole, last
+    return numbered_lines(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole, last
 
 
-def numbered(lines: list[str], first: int, odd: bool) -> str:
-    """`number<TAB>line` each, control characters shown when there may be some."""
+def numbered_lines(lines: list[str], first: int, odd: bool) -> str:
+    """Join lines as `number<TAB>line`; with `odd`, make control characters visible."""
     text = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, first)])
     return visible(text) if odd else text
 
 
-def fitting(hands: Hands, lines: list[str], first: int) -> tuple[list[str], bool]:
-    """As many of `lines` as one result may hold, and whether one had to be cut."""
+def fit_lines(hands: ToolContext, lines: list[str], first: int) -> tuple[list[str], bool]:
+    """Return the lines that fit into one result, and whether one was cut."""
     options = hands.options
     chars = sum(map(len, lines))
     if chars <= options.line_chars_max or max(map(len, lines)) <= options.line_chars_max:
@@ -198,8 +200,8 @@ def fitting(hands: Hands, lines: list[str], first: int) -> tuple[list[str], bool
     return lines, cut
 
 
-def cut_line(hands: Hands, line: str, number: int) -> str:
-    """A very long line, its end replaced by a marker that no tool writes into a file."""
+def cut_line(hands: ToolContext, line: str, number: int) -> str:
+    """Replace the end of a very long line by a marker, which no tool writes into a file."""
     most = hands.options.line_chars_max
     if len(line) <= most:
         return line
@@ -207,8 +209,8 @@ def cut_line(hands: Hands, line: str, number: int) -> str:
     return line[:most] + marker(hands.nonce, "cut", how)
 
 
-def notes_on(decoded: Decoded) -> list[str]:
-    """What is unusual about the encoding."""
+def encoding_notes(decoded: Decoded) -> list[str]:
+    """Return notes on an unusual encoding."""
     words = decoded.style.words()
     notes = [f"{words}; Edit and Write keep them"] if words else []
     if decoded.odd and any("\udc80" <= char <= "\udcff" for char in decoded.text):
@@ -217,10 +219,10 @@ def notes_on(decoded: Decoded) -> list[str]:
 
 
 def read_media(place: ResolvedPath, data: bytes, digest: str, blob: str) -> Outcome:
-    """An image or a PDF document, by its blob."""
-    name = said(place.path.rpartition("/")[2])
+    """Return the outcome for an image or a PDF document."""
+    name = one_line(place.path.rpartition("/")[2])
     seen = FileSeen(place.real, digest, blob)
-    image = picture(data)
+    image = image_info(data)
     if image is None:
         text = f"[PDF document {name}, {size_words(len(data))}]"
         return Outcome((Text(text), Document(blob, "application/pdf", len(data), name)), (seen,))
@@ -229,23 +231,23 @@ def read_media(place: ResolvedPath, data: bytes, digest: str, blob: str) -> Outc
     return Outcome((Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,))
 
 
-def binary(place: ResolvedPath, data: bytes, size: int) -> str:
-    """The refusal for a file that is no text."""
-    name, kind = said(place.path), binary_kind(data)
+def binary_message(place: ResolvedPath, data: bytes, size: int) -> str:
+    """Return the refusal for a binary file."""
+    name, kind = one_line(place.path), binary_kind(data)
     return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
 
 
-async def read_large(hands: Hands, place: ResolvedPath, first: int, count: int) -> Outcome:
-    """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
-    head = await load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
-    if picture(head) or is_pdf(head):
+async def read_large(hands: ToolContext, place: ResolvedPath, first: int, count: int) -> Outcome:
+    """Read a file above `keep_bytes_max`: load only the needed start; the workspace computes the hash."""
+    head = await load_file(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
+    if image_info(head) or is_pdf(head):
         return await read_large_media(hands, place)
-    decoded, lines = whole_text(head)
+    decoded, lines = decode_whole_lines(head)
     if decoded is None:
-        raise ToolError(binary(place, head, place.size_bytes))
+        raise ToolError(binary_message(place, head, place.size_bytes))
     if len(lines) <= first + count and place.size_bytes > len(head):
-        wider = await load(hands, place, HANDLED_BYTES_MAX)
-        again, more = await hands.workspace.run_in_thread(lambda: whole_text(wider))
+        wider = await load_file(hands, place, HANDLED_BYTES_MAX)
+        again, more = await hands.workspace.run_in_thread(lambda: decode_whole_lines(wider))
         decoded, lines = (again, more) if again is not None else (decoded, lines)
     text = large_page(hands, place, decoded, lines, (first, count))
     if place.size_bytes > HANDLED_BYTES_MAX:
@@ -254,40 +256,44 @@ async def read_large(hands: Hands, place: ResolvedPath, first: int, count: int) 
     return Outcome.of(text, FileSeen(place.real, digest, whole=False))
 
 
-def whole_text(data: bytes) -> tuple[Decoded | None, list[str]]:
-    """The start of a file up to its last whole line, decoded, and its lines; None for what is no text."""
+def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
+    """Decode the start of a file up to its last whole line, and split it; None for binary content."""
     decoded = decode(whole_lines(data))
     return decoded, lines_of(decoded.text) if decoded else []
 
 
 def whole_lines(data: bytes) -> bytes:
-    """The start of a file without a last line that may be cut."""
+    """Remove a last line that may be cut."""
     if wide_encoding(data):
         return data[: len(data) // 2 * 2]
     return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
 
 
-def large_page(hands: Hands, place: ResolvedPath, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
-    """Numbered lines of a large file, and how to read on."""
+def large_page(
+    hands: ToolContext, place: ResolvedPath, decoded: Decoded, lines: list[str], span: tuple[int, int]
+) -> str:
+    """Return numbered lines of a large file, with a note on how to read on."""
     first, count = span
     if first > len(lines):
         raise ToolError(
-            f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; line {first} is too far in. "
+            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; line {first} is too far in. "
             f"Use Bash: sed -n '{first},{first + 200}p', tail or grep."
         )
-    chosen, _ = fitting(hands, lines[first - 1 : first - 1 + count], first)
+    chosen, _ = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     note = (
         f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with offset={last + 1}, or use Grep"
     )
-    return numbered(chosen, first, decoded.odd) + f"\n[{note}]"
+    return numbered_lines(chosen, first, decoded.odd) + f"\n[{note}]"
 
 
-async def read_large_media(hands: Hands, place: ResolvedPath) -> Outcome:
-    """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
+async def read_large_media(hands: ToolContext, place: ResolvedPath) -> Outcome:
+    """Read an image or PDF above `keep_bytes_max`; the blob of its part is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
-        raise ToolError(f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; make it smaller first.")
-    data = await load(hands, place)
+        raise ToolError(
+            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; make it smaller first."
+        )
+    data = await load_file(hands, place)
     blob = hands.blobs.put_blob(data)
     return read_media(place, data, blob, blob)
 

@@ -1,6 +1,6 @@
-"""A tool is an async function: name, schema and prompt come from its signature and docstring.
+"""Tools from async functions: name, JSON schema and description come from the signature and the docstring.
 
-    async def Count(hands: Hands, file_path: str, word: str = "TODO") -> Outcome:
+    async def Count(hands: ToolContext, file_path: str, word: str = "TODO") -> Outcome:
         '''Count a word in a file.
 
         file_path: The file.
@@ -9,8 +9,8 @@
 
     COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", False)])
 
-A call that cannot be done raises `ToolError`; the model reads its text. `hands` may be left out, and a plain string
-may be returned instead of an `Outcome`.
+The parameter called `hands` receives the `ToolContext`; it may be left out. The function may return a plain string
+instead of an `Outcome`. A call that cannot be done raises `ToolError`, whose text the model reads.
 """
 
 import types
@@ -19,21 +19,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Union
 
 from longrein.events import ToolError, ToolSpec
-from longrein.tools.port import Access, Hands, Outcome, Tool
+from longrein.tools.port import Access, Outcome, Tool, ToolContext
 
-# --- From a function's signature and docstring to what the model is told: name, description, JSON schema -------------
+# --- Tool spec from signature and docstring --------------------------------------------------------------------------
 #
-# A docstring is the prompt. Its last paragraph may hold one line per parameter, `name: what it means` (a heading
-# `Args:` above them is allowed, deeper indented lines continue the one above). Everything before it is the
-# description; wrapped lines are joined, lines that begin with `- ` stay lines. Keys come in a fixed order, so the
-# bytes do too.
+# The docstring is the prompt. Its last paragraph may hold one line per parameter, `name: meaning`, with an optional
+# heading `Args:`; deeper indented lines continue the line above. Everything before is the description: wrapped lines
+# are joined, lines that begin with `- ` are kept. Keys come in a fixed order, so equal tools give equal bytes.
 
 
 PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 class Parameter(typing.NamedTuple):
-    """One parameter of a function as the signature has it."""
+    """One parameter of a function's signature."""
 
     name: str
     hint: Any
@@ -41,15 +40,15 @@ class Parameter(typing.NamedTuple):
 
 
 def tool_spec(function: Callable[..., Any], names: Mapping[str, str]) -> ToolSpec:
-    """The spec of `function`; `names` maps a parameter to the name the model uses (`{"ignore_case": "-i"}`).
+    """Return the spec of `function`; `names` maps a parameter to the model's name for it (`{"ignore_case": "-i"}`).
 
-    Raises TypeError for a hint that has no JSON schema: a mistake in the tool, found when it is registered.
+    Raises TypeError for a type hint without a JSON schema.
     """
     found = parameters(function)
     wire = [names.get(p.name, p.name) for p in found]
     text, said = read_docstring(function.__doc__ or "", wire)
     properties = {
-        name: described(schema_of(parameter.hint), said.get(name, ""))
+        name: with_description(schema_of(parameter.hint), said.get(name, ""))
         for name, parameter in zip(wire, found, strict=True)
     }
     required = [name for name, parameter in zip(wire, found, strict=True) if parameter.required]
@@ -57,7 +56,7 @@ def tool_spec(function: Callable[..., Any], names: Mapping[str, str]) -> ToolSpe
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """The parameters after `hands`, in order. `inspect` is not used: importing it costs more than all of this."""
+    """Return the parameters other than `hands`, in order. Avoids the slow import of `inspect`."""
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     names = [name for name in code.co_varnames[:count] if name != "hands"]
@@ -69,7 +68,7 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def hints_of(holder: Any) -> Mapping[str, Any]:
-    """Annotations of a function or class; only those written as strings cost an evaluation."""
+    """Return the annotations of a function or class; evaluates them only when some are strings."""
     hints: Mapping[str, Any] = holder.__annotations__
     if any(isinstance(hint, str) for hint in hints.values()):
         return typing.get_type_hints(holder)
@@ -77,7 +76,7 @@ def hints_of(holder: Any) -> Mapping[str, Any]:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """JSON schema of one type hint. `X | None` is the schema of X: optional is said by `required`."""
+    """Return the JSON schema of a type hint. `X | None` gives the schema of X: `required` tells what is optional."""
     if hint in PLAIN:
         return {"type": PLAIN[hint]}
     if hint is Any:
@@ -100,61 +99,61 @@ def schema_of(hint: Any) -> dict[str, Any]:
 
 
 def typed_dict_schema(hint: Any) -> dict[str, Any]:
-    """Schema of a `TypedDict`, its fields described by its docstring in the same format."""
+    """Return the schema of a `TypedDict`; its docstring describes the fields in the same format."""
     hints = hints_of(hint)
     _, said = read_docstring(hint.__doc__ or "", list(hints))
-    properties = {name: described(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
+    properties = {name: with_description(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
     return object_schema(properties, [name for name in hints if name in hint.__required_keys__])
 
 
 def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    """An object that takes these keys and no others."""
+    """Return the schema of an object with exactly these keys."""
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """`schema` with a description, if there is one."""
+def with_description(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """Add `text` to `schema` as its description, unless it is empty."""
     return {**schema, "description": text} if text else schema
 
 
 def read_docstring(doc: str, names: list[str]) -> tuple[str, dict[str, str]]:
-    """Description and what is said of each of `names`."""
-    lines = dedent(doc)
+    """Split a docstring into the description and the text of each parameter in `names`."""
+    lines = dedented_lines(doc)
     while lines and not lines[-1].strip():
         lines.pop()
     start = max((i + 1 for i, line in enumerate(lines) if not line.strip()), default=0)
     block = lines[start:]
     if block and block[0].strip() in ("Args:", "Arguments:", "Parameters:"):
         block = block[1:]
-    if not block or named(block[0], names) is None:
-        return joined(lines), {}
+    if not block or documented_parameter(block[0], names) is None:
+        return join_wrapped(lines), {}
     said: dict[str, str] = {}
     current = ""
     for line in block:
-        name = named(line, names)
+        name = documented_parameter(line, names)
         if name is None:
             said[current] += " " + line.strip()
         else:
             current = name
             said[name] = line.strip()[len(name) + 1 :].strip()
-    return joined(lines[:start]), said
+    return join_wrapped(lines[:start]), said
 
 
-def named(line: str, names: list[str]) -> str | None:
-    """The parameter that a line of the last paragraph begins with."""
+def documented_parameter(line: str, names: list[str]) -> str | None:
+    """Return the parameter that a line of the last paragraph describes, or None."""
     head, colon, _ = line.strip().partition(":")
     return head if colon and head in names else None
 
 
-def dedent(doc: str) -> list[str]:
-    """Lines of a docstring without the indentation that all but the first share."""
+def dedented_lines(doc: str) -> list[str]:
+    """Split a docstring into lines without their common indentation."""
     first, *rest = doc.split("\n")
     indent = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
     return [first.strip(), *(line[indent:].rstrip() for line in rest)]
 
 
-def joined(lines: list[str]) -> str:
-    """Paragraphs with their wrapped lines joined."""
+def join_wrapped(lines: list[str]) -> str:
+    """Join the wrapped lines of each paragraph."""
     text = ""
     for line in lines:
         breaks = not line or line.startswith("- ") or not text or text.endswith("\n")
@@ -163,7 +162,7 @@ def joined(lines: list[str]) -> str:
     return text.replace("\n\n\n", "\n\n").strip()
 
 
-# --- registry --------------------------------------------------------------------------------------------------------
+# --- Tools from functions --------------------------------------------------------------------------------------------
 
 
 Together = bool | Callable[[Mapping[str, Any]], bool]
@@ -180,18 +179,18 @@ def make_tool(
     names: Mapping[str, str] | None = None,
     deferred: bool = False,
 ) -> Tool:
-    """The tool that `function` is.
+    """Make a tool from `function`.
 
-    `together`: whether calls may run beside others, or a function of the arguments that says so. `paths`: pairs of a
-    parameter that names a path and whether it is written, or a function of the arguments that gives (path, writes)
-    pairs. `names`: parameters the model calls by another name. `deferred`: whether the model may have to look it up.
-    Raises TypeError for a hint that has no JSON schema.
+    `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of a path parameter
+    and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
+    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`.
+    Raises TypeError for a type hint without a JSON schema.
     """
     renamed = names or {}
     return Tool(
         tool_spec(function, renamed),
         access,
-        runner(function, {wire: name for name, wire in renamed.items()}),
+        make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda arguments: named_paths(paths, arguments)),
         deferred,
@@ -201,23 +200,23 @@ def make_tool(
 def tool(
     *, access: Access = "command", together: Together = False, paths: Paths = ()
 ) -> Callable[[Callable[..., Awaitable[Outcome | str]]], Tool]:
-    """Decorator form of `make_tool`. Without `access` each call asks, as a command does."""
+    """Decorator form of `make_tool`. Without `access`, each call asks for permission like a command."""
     return lambda function: make_tool(function, access=access, together=together, paths=paths)
 
 
 def named_paths(pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
-    """(path, writes) of those parameters that were given."""
+    """Return (path, writes) for each parameter of `pairs` that is given."""
     return tuple((str(arguments[name]), writes) for name, writes in pairs if arguments.get(name) is not None)
 
 
-def runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
-    """`run(hands, **arguments)`: parameters renamed, a returned string made an outcome, a `ToolError` a failed one.
+def make_runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
+    """Return `run(context, **arguments)`, which calls `function` and always gives an `Outcome`.
 
-    Other exceptions are faults of the tool and come through; the loop tells the model of them.
+    A returned string becomes an `Outcome`, a `ToolError` a failed one. Other exceptions propagate to the loop.
     """
     wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
-    async def run(hands: Hands, **arguments: Any) -> Outcome:
+    async def run(hands: ToolContext, **arguments: Any) -> Outcome:
         given = {names.get(name, name): value for name, value in arguments.items()} if names else arguments
         try:
             found = await (function(hands, **given) if wants_hands else function(**given))

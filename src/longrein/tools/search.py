@@ -1,73 +1,71 @@
-"""`Grep`: lines and files by content, through the workspace's search."""
+"""`Grep` and `Glob` tools: find files by content and by name, through the workspace's search."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from longrein.events import ToolError, marker
-from longrein.tools.file_access import existing, find, said
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.file_access import existing_file, one_line, resolve_path
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
 from longrein.workspace import Line, Query, ResolvedPath, SearchResult, glob, grep, split_glob
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a search found, as text: paths from the current folder, lines under their file, what was left out.
+# --- Search results as text ------------------------------------------------------------------------------------------
 
 
 LINE_CHARS_MAX = 500
-"""Longest line of a result; a match in minified code would fill the page."""
+"""Maximum length of a line, so that a match in minified code does not fill the page."""
 TEXT_BYTES_MAX = 30_000
-"""Text of one result."""
+"""Maximum size of one result."""
 
 
-def searched(hands: Hands, path: str) -> ResolvedPath:
-    """The folder or file to search. Refuses what is neither, with the nearest name."""
-    place = find(hands, path or ".")
-    return place if place.kind == "folder" else existing(hands, path)
+def resolve_search_root(hands: ToolContext, path: str) -> ResolvedPath:
+    """Resolve the folder or file to search. Raises `ToolError` otherwise, with the nearest name."""
+    place = resolve_path(hands, path or ".")
+    return place if place.kind == "folder" else existing_file(hands, path)
 
 
-def hidden_in(hands: Hands, place: ResolvedPath) -> Callable[[str], bool] | None:
-    """Which of the files found below `place`, by real path, nobody may read; None for none."""
+def hidden_filter(hands: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
+    """Return a test whether a real path below `place` is forbidden by a rule; None when no rule is."""
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 
-def shown_paths(hands: Hands, paths: tuple[str, ...]) -> list[str]:
-    """Paths relative to the current folder where they lie in it."""
+def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
+    """Return paths relative to the current folder if they are inside it."""
     base = hands.workspace.resolve(hands.cwd, "/").real.rstrip("/") + "/"
-    return [said(path.removeprefix(base)) for path in paths]
+    return [one_line(path.removeprefix(base)) for path in paths]
 
 
-def shown_lines(hands: Hands, lines: tuple[Line, ...]) -> list[str]:
-    """`number:line` for matches and `number-line` for context under each file's path; `--` where lines are left out."""
+def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
+    """Return rows `number:line` for matches, `number-line` for context, below each file's path; `--` for gaps."""
     rows: list[str] = []
     path, number = "", 0
     for line in lines:
         if line.path != path:
             rows += ["", *shown_paths(hands, (line.path,))] if rows else shown_paths(hands, (line.path,))
-        elif line.number > number + 1 and not all_match(lines):
+        elif line.number > number + 1 and not has_no_context(lines):
             rows.append("--")
         path, number = line.path, line.number
         rows.append(f"{number}{':' if line.match else '-'}{shown_text(hands, line.text)}")
     return rows
 
 
-def all_match(lines: tuple[Line, ...]) -> bool:
-    """Whether no context was asked for; then gaps go without saying."""
+def has_no_context(lines: tuple[Line, ...]) -> bool:
+    """Whether all lines are matches; gaps are then not marked."""
     return lines[0].match and lines[-1].match and all(line.match for line in lines)
 
 
-def shown_text(hands: Hands, text: str) -> str:
-    """A line that a wire can carry, not longer than a result should show."""
+def shown_text(hands: ToolContext, text: str) -> str:
+    """Return a line with control characters visible, at most `LINE_CHARS_MAX` long."""
     if len(text) <= LINE_CHARS_MAX:
         return visible(text)
     cut = marker(hands.nonce, "cut", f"line of {len(text):,} characters")
     return visible(text[:LINE_CHARS_MAX]) + cut
 
 
-def whole_text(rows: list[str], found: SearchResult, narrow: str) -> str:
-    """Rows and notes; not more than one result may hold. Raises ToolError for a search that could not be done."""
+def result_text(rows: list[str], found: SearchResult, narrow: str) -> str:
+    """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
     size, more = 0, found.more
@@ -85,11 +83,11 @@ def whole_text(rows: list[str], found: SearchResult, narrow: str) -> str:
     return text
 
 
-# --- grep ------------------------------------------------------------------------------------------------------------
+# --- `Grep`: files and lines by content ------------------------------------------------------------------------------
 
 
 LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
-"""Most lines or files given without `head_limit`."""
+"""Maximum number of lines or files without `head_limit`."""
 MODES: dict[str, Literal["content", "files", "count"]] = {
     "content": "content",
     "files_with_matches": "files",
@@ -99,7 +97,7 @@ OutputMode = Literal["content", "files_with_matches", "count"]
 
 
 async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: Hands,
+    hands: ToolContext,
     pattern: str,
     path: str = "",
     glob: str = "",
@@ -119,7 +117,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
     if context < 0 or head_limit < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
-    place = searched(hands, path)
+    place = resolve_search_root(hands, path)
     query = Query(
         place.real,
         pattern,
@@ -131,12 +129,12 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         context,
         head_limit or LIMITS[output_mode],
     )
-    found = await grep(hands.workspace, query, hidden_in(hands, place))
-    return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
+    found = await grep(hands.workspace, query, hidden_filter(hands, place))
+    return Outcome.of(result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit"))
 
 
-def rows_of(hands: Hands, found: SearchResult) -> list[str]:
-    """The result's lines in whichever mode."""
+def result_rows(hands: ToolContext, found: SearchResult) -> list[str]:
+    """Return the rows of a result in any output mode."""
     if found.lines:
         return shown_lines(hands, found.lines)
     if found.counts:
@@ -154,30 +152,30 @@ GREP = make_tool(
 )
 
 
-# --- `Glob`: files by name, through the workspace's search -----------------------------------------------------------
+# --- `Glob`: files by name -------------------------------------------------------------------------------------------
 
 
 PATHS_MAX = 100
-"""Files given; more help nobody."""
+"""Maximum number of files in a result."""
 
 
-async def Glob(hands: Hands, pattern: str, path: str = "") -> Outcome:
+async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
     """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects .gitignore.
 
     pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
     """
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
-    folder, rest = start_of(pattern, path)
-    place = searched(hands, folder)
+    folder, rest = split_folder(pattern, path)
+    place = resolve_search_root(hands, folder)
     if place.kind != "folder":
-        raise ToolError(f"[not-a-folder] {said(folder)} is a file; path must be a folder.")
-    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_in(hands, place))
-    return Outcome.of(whole_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
+        raise ToolError(f"[not-a-folder] {one_line(folder)} is a file; path must be a folder.")
+    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_filter(hands, place))
+    return Outcome.of(result_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
 
 
-def start_of(pattern: str, path: str) -> tuple[str, str]:
-    """Folder to search, and the pattern below it: what comes before the first wildcard belongs to the folder."""
+def split_folder(pattern: str, path: str) -> tuple[str, str]:
+    """Return the folder to search and the pattern below it. The part before the first wildcard is the folder."""
     folder, rest = split_glob(pattern)
     if folder.startswith(("/", "~")) or not path:
         return folder or path or ".", rest
@@ -185,8 +183,8 @@ def start_of(pattern: str, path: str) -> tuple[str, str]:
 
 
 def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
-    """The folder a call looks into, for permission."""
-    folder, _ = start_of(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
+    """Return the folder that a call searches, for permission."""
+    folder, _ = split_folder(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
     return ((folder, False),)
 
 

@@ -1,4 +1,4 @@
-"""`Agent`: work handed to subagents, each with a context of its own. `agent_call` does it, at first use."""
+"""`Agent` tool: starts subagents, each with its own context, and shows their reports to the model."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ import msgspec
 
 from longrein.context import neutralize_markers
 from longrein.events import AnyEvent, ToolError
-from longrein.tools.port import AgentPort, Hands, Job, Kind, Outcome, Report, Tool
+from longrein.tools.port import Outcome, SubagentPort, SubagentReport, SubagentTask, SubagentType, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 
 SYNTHESIS = "synthesis"
-"""The type that reads the reports of others. It is started by the argument of that name."""
+"""Type of the subagent that reads the reports of others, started by the argument of that name."""
 
 
 class AgentTask(TypedDict):
@@ -28,7 +28,7 @@ class AgentTask(TypedDict):
 
 
 async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: Hands,
+    hands: ToolContext,
     description: str,
     prompt: str = "",
     subagent_type: str = "general",
@@ -64,9 +64,9 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: The goal: one more subagent reads all reports, checks what contradicts, decides.
     resume: One that has ended (a398); it still knows what it did.
     """
-    started: Outcome = await start(
+    started: Outcome = await start_subagents(
         hands,
-        Wanted(description, prompt, subagent_type, model, isolation or "", context),
+        TaskArguments(description, prompt, subagent_type, model, isolation or "", context),
         tasks=tasks or [],
         samples=samples,
         synthesis=synthesis.strip(),
@@ -79,8 +79,8 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
 AGENT = make_tool(Agent, access="none", together=True)
 
 
-def agent_tool(kinds: Sequence[Kind]) -> Tool:
-    """`Agent` as the model is told of it where there are these types, in this order."""
+def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
+    """Return `Agent` with these subagent types in its description and schema, in this order."""
     offered = [kind for kind in kinds if kind.name != SYNTHESIS]
     lines = "\n".join(f"- {kind.name}: {' '.join(kind.description.split())}" for kind in offered)
     spec = AGENT.spec
@@ -93,7 +93,7 @@ def agent_tool(kinds: Sequence[Kind]) -> Tool:
 
 
 def with_types(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """`schema` in which a type can only be one of `names`."""
+    """Restrict `subagent_type` in `schema` to `names`."""
     properties = dict(schema["properties"])
     task = properties["tasks"]["items"]
     own = {**task["properties"], "subagent_type": {**task["properties"]["subagent_type"], "enum": list(names)}}
@@ -102,16 +102,13 @@ def with_types(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
     return {**schema, "properties": properties}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Reports ---------------------------------------------------------------------------------------------------------
 #
-# What the model is told of subagents that were started: facts in our words, what they say quoted below.
-#
-# A report is text from outside: each of its lines stands behind a bar, so that none can pass for a word of the
-# harness.
+# A report is text from outside: each of its lines begins with a bar, so that none looks like text of longrein.
 
 
 REPORT_CHARS_MIN = 800
-"""Of each report is shown at least this much, however many there are."""
+"""Minimum of each report that is shown, however many there are."""
 FILES_SHOWN = 12
 SYNTHESIS_TITLE = "synthesis"
 STATUS = {
@@ -122,36 +119,42 @@ STATUS = {
     "refused": "NOT STARTED",
     "running": "running in the background",
 }
-ENDED_SHORT = ("failed", "limit", "interrupted")
-"""Statuses of those that worked and did not finish."""
+UNFINISHED = ("failed", "limit", "interrupted")
+"""Statuses of subagents that started and did not finish."""
 
 
-def reported(
-    reports: Sequence[Report], facts: tuple[AnyEvent, ...], nonce: str, page_bytes: int, *, synthesis: bool = False
+def result_of(
+    reports: Sequence[SubagentReport],
+    facts: tuple[AnyEvent, ...],
+    nonce: str,
+    page_bytes: int,
+    *,
+    synthesis: bool = False,
 ) -> Outcome:
-    """The result of the call: a head line, then each report in its place. Failed when none did what it was to do.
+    """Return the result of the call: a status line, then the reports in order. Failed when no subagent succeeded.
 
-    With `synthesis` one was wanted: where it was made, its text is the result; of the others is said where they are.
+    `synthesis`: whether a synthesis was requested. If there is one, it is shown whole, and the other reports only by
+    their handles.
     """
     *others, last = reports
     made = synthesis and last.job.kind == SYNTHESIS_TITLE and last.status == "done"
     if made:
         below = [report_text(len(reports), last, nonce, page_bytes - 200 * len(others))]
-        below += [where(number, report, nonce) for number, report in enumerate(others, 1)]
+        below += [brief_report(number, report, nonce) for number, report in enumerate(others, 1)]
     else:
         room = max(REPORT_CHARS_MIN, (page_bytes - 200 * len(reports)) // max(1, len(reports)))
         below = [report_text(number, report, nonce, room) for number, report in enumerate(reports, 1)]
     none = ["There is no synthesis: fewer than two of them left a report."]
     lacks = none if synthesis and last.job.kind != SYNTHESIS_TITLE else []
-    text = "\n\n".join([head(reports), *below, *lacks])
+    text = "\n\n".join([status_line(reports), *below, *lacks])
     states = {report.status for report in reports}
     if states == {"interrupted"}:
         return Outcome(Outcome.of(text).parts, facts, "interrupted")
     return Outcome.of(text, *facts) if states & {"done", "running"} else Outcome.fail(text, *facts)
 
 
-def head(reports: Sequence[Report]) -> str:
-    """How many there are, how they ended, and how to take what they say."""
+def status_line(reports: Sequence[SubagentReport]) -> str:
+    """Return the number of subagents, their states, and how to treat their reports."""
     states = [report.status for report in reports]
     counts = [f"{states.count(status)} {words}" for status, words in STATUS.items() if status in states]
     line = f"{counted(len(reports), 'subagent')}: {', '.join(counts)}."
@@ -162,65 +165,65 @@ def head(reports: Sequence[Report]) -> str:
     return line
 
 
-def where(number: int, report: Report, nonce: str) -> str:
-    """One that a synthesis has read: how it went, and where its own words are."""
+def brief_report(number: int, report: SubagentReport, nonce: str) -> str:
+    """Return title, facts and handle of a report that a synthesis has read."""
     if not report.handle:
         return report_text(number, report, nonce, REPORT_CHARS_MIN)
     own = f'its own report: Recall("{report.handle}")'
-    return "\n".join([title(number, report, nonce), *facts_of(report, nonce), own])
+    return "\n".join([report_title(number, report, nonce), *outcome_lines(report, nonce), own])
 
 
-def report_text(number: int, report: Report, nonce: str, room: int) -> str:
-    """One report: who, how it went, what it left behind, what it says in at most about `room` characters."""
-    lines = [title(number, report, nonce), *facts_of(report, nonce)]
+def report_text(number: int, report: SubagentReport, nonce: str, room: int) -> str:
+    """Return one report: title, facts, and about `room` characters of its text."""
+    lines = [report_title(number, report, nonce), *outcome_lines(report, nonce)]
     if report.text.strip():
-        lines += body(report, nonce, room)
-    elif report.status in ENDED_SHORT:
+        lines += quoted_report(report, nonce, room)
+    elif report.status in UNFINISHED:
         lines.append("It left no text.")
     elif report.status == "done":
         lines.append("It ended without a report.")
     return "\n".join(lines)
 
 
-def facts_of(report: Report, nonce: str) -> list[str]:
-    """Why it did not finish or what was granted otherwise, the files it changed, what was kept of its worktree."""
-    why = "why: " if report.status in (*ENDED_SHORT, "refused") else "note: "
-    said = ((why, report.message), ("files changed: ", files(report.files, nonce)), ("worktree: ", report.worktree))
-    return [name + single(text, nonce) for name, text in said if text]
+def outcome_lines(report: SubagentReport, nonce: str) -> list[str]:
+    """Return lines with the reason or note, the changed files and the kept worktree."""
+    why = "why: " if report.status in (*UNFINISHED, "refused") else "note: "
+    said = ((why, report.message), ("files changed: ", file_list(report.files, nonce)), ("worktree: ", report.worktree))
+    return [name + inline_quote(text, nonce) for name, text in said if text]
 
 
-def title(number: int, report: Report, nonce: str) -> str:
-    """`[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
+def report_title(number: int, report: SubagentReport, nonce: str) -> str:
+    """Return a title such as `[2] a399 general "Mend the parser": done, 7 steps, 41,203 tokens, $0.12, 38 s`."""
     job = report.job
-    name = " ".join(filter(None, (report.label, job.kind, f'"{single(job.description, nonce)}"')))
+    name = " ".join(filter(None, (report.label, job.kind, f'"{inline_quote(job.description, nonce)}"')))
     spent = [counted(report.steps, "step"), counted(report.tokens, "token")] if report.steps or report.tokens else []
     spent += [f"${report.cost_usd:.2f}"] if report.cost_usd else []
-    spent += [took(report.elapsed_s)] if report.elapsed_s else []
+    spent += [duration_words(report.elapsed_s)] if report.elapsed_s else []
     return f"[{number}] {name}: {', '.join([STATUS.get(report.status, report.status), *spent])}"
 
 
-def took(seconds: float) -> str:
-    """`0.4 s`, `38 s`, `12 min`."""
+def duration_words(seconds: float) -> str:
+    """Return a duration such as `0.4 s`, `38 s` or `12 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
-def files(paths: Sequence[str], nonce: str) -> str:
-    """Paths, as many as fit in a line or two."""
+def file_list(paths: Sequence[str], nonce: str) -> str:
+    """Join up to `FILES_SHOWN` paths."""
     more = f" and {len(paths) - FILES_SHOWN} more" if len(paths) > FILES_SHOWN else ""
-    return ", ".join(single(path, nonce) for path in paths[:FILES_SHOWN]) + more
+    return ", ".join(inline_quote(path, nonce) for path in paths[:FILES_SHOWN]) + more
 
 
-def single(text: str, nonce: str) -> str:
-    """Foreign words inside a line of ours: one line, without our sign."""
+def inline_quote(text: str, nonce: str) -> str:
+    """Return text from outside on one line, without longrein markers."""
     return neutralize_markers(" ".join(text.split()), nonce)
 
 
-def body(report: Report, nonce: str, room: int) -> list[str]:
-    """What it says, quoted; of a long report the two ends, and where the rest is."""
-    lines = ["what it had when it ended:"] if report.status in ENDED_SHORT else []
-    text = barred(report.text.strip("\n"), nonce)
+def quoted_report(report: SubagentReport, nonce: str, room: int) -> list[str]:
+    """Return the report's text, quoted; of a long one both ends, with the handle of the whole."""
+    lines = ["what it had when it ended:"] if report.status in UNFINISHED else []
+    text = block_quote(report.text.strip("\n"), nonce)
     if len(text) <= room:
         return [*lines, text]
     first, last = text[: room * 2 // 3], text[-room // 3 :]
@@ -231,24 +234,22 @@ def body(report: Report, nonce: str, room: int) -> list[str]:
     return [*lines, first, cut, last]
 
 
-def barred(text: str, nonce: str) -> str:
-    """`text` with a bar before each line and without our sign."""
+def block_quote(text: str, nonce: str) -> str:
+    """Prefix each line with a bar and remove longrein markers."""
     return "\n".join(f"| {line}" for line in neutralize_markers(text, nonce).split("\n"))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a call of `Agent` asks for, as jobs: checked before anything is started, so a contradiction starts nothing.
+# --- Tasks of a call, all checked before anything starts -------------------------------------------------------------
 
 
 TASKS_MAX = 32
-"""Subagents of one call; more is a runaway or wants a smaller question."""
+"""Maximum number of subagents of one call."""
 DESCRIPTION_CHARS_MAX = 120
 LABEL = r"a[1-9]\d{0,17}"
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a call says of one subagent, and one of its tasks where it says it too."""
+class TaskArguments(msgspec.Struct, frozen=True):
+    """Arguments of a call that describe one subagent; an item of `tasks` may replace them."""
 
     description: str
     prompt: str
@@ -257,16 +258,16 @@ class Wanted(msgspec.Struct, frozen=True):
     isolation: str
     context: str
 
-    def job(self) -> Job:
-        """In the words of the port."""
+    def job(self) -> SubagentTask:
+        """Return the task for the port."""
         short = " ".join(self.description.split())[:DESCRIPTION_CHARS_MAX]
         worktree = self.isolation == "worktree"
-        return Job(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
+        return SubagentTask(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
 
 
-async def start(
-    hands: Hands,
-    wanted: Wanted,
+async def start_subagents(
+    hands: ToolContext,
+    wanted: TaskArguments,
     *,
     tasks: Sequence[Mapping[str, Any]],
     samples: int,
@@ -274,38 +275,38 @@ async def start(
     resume: str,
     background: bool,
 ) -> Outcome:
-    """Start what was asked for; gives the reports. Raises `ToolError`, then nothing was started."""
+    """Start the subagents and return their reports. Raises `ToolError` before anything is started."""
     port = hands.agents
     if port is None:
         raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
     if [bool(tasks), samples != 1, bool(resume)].count(True) > 1:
         raise ToolError("[contradiction] Give one of tasks, samples and resume. Nothing was started.")
-    jobs = task_jobs(tasks, wanted) if tasks else same_jobs(wanted, samples, resume)
+    jobs = listed_tasks(tasks, wanted) if tasks else sampled_tasks(wanted, samples, resume)
     if synthesis and len(jobs) < 2:
         raise ToolError(
             "[one-report] A synthesis needs two reports or more: use tasks or samples. Nothing was started."
         )
-    behind = background or always_background(port, jobs)
+    behind = background or any_always_background(port, jobs)
     if synthesis and behind:
         raise ToolError(
             "[contradiction] A synthesis waits for its reports, so nothing here may work in the background."
         )
     reports, facts = await port.run(jobs, call=hands.call, background=behind, synthesis=synthesis)
-    return reported(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
+    return result_of(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
 
 
-def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[Job]:
-    """The one task, as often as wanted, or to one that is asked again."""
+def sampled_tasks(wanted: TaskArguments, samples: int, resume: str) -> list[SubagentTask]:
+    """Return one task `samples` times, or the task of a subagent to resume."""
     if not wanted.prompt.strip():
         raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
     check_count("samples", samples)
     if not resume:
         return [wanted.job()] * samples
-    return [msgspec.structs.replace(wanted.job(), again=label_of(resume, wanted))]
+    return [msgspec.structs.replace(wanted.job(), again=parse_label(resume, wanted))]
 
 
-def task_jobs(tasks: Sequence[Mapping[str, Any]], call: Wanted) -> list[Job]:
-    """Different tasks: what one leaves out is taken from the call, whose prompt stands before each one's own."""
+def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskArguments) -> list[SubagentTask]:
+    """Return the tasks of `tasks`: missing fields come from the call, and its prompt precedes each own prompt."""
     check_count("tasks", len(tasks))
     jobs = []
     for task in tasks:
@@ -318,13 +319,13 @@ def task_jobs(tasks: Sequence[Mapping[str, Any]], call: Wanted) -> list[Job]:
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse none and more than one call may start."""
+    """Raise `ToolError` unless `count` is from 1 to `TASKS_MAX`."""
     if not 1 <= count <= TASKS_MAX:
         raise ToolError(f"[bad-count] {name}: {count}; from 1 to {TASKS_MAX} may be started. Nothing was started.")
 
 
-def label_of(resume: str, wanted: Wanted) -> str:
-    """The label of the one that is asked again. Raises `ToolError` for what is none."""
+def parse_label(resume: str, wanted: TaskArguments) -> str:
+    """Return the label of the subagent to resume. Raises `ToolError` for an invalid one."""
     label = resume.strip(" \t\n[]()'\"`").partition("/")[0]
     if not re.fullmatch(LABEL, label):
         raise ToolError(f"[bad-label] {resume[:40]!r} is no subagent of yours; labels look like a398.")
@@ -333,7 +334,7 @@ def label_of(resume: str, wanted: Wanted) -> str:
     return label
 
 
-def always_background(port: AgentPort, jobs: Sequence[Job]) -> bool:
-    """Whether a type among them always works in the background."""
+def any_always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
+    """Whether a type in `jobs` always runs in the background."""
     behind = {kind.name: kind for kind in port.kinds() if kind.background}
     return any(one.kind in behind for one in jobs if not one.again)

@@ -1,7 +1,8 @@
-"""A text file's encoding, byte order mark and line ends: read so that writing back gives the same bytes.
+"""Decoding of files and command output, and text that is safe to show.
 
 `decode` is lossless: for every text file, `style.encode(decode(data).text)` is `data`. So `Edit` can change one line
-of a CRLF file in UTF-16 with two broken characters, and only that line differs.
+of a CRLF file in UTF-16 with two broken characters, and only that line differs. `clean` removes terminal escapes and
+control characters from command output.
 """
 
 import codecs
@@ -10,32 +11,31 @@ from functools import cache
 
 import msgspec
 
-# --- Bytes from the outside become text that any wire and any terminal can carry -------------------------------------
+# --- Safe text for wires and terminals -------------------------------------------------------------------------------
 #
-# Gone: NUL, control characters, terminal escapes, what a carriage return overwrote, broken encodings. Kept: newline
-# and tab, everything readable. Clean text passes in one scan: 30 MB of output and hundreds of small results come this
-# way.
+# Removed: NUL, control characters, terminal escapes, text that a carriage return overwrote, invalid encoding. Kept:
+# newline, tab, everything printable. Clean text takes one scan, since output can be 30 MB.
 
 
 PRINTABLE = bytes([9, 10, *range(32, 127)])
 """Bytes of ASCII text that need no cleaning."""
 HARMLESS = PRINTABLE + bytes(range(128, 256))
-"""The same when bytes of other scripts are there."""
+"""Bytes that need no cleaning when text is not only ASCII."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
-"""What is removed after escapes and carriage returns have been dealt with."""
+"""Characters that are removed after escapes and carriage returns."""
 PICTURES = {code: 0x2400 + code for code in (*range(9), *range(11, 32))} | {127: 0x2421}
-"""Control characters of a file, each shown as one visible character."""
+"""Control characters of a file and their visible replacements."""
 
 
 @cache
-def escapes() -> re.Pattern[str]:
-    """Terminal escapes: OSC and other strings up to their end or the line's, CSI, short ones. Compiled at first use."""
+def escape_pattern() -> re.Pattern[str]:
+    """Return the pattern of terminal escapes: OSC and other strings, CSI, short ones. Compiled at first use."""
     strings = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     return re.compile(strings + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
 
 
 def clean(data: bytes) -> str:
-    """Output of a program as safe text: decoded, without escapes and controls, progress lines as they last stood."""
+    """Decode a program's output to safe text: no escapes or controls; of a progress line the last state."""
     if not data.translate(None, PRINTABLE):
         return data.decode("ascii")
     text = decode_output(data)
@@ -45,17 +45,17 @@ def clean(data: bytes) -> str:
 
 
 def clean_text(text: str) -> str:
-    """The same for text."""
+    """Clean text as `clean` does."""
     if "\x1b" in text or any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
-        text = escapes().sub("", text)
+        text = escape_pattern().sub("", text)
     if "\r" in text:
-        text = overwrite(text.replace("\r\n", "\n"))
+        text = apply_carriage_returns(text.replace("\r\n", "\n"))
     text = text.translate(CONTROLS)
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def overwrite(text: str) -> str:
-    """Each line as a terminal would show it after its carriage returns (the last non-empty state)."""
+def apply_carriage_returns(text: str) -> str:
+    """Return each line as a terminal shows it after carriage returns: the last non-empty state."""
     if "\r" not in text:
         return text
     lines = text.split("\n")
@@ -63,13 +63,13 @@ def overwrite(text: str) -> str:
 
 
 def decode_output(data: bytes) -> str:
-    """Text in UTF-8, or UTF-16 when it plainly is that; bytes that are neither become U+FFFD."""
+    """Decode UTF-8, or UTF-16 when detected; invalid bytes become U+FFFD."""
     wide = wide_encoding(data)
     return data.decode(wide or "utf-8", "replace").removeprefix("\ufeff")
 
 
 def wide_encoding(data: bytes) -> str:
-    """`utf-16-le` or `utf-16-be` when a BOM or the place of its NULs says so, else ''."""
+    """Detect `utf-16-le` or `utf-16-be` by a BOM or the positions of NULs; '' for other encodings."""
     if data.startswith(b"\xff\xfe") and not data.startswith(b"\xff\xfe\0\0"):
         return "utf-16-le"
     if data.startswith(b"\xfe\xff"):
@@ -85,38 +85,38 @@ def wide_encoding(data: bytes) -> str:
 
 
 def visible(text: str) -> str:
-    """A file's text with control characters as pictures (␀ ␛ …), C1 controls and lone surrogates as U+FFFD."""
+    """Replace control characters by pictures (␀ ␛ …), and C1 controls and lone surrogates by U+FFFD."""
     text = text.translate(PICTURES)
     return text if text.isascii() else re.sub("[\x80-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def cut_head(data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes from the start, ending with a line if one ends there, else between characters."""
+    """Return at most `limit` bytes from the start, cut after a line if possible, else between characters."""
     if len(data) <= limit:
         return data
     end = data.rfind(b"\n", 0, limit) + 1
-    return data[: end or between(data, limit)]
+    return data[: end or char_boundary_before(data, limit)]
 
 
 def cut_tail(data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes from the end, beginning with a line if one begins there, else between characters."""
+    """Return at most `limit` bytes from the end, cut before a line if possible, else between characters."""
     if len(data) <= limit:
         return data
     start = len(data) - limit
     line = data.find(b"\n", start - 1, len(data) - 1) + 1
-    return data[line:] if line else data[after(data, start) :]
+    return data[line:] if line else data[char_boundary_after(data, start) :]
 
 
-def between(data: bytes, at: int) -> int:
-    """The last place up to `at` that does not split a UTF-8 character."""
+def char_boundary_before(data: bytes, at: int) -> int:
+    """Return the last index up to `at` that does not split a UTF-8 character."""
     for place in range(at, max(at - 4, 0), -1):
         if data[place] & 0xC0 != 0x80:
             return place
     return at
 
 
-def after(data: bytes, at: int) -> int:
-    """The first place from `at` on that does not split a UTF-8 character."""
+def char_boundary_after(data: bytes, at: int) -> int:
+    """Return the first index from `at` on that does not split a UTF-8 character."""
     for place in range(at, min(at + 4, len(data))):
         if data[place] & 0xC0 != 0x80:
             return place
@@ -124,44 +124,44 @@ def after(data: bytes, at: int) -> int:
 
 
 def size_words(count: int) -> str:
-    """`812 bytes`, `4.2 kB`, `31.0 MB`."""
+    """Return a size such as `812 bytes`, `4.2 kB` or `31.0 MB`."""
     if count < 1000:
         return "1 byte" if count == 1 else f"{count} bytes"
     return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
 def counted(count: int, word: str) -> str:
-    """`1 line`, `3 lines`, `12,000 lines`."""
+    """Return a count such as `1 line`, `3 lines` or `12,000 lines`."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-# --- encoding --------------------------------------------------------------------------------------------------------
+# --- Lossless decoding of text files ---------------------------------------------------------------------------------
 
 
 BOMS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
 LINE_BYTES = HARMLESS + b"\r"
-"""Bytes of a text file whose characters need no second look."""
+"""Bytes of a text file without special characters."""
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How a file's text is turned into bytes."""
+    """Encoding of a text file: character set, byte order mark and line ends."""
 
     encoding: str = "utf-8"
     """`utf-8`, `utf-16-le`, `utf-16-be` or `latin-1`."""
     bom: bytes = b""
-    """Byte order mark it begins with."""
+    """Byte order mark at the start."""
     eol: str = "\n"
-    """The commonest line end: LF, CRLF or CR; LF when there is none."""
+    """Most frequent line end: LF, CRLF or CR; LF when there is none."""
     mixed: bool = False
     """Whether other line ends occur too."""
 
     def encode(self, text: str) -> bytes:
-        """Bytes of `text` (its line ends as they are). Raises UnicodeEncodeError for what the encoding lacks."""
+        """Encode `text` with unchanged line ends. Raises UnicodeEncodeError for characters the encoding lacks."""
         errors = {"utf-8": "surrogateescape", "latin-1": "strict"}.get(self.encoding, "surrogatepass")
         return self.bom + text.encode(self.encoding, errors)
 
     def words(self) -> str:
-        """What is unusual about it, such as `UTF-16, CRLF line ends`; '' for UTF-8 with LF."""
+        """Describe an unusual style, such as `UTF-16, CRLF line ends`; '' for UTF-8 with LF."""
         said = []
         if self.encoding != "utf-8":
             said.append("Latin-1 or unknown 8-bit encoding" if self.encoding == "latin-1" else "UTF-16")
@@ -176,17 +176,17 @@ PLAIN_STYLE = Style()
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A text file."""
+    """Decoded text file."""
 
     text: str
-    """All of it without the byte order mark, line ends untouched. Bytes that are no UTF-8 are lone surrogates."""
+    """Whole text without the byte order mark, with its line ends. Bytes that are not UTF-8 are lone surrogates."""
     style: Style
     odd: bool = False
-    """Whether it may hold control characters or broken bytes, which must be shown as something else."""
+    """Whether it may hold control characters or invalid bytes, which `visible` must replace."""
 
 
 def decode(data: bytes) -> Decoded | None:
-    """The text of a file, or None when it is binary."""
+    """Decode a text file; None for a binary one."""
     if not data.translate(None, PRINTABLE):
         return Decoded(data.decode("ascii"), PLAIN_STYLE)
     wide = wide_encoding(data)
@@ -208,7 +208,7 @@ def decode(data: bytes) -> Decoded | None:
 
 
 def decode_wide(data: bytes, encoding: str) -> Decoded | None:
-    """UTF-16 with or without its mark."""
+    """Decode UTF-16 with or without a byte order mark; None for an odd number of bytes."""
     bom = BOMS[encoding] if data.startswith(BOMS[encoding]) else b""
     if len(data) % 2:
         return None
@@ -217,7 +217,7 @@ def decode_wide(data: bytes, encoding: str) -> Decoded | None:
 
 
 def decode_broken(data: bytes) -> tuple[str, str]:
-    """UTF-8 with some bad bytes, or an 8-bit encoding when bad bytes outnumber the good characters."""
+    """Decode UTF-8 with invalid bytes, or Latin-1 when these outnumber valid non-ASCII characters."""
     text = data.decode("utf-8", "surrogateescape")
     bad = sum(1 for char in text if "\udc80" <= char <= "\udcff")
     good = sum(1 for char in text if char > "\x7f") - bad
@@ -225,13 +225,13 @@ def decode_broken(data: bytes) -> tuple[str, str]:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Many control characters: no text, whatever its encoding."""
+    """Whether `data` has too many control characters for text of any encoding."""
     sample = data[:8192]
     return len(sample.translate(None, LINE_BYTES + b"\x0c\x1b")) * 20 > len(sample)
 
 
 def style_of(text: str, encoding: str, bom: bytes) -> Style:
-    """The style with the line ends counted."""
+    """Return the style of `text`, with its most frequent line end."""
     if "\r" not in text:
         return Style(encoding, bom)
     both = text.count("\r\n")
@@ -241,7 +241,7 @@ def style_of(text: str, encoding: str, bom: bytes) -> Style:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines without their ends, for showing. A last line end does not begin another line."""
+    """Split into lines without their ends. A last line end does not begin another line."""
     if "\r" in text:
         text = text.replace("\r\n", "\n")
         text = text if "\n" in text else text.replace("\r", "\n")

@@ -1,13 +1,13 @@
-"""`TodoWrite`: the whole todo list, replaced. The log keeps it; every compaction carries it over."""
+"""`TodoWrite` tool: replaces the whole todo list, which is kept in the log and through every compaction."""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
 from longrein.events import Todo, TodoSet, ToolError
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 
 TODOS_MAX = 20
-"""More are no plan."""
+"""Maximum number of todos."""
 
 
 class TodoItem(TypedDict):
@@ -21,7 +21,7 @@ class TodoItem(TypedDict):
     activeForm: NotRequired[str]
 
 
-async def TodoWrite(hands: Hands, todos: list[TodoItem]) -> Outcome:
+async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
     """Replace the todo list, which the user sees and which outlives every compaction. For three steps or more. One task
     is in_progress; mark each completed when it is done and checked, not in batches. Send the whole list, at most 20.
     """
@@ -29,22 +29,22 @@ async def TodoWrite(hands: Hands, todos: list[TodoItem]) -> Outcome:
         raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")
     if any(not item["content"].strip() for item in todos):
         raise ToolError("[empty] A todo has no content. The list is unchanged.")
-    new = tuple(as_todo(item) for item in todos)
+    new = tuple(to_todo(item) for item in todos)
     active = [todo.content for todo in new if todo.status == "in_progress"]
     if len(active) > 1:
         raise ToolError(f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is unchanged.")
     if new == hands.todos:
         return Outcome.of("The todo list is that already.")
-    return Outcome.of(summary(new), TodoSet(new))
+    return Outcome.of(counts_by_status(new), TodoSet(new))
 
 
-def as_todo(item: TodoItem | dict[str, Any]) -> Todo:
-    """The value for the log."""
+def to_todo(item: TodoItem | dict[str, Any]) -> Todo:
+    """Convert an item to the value for the log."""
     return Todo(item["content"], item["status"], item.get("activeForm", ""))
 
 
-def summary(todos: tuple[Todo, ...]) -> str:
-    """`Todo list set: 1 done, 1 in progress, 3 to do.`"""
+def counts_by_status(todos: tuple[Todo, ...]) -> str:
+    """Return a result such as `Todo list set: 1 done, 1 in progress, 3 to do.`"""
     if not todos:
         return "Todo list cleared."
     words = {"completed": "done", "in_progress": "in progress", "pending": "to do"}

@@ -1,4 +1,7 @@
-"""`ToolSearch`: names, descriptions and schemas of deferred tools, as a result. Simple and the same each time."""
+"""Deferred tools: `ToolSearch` finds them and `CallTool` calls them, so their schemas cost nothing until used.
+
+`offer_tools` decides which tools are listed in each request and which are deferred.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,25 +11,25 @@ import msgspec
 
 from longrein.context import spec_tokens, specs_by_server
 from longrein.events import CALL_TOOL, ToolSpec
-from longrein.tools.arguments import nearest, show, unknown_tool
-from longrein.tools.port import Hands, Outcome, Tool
+from longrein.tools.arguments import nearest, quote_value, unknown_tool_message
+from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
 LIMIT_MAX = 20
-"""Tools of one answer."""
+"""Maximum number of tools in one answer."""
 ANSWER_CHARS_MAX = 24_000
-"""Of one answer; what comes after is only named. The first one is always whole."""
+"""Maximum length of one answer; further tools are only named. The first tool is always complete."""
 CATALOGUE_CHARS_MAX = 3_000
-"""Names that stand in the description of `ToolSearch`: about a thousand tokens."""
-WHOLE_NAME = 1_000
+"""Maximum length of the names in the description of `ToolSearch`: about a thousand tokens."""
+EXACT_NAME_SCORE = 1_000
 NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
-"""What a word of the query is worth, by where it is found."""
+"""Scores of a word of the query, by where it is found."""
 EMPTY_WORDS = frozenset("a an and for from in mcp of on or the this to tool tools with".split())  # noqa: SIM905
-"""Words of a query that say nothing."""
+"""Words of a query that are ignored."""
 
 
-async def ToolSearch(hands: Hands, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
+async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
     """Look up tools that are not listed here, with the schemas of their arguments; then call them with CallTool.
 
     query: What it should do, in a few words, or full names separated by commas.
@@ -36,34 +39,34 @@ async def ToolSearch(hands: Hands, query: str, limit: int = 5) -> Outcome:  # no
 
 
 SEARCH_TOOL = make_tool(ToolSearch, access="none").spec
-"""What the model is told of it, before the catalogue."""
+"""Spec of `ToolSearch` without the catalogue."""
 
 
 def tool_search(specs: Sequence[ToolSpec]) -> Tool:
-    """`ToolSearch` over `specs`."""
+    """Return a `ToolSearch` over `specs`."""
 
-    async def ToolSearch(hands: Hands, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
-        return Outcome.of(answer(query, specs, limit))
+    async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
+        return Outcome.of(search_answer(query, specs, limit))
 
     made = make_tool(ToolSearch, access="none", together=True)
     return msgspec.structs.replace(made, spec=SEARCH_TOOL)
 
 
 def catalogue(specs: Sequence[ToolSpec]) -> str:
-    """The names of `specs` by server within a budget, shared evenly; a server's prefix stands once."""
+    """List the names of `specs` by server, within a budget shared evenly by the servers."""
     servers = specs_by_server(specs)
     lines, left = ["They are, by server (full name mcp__SERVER__TOOL):"], CATALOGUE_CHARS_MAX
     for n, (server, found) in enumerate(servers.items()):
         if left < 40:
             lines.append(f"- and {len(servers) - n} more servers")
             break
-        line = _row(server, found, left // (len(servers) - n))
+        line = _server_row(server, found, left // (len(servers) - n))
         left -= len(line) + 1
         lines.append(line)
     return "\n".join(lines)
 
 
-def _row(server: str, specs: Sequence[ToolSpec], chars: int) -> str:
+def _server_row(server: str, specs: Sequence[ToolSpec], chars: int) -> str:
     names = [spec.name.removeprefix(f"mcp__{server}__") for spec in specs]
     row = f"- {server or 'others (full names)'}: "
     shown = len(names)
@@ -77,17 +80,17 @@ def _joined(names: Sequence[str], shown: int) -> str:
     return ", ".join(names[:shown]) + rest
 
 
-# --- searching ---------------------------------------------------------------------------------------------------
+# --- Search ----------------------------------------------------------------------------------------------------------
 
 
-def answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
-    """What the model is given: the best matches whole, further ones by name."""
-    found = ranked(query, specs)
+def search_answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
+    """Return the result of a search: the best matches with their schemas, further ones by name."""
+    found = rank_tools(query, specs)
     if not found:
-        return _nothing(query, specs)
+        return _no_match_message(query, specs)
     best, pages, size = found[: max(1, min(limit, LIMIT_MAX))], list[str](), 0
     for spec in best:
-        page = _page(spec)
+        page = _tool_page(spec)
         size += len(page)
         if pages and size > ANSWER_CHARS_MAX:
             break
@@ -98,19 +101,19 @@ def answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
     return "\n\n".join([head, *pages]) + more
 
 
-def _page(spec: ToolSpec) -> str:
+def _tool_page(spec: ToolSpec) -> str:
     return f"## {spec.name}\n{spec.description}\nargs: {msgspec.json.encode(spec.schema).decode()}"
 
 
-def _nothing(query: str, specs: Sequence[ToolSpec]) -> str:
+def _no_match_message(query: str, specs: Sequence[ToolSpec]) -> str:
     near = nearest(query, [spec.name for spec in specs])
     hint = f" Did you mean {near}?" if near else ""
     servers = ", ".join(f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items())
     return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {servers}."
 
 
-def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The `specs` that match, best first; ties in their own order."""
+def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Return the matching `specs`, best first; ties keep their order."""
     whole = {name.lower() for name in re.split(r"[\s,]+", query.removeprefix("select:")) if name}
     words = [word for word in _words(query) if word not in EMPTY_WORDS] or _words(query)
     scored = [(_score(whole, words, spec), -at) for at, spec in enumerate(specs)]
@@ -120,9 +123,9 @@ def ranked(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
 def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
     name, described = spec.name.lower(), spec.description.lower()
     exact = name in whole or name.rpartition("__")[2] in whole
-    named, told = _words(spec.name), frozenset(_words(described))
+    named, described_words = _words(spec.name), frozenset(_words(described))
     arguments = frozenset(word for key in spec.schema.get("properties", ()) for word in _words(key))
-    score = WHOLE_NAME * exact
+    score = EXACT_NAME_SCORE * exact
     for word in words:
         telling = len(word) > 2 or not word.isascii()
         if word in named:
@@ -131,127 +134,130 @@ def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
             score += NAME_BEGINNING
         elif telling and word in name:
             score += NAME_PIECE
-        score += DESCRIBED_WORD if word in told else DESCRIBED_PIECE * (telling and word in described)
+        score += DESCRIBED_WORD if word in described_words else DESCRIBED_PIECE * (telling and word in described)
         score += ARGUMENT_WORD * (word in arguments)
     return score
 
 
 def _words(text: str) -> list[str]:
-    """Words in small letters; `createIssue` and `create_issue` are two."""
+    """Split into lower-case words; `createIssue` and `create_issue` have two."""
     return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Listed and deferred tools ---------------------------------------------------------------------------------------
 #
-# Foreign tools that the model looks up instead of being told of each: their schemas cost nothing until they are used.
-#
-# The list of tools is frozen with the prefix, since growing it would break the provider's cache of everything after
-# it. So what was looked up comes as a result of `ToolSearch` and is called through `CallTool`, which
-# `events.unwrapped` takes apart before anybody judges, runs, logs or draws the call.
+# The list of tools is part of the prefix: a change would lose the provider's cache of everything after it. So a tool
+# that was looked up is called through `CallTool`, which `events.unwrapped` replaces by the call it names before the
+# call is judged, run, logged or shown.
 
 
-FOREIGN = "mcp__"
-"""How the names of tools from servers begin."""
+MCP_PREFIX = "mcp__"
+"""Prefix of the names of tools from MCP servers."""
 
 
-class Deferral(msgspec.Struct, frozen=True):
-    """When foreign tools are deferred: all of them, or none."""
+class DeferralPolicy(msgspec.Struct, frozen=True):
+    """Limits up to which foreign tools are listed; beyond either limit all of them are deferred."""
 
     tokens_max: int = 2_000
-    """Their schemas together may cost this much and still be listed …"""
+    """Maximum size of their schemas together."""
     share_max: float = 0.10
-    """… as long as it is no larger share of the usable window."""
+    """Maximum share of the usable window."""
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """What a model is told of its tools."""
+class ToolOffer(msgspec.Struct, frozen=True):
+    """Tools offered to a model."""
 
     listed: tuple[ToolSpec, ...]
-    """In full, in each request."""
+    """Tools with their schemas in each request."""
     deferred: tuple[ToolSpec, ...] = ()
-    """By name, in the description of `ToolSearch`."""
+    """Tools that are only named in the description of `ToolSearch`."""
 
 
 def is_foreign(tool: Tool) -> bool:
-    """Whether `tool` may be deferred. Built-in ones never are."""
-    return tool.deferred or tool.spec.name.startswith(FOREIGN)
+    """Whether `tool` may be deferred. Built-in tools are never deferred."""
+    return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
-def offer(tools: Iterable[Tool], usable_tokens: int, options: Deferral | None = None) -> Offer:
-    """What to tell a model of `tools` whose view may fill `usable_tokens`. Same input, same bytes.
+def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
+    """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`. Deterministic.
 
-    Of two tools of one name the later one stands.
+    Of two tools with one name the later one is used.
     """
-    options, every = options or Deferral(), list({tool.spec.name: tool for tool in tools}.values())
+    options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
     foreign = tuple(tool.spec for tool in every if is_foreign(tool))
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return Offer(tuple(map(told, every)))
-    own = tuple(told(tool) for tool in every if not is_foreign(tool))
+        return ToolOffer(tuple(map(listed_spec, every)))
+    own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
     search = msgspec.structs.replace(SEARCH_TOOL, description=f"{SEARCH_TOOL.description}\n{catalogue(foreign)}")
-    return Offer((*own, _short(search), _short(CALLER.spec)), foreign)
+    return ToolOffer((*own, _short_spec(search), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
-def told(tool: Tool) -> ToolSpec:
-    """What the model is told of a tool: of our own without what says only that there is nothing more."""
-    return tool.spec if is_foreign(tool) else _short(tool.spec)
+def listed_spec(tool: Tool) -> ToolSpec:
+    """Return the spec to list: for a built-in tool without the redundant parts of its schema."""
+    return tool.spec if is_foreign(tool) else _short_spec(tool.spec)
 
 
-def _short(spec: ToolSpec) -> ToolSpec:
-    return msgspec.structs.replace(spec, schema=_lean(spec.schema, spec.schema, {}))
+def _short_spec(spec: ToolSpec) -> ToolSpec:
+    return msgspec.structs.replace(spec, schema=_without_redundancy(spec.schema, spec.schema, {}))
 
 
-def _lean(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema`, which stands in `call`, without `additionalProperties`, an empty `required` and the values that an
-    argument of the call, `same`, has too. What comes is checked against the whole."""
+def _without_redundancy(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `schema` without `additionalProperties`, empty values and an `enum` that is repeated.
+
+    `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are still checked against
+    the full schema.
+    """
     kept = {key: value for key, value in schema.items() if key != "additionalProperties" and value != []}
     if kept.get("enum") == same.get("enum"):
         kept.pop("enum", None)
     if "properties" in kept:
         own = call["properties"] if schema is not call else {}
-        kept["properties"] = {name: _lean(one, call, own.get(name, {})) for name, one in kept["properties"].items()}
+        kept["properties"] = {
+            name: _without_redundancy(one, call, own.get(name, {})) for name, one in kept["properties"].items()
+        }
     if "items" in kept:
-        kept["items"] = _lean(kept["items"], call, {})
+        kept["items"] = _without_redundancy(kept["items"], call, {})
     return kept
 
 
-def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """`tools` by name, in their order, and what finds and calls the foreign ones among them."""
+def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Return `tools` by name, in order, with `ToolSearch` and `CallTool` when some are foreign."""
     found = {tool.spec.name: tool for tool in tools}
     foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
     if foreign:
         search = tool_search(foreign)
-        found.update({search.spec.name: search, CALLER.spec.name: CALLER})
+        found.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
     return found
 
 
-def unknown_call(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
-    """What the model is told of a tool that does not exist. Deferred ones are not enumerated: there may be hundreds."""
+def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
+    """Return the error for a tool that does not exist. Deferred tools are not listed: there may be hundreds."""
     if not deferred:
-        return unknown_tool(name, names)
+        return unknown_tool_message(name, names)
     near = nearest(name, names)
     hint = f" Did you mean {near}?" if near else ""
     late = {spec.name for spec in deferred}
     listed = ", ".join(known for known in names if known not in late)
     servers = ", ".join(f"{server or 'others'} ({len(specs)})" for server, specs in specs_by_server(deferred).items())
     found = f"ToolSearch finds those that are called with {CALL_TOOL}: {servers}."
-    return f"[unknown-tool] There is no tool {show(name)}.{hint} Tools: {listed}. {found}"
+    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {listed}. {found}"
 
 
-def misfit_call(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
-    """`problem` with a call's arguments; of a deferred tool the model may not have the schema at hand any more."""
+def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
+    """Return `problem` with a call's arguments; of a deferred tool with its schema, which may be out of view."""
     if tool.spec not in deferred:
         return problem
     return f"{problem}\nThe arguments of {tool.spec.name}: {msgspec.json.encode(tool.spec.schema).decode()}"
 
 
-async def CallTool(hands: Hands, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
+async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
     """Call a tool that ToolSearch has found. It is judged, run and shown as if it were listed here.
 
     name: The tool's full name.
     args: Its arguments, as the schema that ToolSearch gave wants them.
     """
-    return Outcome.fail(f"[unknown-tool] There is no tool {show(name)}; find one with ToolSearch.")
+    return Outcome.fail(f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch.")
 
 
-CALLER = make_tool(CallTool, access="none")
-"""`CallTool` itself runs only when it names no tool."""
+CALL_TOOL_ENTRY = make_tool(CallTool, access="none")
+"""Tool for calls of `CallTool` that do not name a known tool; all others are unwrapped before they run."""

@@ -1,71 +1,82 @@
-"""`Write`: a whole file. It never replaces what the model has not seen as it is now."""
+"""`Write` tool: creates or replaces a whole file, and the merge with concurrent changes that `Edit` uses too.
+
+A write never replaces content that the model has not seen.
+"""
 
 from collections.abc import Callable
 from hashlib import sha256
 
 from longrein.events import AnyEvent, FileChanged, FileSeen, ToolError
 from longrein.tools.diff import change_of, merge
-from longrein.tools.file_access import HANDLED_BYTES_MAX, find, keep, load, quickly, reason, refuse_marker, said
-from longrein.tools.port import FileVersion, Hands, Outcome
+from longrein.tools.file_access import (
+    HANDLED_BYTES_MAX,
+    keep_content,
+    load_file,
+    one_line,
+    os_error_text,
+    refuse_marker,
+    resolve_path,
+    run_by_size,
+)
+from longrein.tools.port import FileVersion, Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
 from longrein.workspace import ReplaceResult, ResolvedPath
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Merge with concurrent changes -----------------------------------------------------------------------------------
 #
-# New content for a file that others write to as well: theirs stands too, or nothing is written and they are named.
-#
-# What the model knew of the file is the base of a merge. A change by somebody else since then that does not touch
-# ours is kept and told with its lines; one that does, or one of which the base is not known, refuses the write. A
-# refusal that shows the whole change makes the file known again: the model need not read it once more.
+# The content that the model knows is the base of a three-way merge. A change by somebody else that does not touch the
+# model's change is kept and shown. A change that touches it, or an unknown base, refuses the write. A refusal that
+# shows the whole change makes the file known again, so that the model need not read it.
 
 
-NOBODY = "somebody else"
-"""Who wrote what no agent of this session did."""
+UNKNOWN_WRITER = "somebody else"
+"""Name for a writer that is no agent of this session."""
 
 
-async def known_content(hands: Hands, place: ResolvedPath) -> tuple[bytes, bytes]:
-    """(what the model knows, what the file holds now). Refuses what was never read, or changed from what is not kept.
+async def known_content(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
+    """Return (content that the model knows, present content). Compares content, not modification times.
 
-    Identity is content, not time.
+    Raises `ToolError` for a file that was never read, or that changed while its known content was not kept.
     """
-    return await _base(hands, place, hands.versions.get(place.real))
+    return await _merge_base(hands, place, hands.versions.get(place.real))
 
 
-async def told_content(hands: Hands, place: ResolvedPath) -> tuple[bytes, bytes]:
-    """`known_content` for a call that replaces everything.
+async def content_known_to_call(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
+    """Return `known_content` for a call that replaces the whole file.
 
-    A reading, or a refusal that shows somebody else's change, by another call of the same reply does not count: the
-    model had not seen it when it wrote this call.
+    Results of other calls in the same reply do not count: the model had not seen them when it wrote this call.
     """
     known = hands.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
         if not known.told[0]:
             raise ToolError(
-                f"[not-read] {said(place.path)} exists and you had not seen what is in it when you wrote this call. "
-                "Nothing was written. Send it again if it shall replace that."
+                f"[not-read] {one_line(place.path)} exists and you had not seen what is in it when you wrote this "
+                "call. Nothing was written. Send it again if it shall replace that."
             )
         known = FileVersion(known.told[0], known.whole, known.told[1])
-    return await _base(hands, place, known)
+    return await _merge_base(hands, place, known)
 
 
-async def _base(hands: Hands, place: ResolvedPath, known: FileVersion | None) -> tuple[bytes, bytes]:
-    now = await load(hands, place)
+async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersion | None) -> tuple[bytes, bytes]:
+    now = await load_file(hands, place)
     if known is None or not known.hash:
         raise ToolError(
-            f"[not-read] {said(place.path)} exists and you have not read it. Read it first, then try again."
+            f"[not-read] {one_line(place.path)} exists and you have not read it. Read it first, then try again."
         )
-    digest = await quickly(hands, len(now), lambda: sha256(now).hexdigest())
+    digest = await run_by_size(hands, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
         return now, now
-    base = _kept(hands, known)
+    base = _kept_content(hands, known)
     if base is None:
-        raise ToolError(f"[changed] {said(place.path)} has changed since you read it; {_whose(hands, place, digest)}")
+        raise ToolError(
+            f"[changed] {one_line(place.path)} has changed since you read it; {_reread_note(hands, place, digest)}"
+        )
     return base, now
 
 
-def _kept(hands: Hands, known: FileVersion) -> bytes | None:
-    """Content of a version; None when it was too large to be kept, or a secret in it was replaced."""
+def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
+    """Return the content of a version; None when it was too large to keep, or a secret in it was replaced."""
     if not known.blob or known.blob != known.hash:
         return None
     try:
@@ -74,64 +85,66 @@ def _kept(hands: Hands, known: FileVersion) -> bytes | None:
         return None
 
 
-def _whose(hands: Hands, place: ResolvedPath, digest: str) -> str:
-    """The end of a refusal that has no change to show."""
+def _reread_note(hands: ToolContext, place: ResolvedPath, digest: str) -> str:
+    """Return the end of a refusal that cannot show the change."""
     who = hands.wrote(place.real, digest)
     return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
-async def create(hands: Hands, place: ResolvedPath, data: bytes, told: str) -> Outcome:
-    """A file that must not exist yet."""
-    replaced = await _replaced(hands, place, data, "", None)
+async def create_file(hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str) -> Outcome:
+    """Create a file that must not exist yet."""
+    replaced = await _replace_file(hands, place, data, "", None)
     if replaced.data is None:
-        who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or NOBODY
-        text = f"[changed] {said(place.path)} was created by {who} just now; nothing was written. Read it again."
+        who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
+        text = f"[changed] {one_line(place.path)} was created by {who} just now; nothing was written. Read it again."
         raise ToolError(text)
-    digest, blob = await keep(hands, data)
-    return Outcome.of(told, FileChanged(place.real, digest, "agent", blob))
+    digest, blob = await keep_content(hands, data)
+    return Outcome.of(confirmation, FileChanged(place.real, digest, "agent", blob))
 
 
-async def save(hands: Hands, place: ResolvedPath, base: bytes, data: bytes, told: Callable[[str, str], str]) -> Outcome:
-    """`data`, made from `base`, into a file that holds it or has been changed since.
+async def save_merged(
+    hands: ToolContext, place: ResolvedPath, base: bytes, data: bytes, confirmation: Callable[[str, str], str]
+) -> Outcome:
+    """Write `data`, made from `base`, and merge it with changes that were made since.
 
-    `told(shown, extra)` is the confirmation: `shown` the lines of our change where it was merged with another ('' when
-    it was not), `extra` what is said of the other.
+    `confirmation(shown, extra)` gives the result's text. `shown`: the numbered lines of this change when it was merged
+    with another, else ''. `extra`: the description of the other change.
     """
-    before = await quickly(hands, len(base), lambda: sha256(base).hexdigest())
-    replaced = await _replaced(hands, place, data, before, base)
+    before = await run_by_size(hands, len(base), lambda: sha256(base).hexdigest())
+    replaced = await _replace_file(hands, place, data, before, base)
     if replaced.data is None:
-        return await refused(hands, place, base, replaced.taken)
-    digest, blob = await keep(hands, replaced.data)
+        return await refuse_changed(hands, place, base, replaced.taken)
+    digest, blob = await keep_content(hands, replaced.data)
     if not replaced.taken:
-        return Outcome.of(told("", ""), FileChanged(place.real, digest, "agent", blob, before))
+        return Outcome.of(confirmation("", ""), FileChanged(place.real, digest, "agent", blob, before))
     facts = [
         FileChanged(place.real, digest, "agent", blob, sha256(one).hexdigest(), over=hands.blobs.put_blob(one))
         for one in replaced.taken
     ]
-    ours, _ = await quickly(hands, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b""))
-    return Outcome.of(told(ours, await _stands_too(hands, place, data, replaced)), *facts)
+    ours, _ = await run_by_size(hands, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b""))
+    return Outcome.of(confirmation(ours, await _merge_note(hands, place, data, replaced)), *facts)
 
 
-async def _stands_too(hands: Hands, place: ResolvedPath, data: bytes, replaced: ReplaceResult) -> str:
-    """What others changed in the file that we wrote to."""
-    names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or NOBODY for one in replaced.taken)
-    diff, note = await quickly(hands, len(data), lambda: change_of(data, replaced.data or b""))
+async def _merge_note(hands: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult) -> str:
+    """Describe the changes of others that were merged with this write."""
+    names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken)
+    diff, note = await run_by_size(hands, len(data), lambda: change_of(data, replaced.data or b""))
     head = f"Since you read it {' and '.join(names)} changed it too, elsewhere; both changes stand"
     if diff:
         return f"{head}. Theirs:\n{diff}"
     return f"{head} ({note}). Read it before you rely on it." if note else f"{head}."
 
 
-async def refused(hands: Hands, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
-    """Somebody else's change is in the way; the last of `taken` stands in the file."""
-    digest, blob = await keep(hands, taken[-1])
-    who = hands.wrote(place.real, digest) or NOBODY
-    diff, note = await quickly(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
+async def refuse_changed(hands: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
+    """Return the refusal for a conflicting change; the last of `taken` is the present content."""
+    digest, blob = await keep_content(hands, taken[-1])
+    who = hands.wrote(place.real, digest) or UNKNOWN_WRITER
+    diff, note = await run_by_size(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
     facts: list[AnyEvent] = [
         FileChanged(place.real, digest, "user", blob, sha256(one).hexdigest(), over=hands.blobs.put_blob(one))
         for one in taken[:-1]
     ]
-    head = f"[changed] {said(place.path)} has changed since you read it; nothing was written. Read it again first"
+    head = f"[changed] {one_line(place.path)} has changed since you read it; nothing was written. Read it again first"
     if not diff:
         return Outcome.fail(f"{head}: {who} changed it, {note}.", *facts)
     known = hands.versions.get(place.real)
@@ -139,87 +152,95 @@ async def refused(hands: Hands, place: ResolvedPath, base: bytes, taken: tuple[b
     return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
 
 
-async def _replaced(hands: Hands, place: ResolvedPath, data: bytes, expect: str, base: bytes | None) -> ReplaceResult:
-    """See `Workspace.replace`. What the system refuses becomes a refusal the model can act on."""
+async def _replace_file(
+    hands: ToolContext, place: ResolvedPath, data: bytes, expect: str, base: bytes | None
+) -> ReplaceResult:
+    """Call `Workspace.replace`, and turn operating system errors into `ToolError`."""
     try:
         return await hands.workspace.run_in_thread(
             lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)
         )
     except FileNotFoundError:
-        raise ToolError(f"[changed] {said(place.path)} was removed by somebody else; nothing was written.") from None
+        raise ToolError(
+            f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written."
+        ) from None
     except OSError as error:
-        text = f"[unwritable] {said(place.path)} cannot be written: {reason(error)}. It is unchanged."
+        text = f"[unwritable] {one_line(place.path)} cannot be written: {os_error_text(error)}. It is unchanged."
         raise ToolError(text) from None
 
 
-# --- write -----------------------------------------------------------------------------------------------------------
+# --- The tool --------------------------------------------------------------------------------------------------------
 
 
-async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
+async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
     """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders are made. Write the
     complete text: no markers, line numbers or placeholders.
     """
     refuse_marker(hands, content, file_path)
-    place = find(hands, file_path)
+    place = resolve_path(hands, file_path)
     refuse_place(place)
     if place.kind == "":
-        return await create(hands, place, encoded(place, content, PLAIN_STYLE), f"Created {told(place, content)}.")
-    base, now = await told_content(hands, place)
+        return await create_file(
+            hands, place, encode_for(place, content, PLAIN_STYLE), f"Created {described_file(place, content)}."
+        )
+    base, now = await content_known_to_call(hands, place)
     decoded = decode(base)
     style = decoded.style if decoded and base else PLAIN_STYLE
-    data = encoded(place, restyled(content, style), style)
+    data = encode_for(place, with_line_ends(content, style), style)
     if data == now:
-        same = f"{said(place.path)} has exactly this content already; nothing was written."
-        return Outcome.of(same, *(() if base == now else (FileSeen(place.real, *await keep(hands, now)),)))
+        same = f"{one_line(place.path)} has exactly this content already; nothing was written."
+        return Outcome.of(same, *(() if base == now else (FileSeen(place.real, *await keep_content(hands, now)),)))
     kept = f" Kept: {style.words()}." if style.words() else ""
 
     def confirmation(_shown: str, extra: str) -> str:
-        return f"Replaced {told(place, content)}.{kept}{extra and ' ' + extra}"
+        return f"Replaced {described_file(place, content)}.{kept}{extra and ' ' + extra}"
 
-    return await save(hands, place, base, data, confirmation)
+    return await save_merged(hands, place, base, data, confirmation)
 
 
-def told(place: ResolvedPath, content: str) -> str:
-    """A file and its size for a confirmation."""
-    return f"{said(place.path)} ({measured(content)})"
+def described_file(place: ResolvedPath, content: str) -> str:
+    """Return a file's path and size for a confirmation."""
+    return f"{one_line(place.path)} ({text_size(content)})"
 
 
 def refuse_place(place: ResolvedPath) -> None:
-    """Refuse what no file tool may write: folders, devices, the insides of version control."""
+    """Raise `ToolError` for folders, devices, very large files and the folders of version control."""
     if place.kind in ("folder", "other"):
-        raise ToolError(f"[not-a-file] {said(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
+        raise ToolError(f"[not-a-file] {one_line(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
     if place.size_bytes > HANDLED_BYTES_MAX:
         text = (
-            f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; change it with Bash (sed -i, split)."
+            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; "
+            "change it with Bash (sed -i, split)."
         )
         raise ToolError(text)
     inner = {".git", ".hg", ".svn"}.intersection(place.path.split("/") + place.real.split("/"))
     if inner:
         text = (
-            f"[ignored-path] {said(place.path)} lies in {min(inner)}, which only version control may change; use git."
+            f"[ignored-path] {one_line(place.path)} lies in {min(inner)}, which only version control may change; "
+            "use git."
         )
         raise ToolError(text)
 
 
-def restyled(text: str, style: Style) -> str:
-    """`text` with the line ends of the file it goes into."""
+def with_line_ends(text: str, style: Style) -> str:
+    """Return `text` with the line ends of `style`."""
     return text if style.eol == "\n" or style.mixed else text.replace("\r\n", "\n").replace("\n", style.eol)
 
 
-def encoded(place: ResolvedPath, text: str, style: Style) -> bytes:
-    """Bytes of `text`. Refuses characters that the file's encoding does not have."""
+def encode_for(place: ResolvedPath, text: str, style: Style) -> bytes:
+    """Encode `text`. Raises `ToolError` for characters that the file's encoding lacks."""
     try:
         return style.encode(text)
     except UnicodeEncodeError as error:
         char = ascii(text[error.start : error.start + 1])
         raise ToolError(
-            f"[encoding] {said(place.path)} is {style.words() or 'UTF-8'}, which has no {char}; nothing was written. "
-            "Leave the character out, or convert the file with Bash (iconv) first."
+            f"[encoding] {one_line(place.path)} is {style.words() or 'UTF-8'}, which has no {char}; nothing was "
+            "written. Leave the character out, or convert the file with Bash (iconv) first."
         ) from None
 
 
-def measured(content: str) -> str:
-    """Size for a confirmation."""
+def text_size(content: str) -> str:
+    """Return the size in lines and bytes for a confirmation."""
     return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
 
 

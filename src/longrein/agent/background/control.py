@@ -12,7 +12,7 @@ from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
-from longrein.tools import Kept, OutputSlice, TaskView
+from longrein.tools import BackgroundedCommand, OutputSlice, TaskView
 from longrein.workspace import CommandExit, ReplayableSink, SpooledTask
 
 # --- Adoption --------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class CallTasks:
 
     async def run(
         self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
-    ) -> CommandExit | Kept:
+    ) -> CommandExit | BackgroundedCommand:
         """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
         if background:
             return await run_in_background(self._tasks, command, call, timeout_s)

@@ -13,7 +13,7 @@ import msgspec
 from longrein.agent.background import tasks as ending
 from longrein.agent.background.tasks import SessionTasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
-from longrein.tools import Kept
+from longrein.tools import BackgroundedCommand
 from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
 
 # --- Critical sections -----------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
 
 async def run_in_foreground(
     tasks: SessionTasks, command: str, call: str, sink: ReplayableSink, timeout_s: float, *, promote: bool
-) -> CommandExit | Kept:
+) -> CommandExit | BackgroundedCommand:
     """Run a command.
 
     With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
@@ -88,7 +88,9 @@ async def _first(
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str) -> Kept:
+async def _promoted(
+    tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str
+) -> BackgroundedCommand:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a slot
     options = tasks.host.deps.task_options
     fact = TaskStarted(
@@ -104,18 +106,20 @@ async def _promoted(tasks: SessionTasks, started: StartedCommand, command: str, 
     )
     found = await _keep(tasks, started, fact)
     tail = ending.tail_text(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
-    return Kept(tasks.view(fact.task), why, tail)
+    return BackgroundedCommand(tasks.view(fact.task), why, tail)
 
 
 # --- Background ------------------------------------------------------------------------------------------------------
 
 
-async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
+async def run_in_background(
+    tasks: SessionTasks, command: str, call: str, limit_s: float
+) -> CommandExit | BackgroundedCommand:
     """Start a command as a task, or queue it; `CommandExit` when it could not be started."""
     return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
+async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | BackgroundedCommand:
     options, state = tasks.host.deps.task_options, tasks.host.state
     fact = TaskStarted(
         "",
@@ -131,13 +135,13 @@ async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
         queue_task(tasks, queued)
-        return Kept(tasks.view(queued.task), "asked")
+        return BackgroundedCommand(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
     if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
     await _keep(tasks, started, fact)
-    return Kept(tasks.view(fact.task), "asked")
+    return BackgroundedCommand(tasks.view(fact.task), "asked")
 
 
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:

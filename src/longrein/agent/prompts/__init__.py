@@ -8,7 +8,7 @@ session.
 import os.path
 from functools import cache
 
-from longrein.tools import Kind
+from longrein.tools import SubagentType
 
 BASE_PROMPT = "${base_prompt}"
 """Placeholder in the text of a custom type for longrein's own subagent text."""
@@ -36,14 +36,14 @@ def compose_system(*, replaced: str = "", appended: str = "") -> str:
     return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
 
 
-def child_system(kind: Kind) -> str:
+def child_system(kind: SubagentType) -> str:
     """Return the system text of a subagent that begins with an empty conversation."""
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
     return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(system_text(), HARNESS)}\n"
 
 
-def fork_task(kind: Kind, task: str) -> str:
+def fork_task(kind: SubagentType, task: str) -> str:
     """Return the last message to a forked subagent, which has no system text of its own."""
     own = kind.system.replace(BASE_PROMPT, prompt("general").strip()) if kind.system else ""
     own = own or (prompt(kind.name) if kind.name in BUILT_IN else "")
@@ -64,25 +64,25 @@ be safe, `plan`, refuses every command, and a tool that is always refused only c
 tools change nothing, and what they may read is for the parent's mode to say."""
 
 
-def builtin_kinds() -> tuple[Kind, ...]:
+def builtin_kinds() -> tuple[SubagentType, ...]:
     """The types that are there without any file, in the order in which the model is told of them."""
     return (
-        Kind(
+        SubagentType(
             "general",
             "All your tools: a change in files nobody else touches, an experiment, many steps.",
             spawns=("*",),
         ),
-        Kind(
+        SubagentType(
             "explore",
             "How things stand in the code, with places; only reads, no shell. Say how thorough.",
             tools=READING,
         ),
-        Kind(
+        SubagentType(
             "plan",
             "How to make a change: steps, places, risks, tests; only reads, no shell.",
             tools=READING,
         ),
-        Kind(
+        SubagentType(
             "synthesis",
             "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by "
             "the argument synthesis.",

@@ -39,7 +39,7 @@ from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, Subagen
 from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
-from longrein.tools import Job, Kind, Report
+from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, read_worktree
 
 # --- Progress watch --------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def _ask_again(child: Session) -> None:
 
 
 class SubagentRunner:
-    """Implement `tools.AgentPort` and `agent.ports.Subagents` for one session."""
+    """Implement `tools.SubagentPort` and `agent.ports.Subagents` for one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -142,14 +142,14 @@ class SubagentRunner:
 
     # --- the tool ------------------------------------------------------------------------------------------------
 
-    def kinds(self) -> Sequence[Kind]:
-        """Implement `AgentPort.kinds`."""
+    def kinds(self) -> Sequence[SubagentType]:
+        """Implement `SubagentPort.kinds`."""
         return self.session.deps.kinds
 
     async def run(
-        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """Implement `AgentPort.run`."""
+        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
+        """Implement `SubagentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -160,8 +160,8 @@ class SubagentRunner:
         return reports, facts
 
     async def _synthesis(
-        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, SubagentState]
-    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        self, goal: str, reports: Sequence[SubagentReport], call: str, found: dict[int, SubagentState]
+    ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         """Run a subagent that combines the reports; not for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
             return [], ()
@@ -170,12 +170,12 @@ class SubagentRunner:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[ActiveSubagent | SubagentState | str]
-    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        self, jobs: Sequence[SubagentTask], places: Sequence[ActiveSubagent | SubagentState | str]
+    ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
             if isinstance(one, str):
-                reports.append(Report("", job, "refused", "", one))
+                reports.append(SubagentReport("", job, "refused", "", one))
             elif isinstance(one, SubagentState):
                 reports.append(report_of(one.seq, job, one.started, one.ended))
             elif one.started.background:
@@ -187,7 +187,7 @@ class SubagentRunner:
         return reports, tuple(facts)
 
     async def _go(
-        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, SubagentState]
+        self, jobs: Sequence[tuple[int, SubagentTask]], call: str, background: bool, found: dict[int, SubagentState]
     ) -> "list[ActiveSubagent | SubagentState | str]":
         """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
@@ -222,7 +222,7 @@ class SubagentRunner:
 
     def _start(
         self,
-        jobs: Sequence[tuple[int, Job]],
+        jobs: Sequence[tuple[int, SubagentTask]],
         call: str,
         background: bool,
         found: dict[int, SubagentState],
@@ -270,7 +270,7 @@ class SubagentRunner:
         calls = self.session.state.calls.values()
         return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
 
-    def _plan(self, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+    def _plan(self, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
         if not job.again:
             return plan(self.session, self.tree, index, job, folder)
         named = next((now for now in self.session.state.children.values() if f"a{now.seq}" == job.again), None)

@@ -48,7 +48,7 @@ from longrein.events import (
 from longrein.models import Model
 from longrein.permissions import Call, Rules
 from longrein.store import Log
-from longrein.tools import Hands, Job, Kind, Outcome, Tool, by_name, offer
+from longrein.tools import Outcome, SubagentTask, SubagentType, Tool, ToolContext, offer_tools, tools_by_name
 from longrein.workspace import Worktree, read_worktree
 
 # --- Dependencies of a subagent --------------------------------------------------------------------------------------
@@ -62,13 +62,13 @@ SEARCH = "ToolSearch"
 """Name of the tool that finds deferred tools; rebuilt for the tools of the subagent."""
 
 
-def tools_of(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+def tools_of(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
     """Return the tools of `above` that a subagent of this type may use, in their order."""
     given = [tool for name, tool in above.items() if name not in (SEARCH, CALL_TOOL) and may_use(kind, name, spawns)]
-    return by_name(given)
+    return tools_by_name(given)
 
 
-def may_use(kind: Kind, name: str, spawns: bool) -> bool:
+def may_use(kind: SubagentType, name: str, spawns: bool) -> bool:
     """Return True if the type may use the tool `name`."""
     if name == AGENT:
         return spawns
@@ -80,7 +80,7 @@ def _named(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def refusing_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+def refusing_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
     """Return the tools of `above` as a fork lists them; those it may not use refuse to run."""
     return {
         name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
@@ -91,7 +91,7 @@ def refusing_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> di
 def _refused(tool: Tool, kind: str) -> Tool:
     text = f"[not-yours] {tool.spec.name} is not for a subagent of type {kind}; do your task without it."
 
-    async def refuse(_hands: Hands, **_arguments: object) -> Outcome:
+    async def refuse(_hands: ToolContext, **_arguments: object) -> Outcome:
         raise ToolError(text)
 
     return msgspec.structs.replace(tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ())
@@ -106,7 +106,7 @@ def prefix_of(
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         if model.name not in made:
-            told = offer(tools.values(), model.budget.usable_tokens)
+            told = offer_tools(tools.values(), model.budget.usable_tokens)
             made[model.name] = told.listed, told.deferred
         listed, deferred = made[model.name]
         names = model.provider, model.model, model.wire
@@ -122,8 +122,8 @@ class Plan(msgspec.Struct):
     """A job that can be run."""
 
     index: int
-    job: Job
-    kind: Kind
+    job: SubagentTask
+    kind: SubagentType
     model: Model
     form: str
     note: str = ""
@@ -156,7 +156,9 @@ class Plan(msgspec.Struct):
         return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
-def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+def plan(
+    session: Session, tree: SubagentTree, index: int, job: SubagentTask, folder: Worktree | str | None
+) -> Plan | str:
     """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
@@ -175,7 +177,7 @@ def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Wor
     return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
-def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tuple[str, str]:
+def form_of(session: Session, job: SubagentTask, model: Model, *, own_folder: bool) -> tuple[str, str]:
     """Return how the conversation begins, and why it differs from the request."""
     if job.form != "fork":
         return "empty", ""
@@ -221,7 +223,7 @@ def limit_words(grant: Grant) -> Iterator[str]:
     yield f"{grant.seconds / 60:.0f} minutes"
 
 
-def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
+def subagent_dependencies(session: Session, kind: SubagentType, model: Model, form: str, *, depth: int) -> Dependencies:
     """Build the dependencies of a subagent, without those of its own log."""
     deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
     below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
@@ -249,7 +251,7 @@ def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused
     return found
 
 
-def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
+def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
     """Return the names of tools that a fork sees and may not use."""
     return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
@@ -395,14 +397,14 @@ def _shares(session: Session, now: SubagentState) -> int:
 
 
 def _opened(
-    session: Session, tree: SubagentTree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int
+    session: Session, tree: SubagentTree, kind: SubagentType | None, start: tuple[int, ChildStarted], shares: int
 ) -> ActiveSubagent:
     """Open the session of a subagent. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
     if kind is None:  # the type no longer exists: keep only the tools it was told of
-        kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
+        kind = SubagentType(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
     policy.cap = kind.mode or policy.cap
@@ -418,7 +420,7 @@ def _opened(
 
 
 def _dependencies(
-    session: Session, tree: SubagentTree, kind: Kind, started: ChildStarted, policy: LiveParentPolicy, log: Log
+    session: Session, tree: SubagentTree, kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
     grant = started.grant or Grant()
     deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)

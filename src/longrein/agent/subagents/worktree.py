@@ -13,14 +13,14 @@ import msgspec
 from longrein.agent.session import Session
 from longrein.context import SubagentState
 from longrein.permissions import Call
-from longrein.tools import Job, Kind
+from longrein.tools import SubagentTask, SubagentType
 from longrein.workspace import FinishedWorktree, Worktree, finish_worktree, make_worktree, remove_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
 async def make_worktrees(
-    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, SubagentState]
+    session: Session, jobs: Sequence[tuple[int, SubagentTask]], call: str, found: Mapping[int, SubagentState]
 ) -> dict[int, Worktree | str]:
     """Make a worktree for each new job that wants one; return it or the reason of the failure. In parallel."""
     kinds = {kind.name: kind for kind in session.deps.kinds}
@@ -29,7 +29,7 @@ async def make_worktrees(
     return dict(zip(wanting, trees, strict=True))
 
 
-def _wants(job: Job, kind: Kind | None) -> bool:
+def _wants(job: SubagentTask, kind: SubagentType | None) -> bool:
     return not job.again and kind is not None and (job.worktree or kind.worktree)
 
 

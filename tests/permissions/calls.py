@@ -1,4 +1,4 @@
-"""How the tests of this room name calls: a home, a root, and one line for each call."""
+"""Builders of calls and verdicts for the permission tests."""
 
 from longrein.permissions import Call, Rules, Touched, Verdict, judge
 
@@ -27,6 +27,6 @@ def write(path: str, real: str = "", tool: str = "Write") -> Call:
 def verdict(
     call: Call, *, allow: str = "", ask: str = "", deny: str = "", mode: str = "default", cwd: str = ROOT
 ) -> Verdict:
-    """`allow`, `ask`, `deny`: rules separated by ` + `."""
+    """Judge `call`. `allow`, `ask` and `deny` hold rules separated by ` + `."""
     given = {k: tuple(v.split(" + ")) if v else () for k, v in (("allow", allow), ("ask", ask), ("deny", deny))}
     return judge(call, Rules(**given, base=ROOT, home=HOME), mode, cwd)

@@ -1,4 +1,4 @@
-"""Merging two changes of one text: both, or a conflict; never marks inside, never one side's text lost."""
+"""Three-way merge: both changes or a conflict; no conflict markers, no lost text."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""What the user sees before saying yes, and what is said about rules without sense. Cases S028, S077."""
+"""Text shown for approval, and problems of invalid rules. Cases S028, S077."""
 
 import unicodedata
 
 import pytest
 
 from longrein.permissions import Call, check_rule, escape, visible
-from tests.permissions.table import bash, verdict
+from tests.permissions.calls import bash, verdict
 
 SHOWN = [
     ("ls -l", "ls -l"),

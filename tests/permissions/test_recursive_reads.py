@@ -1,9 +1,9 @@
-"""Commands that go through folders: which of them, where, and past what."""
+"""Commands that read folders recursively: starting folders, file names, hidden and ignored files."""
 
 import pytest
 
-from longrein.permissions import Rules, Sweep, sweep_rule, sweeps, takes
-from tests.permissions.table import HOME, ROOT
+from longrein.permissions import RecursiveRead, Rules, find_recursive_reads, read_deny_rule, reads_file_name
+from tests.permissions.calls import HOME, ROOT
 
 FREE = [
     *(
@@ -24,12 +24,12 @@ FREE = [
 
 @pytest.mark.parametrize("command", FREE)
 def test_what_reads_only_what_it_names_is_free_of_it(command: str) -> None:
-    assert sweeps(command, ROOT, HOME) == ()
+    assert find_recursive_reads(command, ROOT, HOME) == ()
 
 
-def at(*paths: str, names: str = "", **flags: bool) -> Sweep:
+def at(*paths: str, names: str = "", **flags: bool) -> RecursiveRead:
     places = tuple(path if path.startswith("/") else f"{ROOT}/{path}".rstrip("/.") for path in paths)
-    return Sweep(places, (ROOT,), tuple(names.split()), **flags)
+    return RecursiveRead(places, (ROOT,), tuple(names.split()), **flags)
 
 
 SWEEPS = [
@@ -75,20 +75,22 @@ SWEEPS = [
 
 
 @pytest.mark.parametrize(("command", "expected"), SWEEPS)
-def test_what_a_command_goes_through(command: str, expected: Sweep) -> None:
-    assert expected in sweeps(command, ROOT, HOME)
+def test_what_a_command_goes_through(command: str, expected: RecursiveRead) -> None:
+    assert expected in find_recursive_reads(command, ROOT, HOME)
 
 
 def test_where_it_goes_after_a_cd() -> None:
-    assert sweeps("cd lib && grep -r x .", ROOT, HOME) == (Sweep((f"{ROOT}/lib",), (f"{ROOT}/lib",)),)
-    (both,) = sweeps("true; cd /else; grep -r x", ROOT, HOME)
+    assert find_recursive_reads("cd lib && grep -r x .", ROOT, HOME) == (
+        RecursiveRead((f"{ROOT}/lib",), (f"{ROOT}/lib",)),
+    )
+    (both,) = find_recursive_reads("true; cd /else; grep -r x", ROOT, HOME)
     assert both.otherwise == (ROOT, "/else")
 
 
 def test_which_files_it_reads() -> None:
     only = at(names="*.py .env?x [ab].md {c,d}.md")
-    assert [takes(only, name) for name in ("a.py", ".env-x", "a.md", "c.md", "a.rs")] == [True] * 4 + [False]
-    assert takes(at(), "anything")
+    assert [reads_file_name(only, name) for name in ("a.py", ".env-x", "a.md", "c.md", "a.rs")] == [True] * 4 + [False]
+    assert reads_file_name(at(), "anything")
 
 
 @pytest.mark.parametrize(
@@ -97,4 +99,4 @@ def test_which_files_it_reads() -> None:
 )
 def test_which_rules_speak_of_what_lies_on_the_way(rule: str, reached: bool) -> None:
     rules = Rules(deny=(rule,), base=ROOT, home=HOME)
-    assert sweep_rule(f"{ROOT}/.env", f"{ROOT}/.env", rules, ROOT) == (rule if reached else "")
+    assert read_deny_rule(f"{ROOT}/.env", f"{ROOT}/.env", rules, ROOT) == (rule if reached else "")
