@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from policy import read, sessions_in
 
-from longrein.context.clearing.features import USER, Piece, call_content, features
+from longrein.context.clearing.features import USER, SourceItem, call_content, features
 from longrein.context.clearing.line_value import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, word_codes
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import rows_of
 from longrein.replay import Item, Recording
 
@@ -52,15 +52,15 @@ class Rows(NamedTuple):
 KINDS = {"user": "user", "tool_call": "call", "tool_result": "result", "assistant_text": "text"}
 
 
-def pieces(session: Recording) -> list[Piece]:
+def pieces(session: Recording) -> list[SourceItem]:
     """The items of a session as the policy takes them; the handle is the place."""
     return [_piece(n, item) for n, item in enumerate(session.items)]
 
 
-def _piece(n: int, item: Item) -> Piece:
+def _piece(n: int, item: Item) -> SourceItem:
     kind, call = "thinking" if item.thinking else KINDS[item.kind], item.kind == "tool_call"
     content, arguments = ("", item.text) if call else (item.text, "")
-    return Piece(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
+    return SourceItem(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
 
 
 def last_needs(todo: Sequence[Any]) -> dict[tuple[int, str], int]:
@@ -90,35 +90,35 @@ def sample(path: Path) -> tuple[Rows, Rows]:
     session = read(path)
     todo = pieces(session)
     needs = last_needs(todo)
-    worth, at = Worth(), 0
+    worth, at = NeedsMemory(), 0
     lines: list[tuple[int, ...]] = []
     words: list[tuple[int, ...]] = []
     first = 3 + sum(map(ord, session.name)) % EVERY
     for request in range(session.requests):
         while at < len(todo) and (todo[at].request < request or (todo[at].request == request and not todo[at].output)):
-            worth.arrive(todo[at])
+            worth.add(todo[at])
             at += 1
-        worth.begin(request)
+        worth.begin_request(request)
         worth.dirty.clear()
         if request >= first and (request - first) % EVERY == 0:
             _sample_now(worth, needs, lines, words)
-        worth.was_sent()
+        worth.mark_sent()
     return _rows(lines), _rows(words)
 
 
-def _sample_now(worth: Worth, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
+def _sample_now(worth: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
     guard = worth.results[-2] if len(worth.results) > 1 else 0
     for held in worth.items[: min(guard, worth.sent)]:
         idle = worth.now - held.last
         share = 1 if idle < 16 else ITEMS_OLD_SHARE
         if held.cls == USER or (held.n + worth.now) % share:
             continue
-        codes, sheet = item_codes(worth, held), worth.sheets.of(held)
-        for row, code in line_codes(worth, held, sheet, rows_of(held, sheet)):
-            key = sheet.keys[row]
+        codes, index = item_codes(worth, held), worth.text_indexes.of(held)
+        for row, code in line_codes(worth, held, index, rows_of(held, index)):
+            key = index.keys[row]
             if key and worth.newest.get(key) == held.n:
                 lines.append((*codes, *code, needs.get((held.n, key), -1) >= worth.now, share))
-        for name, code in word_codes(worth, held, sheet, sheet.places):
+        for name, code in word_codes(worth, held, index, index.places):
             if worth.newest.get(name) == held.n:
                 words.append((*codes, *code, needs.get((held.n, name), -1) >= worth.now, share))
 

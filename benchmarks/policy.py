@@ -23,7 +23,7 @@ from replay.generated import write_sessions
 
 from longrein.commands.simulate import budget_of
 from longrein.context import Budget, use_tables
-from longrein.replay import POLICIES, PRICES, Change, Drive, Recording, base_name, read_recording
+from longrein.replay import POLICIES, PRICES, Change, PolicyReplay, Recording, base_name, read_recording
 
 NO_LIMIT = 10**9
 """A window that no session fills."""
@@ -54,7 +54,7 @@ def tables_in(path: Path) -> Mapping[str, Any]:
 
 def traced(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
     """The lines of the trace between its header and its end."""
-    for change in Drive(recording, POLICIES[policy], budget, timed=timed).changes():
+    for change in PolicyReplay(recording, POLICIES[policy], budget, timed=timed).changes():
         if line := _line(change):
             yield {"t": change.t, **line}
 

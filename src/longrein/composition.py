@@ -33,7 +33,7 @@ from longrein.config import (
     is_trusted,
     known_secrets,
     load_instructions,
-    load_kinds,
+    load_subagent_types,
     nested_instructions,
     project_root,
     remember_rule,
@@ -324,7 +324,7 @@ def _spawner(
 
 def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Subagent types, and what of their files was left out."""
-    return load_kinds(
+    return load_subagent_types(
         builtin_kinds(),
         place.cwd,
         place.home,

@@ -10,8 +10,8 @@ import pytest
 from longrein.agent import Said
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
-from longrein.context.clear_items import KeptWorth, Memo
-from longrein.context.clearing.needs import Worth
+from longrein.context.clear_items import ClearingMemo, KeptWorth
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.events import Entry, Text
 from longrein.models import Delta
 from longrein.store import open_log
@@ -49,7 +49,7 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
     walk = Walk(seed, window=30_000).run(90)
     live = walk.state
     now_us = live.asked_at + 1
-    assert isinstance(live.worth, Memo)
+    assert isinstance(live.worth, ClearingMemo)
     resumed = again(live)
     assert encode_state(resumed) == encode_state(live)
     assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)
@@ -57,8 +57,8 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
 
 
 def test_nothing_that_the_clearing_policy_remembers_is_left_out() -> None:
-    made_again_from_the_texts = {"sheets"}
-    assert set(vars(Worth())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
+    made_again_from_the_texts = {"text_indexes"}
+    assert set(vars(NeedsMemory())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import builtin_kinds, child_system
-from longrein.config import Settings, load_kinds, load_settings, subagent_model
-from longrein.config.frontmatter import BadHead, read_head, split_head
+from longrein.config import Settings, load_settings, load_subagent_types, subagent_model
+from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
 from longrein.tools import Kind
 from tests.config.conftest import House
@@ -30,7 +30,7 @@ def put(folder: Path, name: str, text: str | bytes) -> Path:
 def load(
     house: House, *, trusted: bool = True, given: str = "", cwd: Path | None = None
 ) -> tuple[dict[str, Kind], tuple[str, ...]]:
-    kinds, notes = load_kinds(
+    kinds, notes = load_subagent_types(
         builtin_kinds(),
         str(cwd or house.cwd),
         str(house.home),
@@ -333,21 +333,21 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("text", "wanted"), HEADS, ids=lambda value: str(value)[:24])
 def test_heads(text: str, wanted: dict[str, Any]) -> None:
-    assert read_head(text.split("\n")) == wanted
+    assert parse_frontmatter(text.split("\n")) == wanted
 
 
 def test_the_ends_of_lines_and_a_byte_order_mark_do_not_matter() -> None:
-    assert split_head("\ufeff---\r\na: b\r\n---\r\nbody\r\n") == ({"a": "b"}, "body")
+    assert split_frontmatter("\ufeff---\r\na: b\r\n---\r\nbody\r\n") == ({"a": "b"}, "body")
 
 
 @given(st.text(alphabet="ab:-#|>[]{}'\", \n\t~*&", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     why = ""
     try:
-        fields, body = split_head(f"---\n{text}\n---\nrest")
+        fields, body = split_frontmatter(f"---\n{text}\n---\nrest")
         msgspec.json.encode(fields)
         assert body.endswith("rest")
-    except BadHead as bad:
+    except FrontmatterError as bad:
         why = str(bad)
     assert not why or why.startswith("line ")
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from longrein.config import Settings, remember_rule, state_dir
-from longrein.config.settings import Figures
-from longrein.config.settings_schema import KEYS, OWN
+from longrein.config.settings import ModelSettings
+from longrein.config.settings_schema import KEYS, OWN_TOOLS
 from longrein.events import SettingsError
 from longrein.tools import ToolOptions, builtin_tools, goal_tools
 from tests.config.conftest import House
@@ -86,7 +86,7 @@ env = ["ACME"]
     assert settings.rules("/w", "/h").allow == ("Bash(npm test)",)
     assert (settings.ask, settings.deny) == (("Bash(git push *)",), ("Read(.env)",))
     assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
-    assert settings.models["mock/small"] == Figures(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
+    assert settings.models["mock/small"] == ModelSettings(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
     assert ToolOptions(**settings.tools).read_lines_max == 10
     assert (settings.turns_max, settings.usd_max, settings.parallel_max) == (3, 1.5, 4)
     assert (settings.instruction_files, settings.instruction_bytes_max) == (("TEAM.md",), 100)
@@ -306,8 +306,16 @@ def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(house: 
 
 def test_every_tool_of_ours_is_known_to_rules() -> None:
     names = {tool.spec.name for tool in (*builtin_tools(), *goal_tools())}
-    assert names <= set(OWN)
-    assert set(OWN) - names <= {"Agent", "ToolSearch", "CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput"}
+    assert names <= set(OWN_TOOLS)
+    assert set(OWN_TOOLS) - names <= {
+        "Agent",
+        "ToolSearch",
+        "CallTool",
+        "TaskList",
+        "TaskOutput",
+        "TaskStop",
+        "TaskInput",
+    }
 
 
 def test_an_unknown_variable_is_told(house: House) -> None:

@@ -32,13 +32,13 @@ ROWS_MAX = 30
 """Sessions shown by `/resume`."""
 
 
-async def talk(options: Options) -> int:
+async def run_interactive(options: Options) -> int:
     """Open what the options ask for, then what the user asks for; gives the exit code."""
     place = survey(options)
     built = await build(place)
     prompt, choosing = options.prompt, options.resume == ""
     while True:
-        outcome = await _one(place, built, prompt, choosing=choosing)
+        outcome = await _run_session(place, built, prompt, choosing=choosing)
         left = built.session
         if outcome.kind == "exit":
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
@@ -53,7 +53,7 @@ async def talk(options: Options) -> int:
             built, prompt = await build(place, built.session.id), ""
 
 
-async def _one(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
+async def _run_session(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
     names = FileNames(built.crew.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)

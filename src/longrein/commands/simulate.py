@@ -9,8 +9,8 @@ from longrein.frontends.stdio import show
 from longrein.replay import (
     POLICIES,
     PRICES,
-    Account,
-    Drive,
+    CostAccount,
+    PolicyReplay,
     Recording,
     Row,
     as_json,
@@ -39,7 +39,7 @@ def simulate(
     budget = budget_of(prices, int(window))
     for session in _recordings(state_dir, recorded):
         for name in [policy] if policy else POLICIES:
-            drive, account = Drive(session, POLICIES[name], budget), Account(session, PRICES[prices])
+            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(session, PRICES[prices])
             for change in drive.changes():
                 account.request(change, drive.tokens, drive.summary_tokens)
             rows.append(Row.of(name, account))

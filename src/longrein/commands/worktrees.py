@@ -43,7 +43,7 @@ def worktrees(place: Place, words: Sequence[str], *, unmerged: bool, json: bool)
     """`longrein worktrees WORDS`; gives the exit code: 1 where a merge or a removal was refused."""
     every = list_worktrees(f"{place.state_dir}/worktrees")
     if not words:
-        rows = [_run(place, tree, _looking_at(tree)) for tree in every]
+        rows = [_run(place, tree, _row_work(tree)) for tree in every]
         show(msgspec.json.format(msgspec.json.encode(rows)) + b"\n" if json else _table(rows))
         return 0
     if len(words) != 2 or words[0] not in ("merge", "remove"):
@@ -99,7 +99,7 @@ def _run(place: Place, tree: Worktree, work: Callable[[Workspace], Coroutine[Any
     return asyncio.run(walk())
 
 
-def _looking_at(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
+def _row_work(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
     async def look(space: Workspace) -> Row:
         committed, uncommitted = await worktree_changes(space, tree)
         return Row(name_of(tree), tree.branch, tree.path, tree.root, len(committed), len(uncommitted))

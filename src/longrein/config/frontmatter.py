@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 FENCE = "---"
-WORDS = {"true": True, "false": False, "null": None, "~": None}
+CONSTANTS = {"true": True, "false": False, "null": None, "~": None}
 NUMBER = r"-?(?:\d+|\d+\.\d*|\.\d+)"
 KEY = r"""(?P<key>"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:\n]*?|-\w[^:\n]*?)\s*:(?:\s+(?P<value>.*))?$"""
 DEPTH_MAX = 8
 """Deeper heads are a mistake."""
 
 
-class BadHead(ValueError):
+class FrontmatterError(ValueError):
     """The head cannot be read: `line 3: …`. Becomes a note for the user."""
 
 
@@ -32,30 +32,30 @@ class Line(NamedTuple):
     """Without indentation and trailing blanks."""
 
 
-def split_head(text: str) -> tuple[dict[str, Any], str]:
-    """(fields, body) of a file; no fields when it has no head. Raises `BadHead`."""
+def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
+    """(fields, body) of a file; no fields when it has no head. Raises `FrontmatterError`."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != FENCE:
         return {}, text
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in (FENCE, "...")), None)
     if end is None:
-        raise BadHead("line 1: the head that begins here is not closed by a line of ---")
-    return read_head(lines[1:end], first=2), "\n".join(lines[end + 1 :]).strip("\n")
+        raise FrontmatterError("line 1: the head that begins here is not closed by a line of ---")
+    return parse_frontmatter(lines[1:end], first=2), "\n".join(lines[end + 1 :]).strip("\n")
 
 
-def read_head(lines: list[str], first: int = 1) -> dict[str, Any]:
-    """The fields in these lines; `first` is the number of the first one. Raises `BadHead`."""
+def parse_frontmatter(lines: list[str], first: int = 1) -> dict[str, Any]:
+    """The fields in these lines; `first` is the number of the first one. Raises `FrontmatterError`."""
     reader = _Reader([_line(number, raw) for number, raw in enumerate(lines, first)])
     fields = reader.block(0, 0)
     if reader.left():
-        raise BadHead(
-            f"line {reader.now.number}: {_said(reader.now.text)} is indented otherwise than what it belongs to"
+        raise FrontmatterError(
+            f"line {reader.now.number}: {_shown(reader.now.text)} is indented otherwise than what it belongs to"
         )
     if fields is None:
         return {}
     if not isinstance(fields, dict):
-        raise BadHead(f"line {first}: the head is a list, not fields with names")
+        raise FrontmatterError(f"line {first}: the head is a list, not fields with names")
     return fields
 
 
@@ -86,7 +86,7 @@ class _Reader:
         if not self.left() or self.now.indent < least:
             return None
         if depth > DEPTH_MAX:
-            raise BadHead(f"line {self.now.number}: more than {DEPTH_MAX} levels")
+            raise FrontmatterError(f"line {self.now.number}: more than {DEPTH_MAX} levels")
         indent = self.now.indent
         if _is_item(self.now.text):
             return self._items(indent, depth)
@@ -115,7 +115,7 @@ class _Reader:
             line = self.now
             match = re.compile(KEY).match(line.text)
             if match is None:
-                raise BadHead(f"line {line.number}: {_said(line.text)} is not `name: value`")
+                raise FrontmatterError(f"line {line.number}: {_shown(line.text)} is not `name: value`")
             self._at += 1
             value = match["value"] or ""
             if not value or value.startswith("#"):
@@ -145,7 +145,9 @@ class _Reader:
         if text[0] in "[{":
             return self._flow(text, line, indent)
         if text[0] in "&*!%@`" and not text.startswith(("*", "@", "`")):
-            raise BadHead(f"line {line.number}: {_said(text)} is YAML that is not read here: put the value in quotes")
+            raise FrontmatterError(
+                f"line {line.number}: {_shown(text)} is YAML that is not read here: put the value in quotes"
+            )
         return _scalar(_folded([_without_comment(text), *self._continued(indent)]))
 
     def _continued(self, indent: int) -> list[str]:
@@ -178,7 +180,7 @@ class _Reader:
             self._at += 1
             end = _end_of_quote(whole)
         if end < 0:
-            raise BadHead(f"line {line.number}: the quote that begins with {_said(text)} is not closed")
+            raise FrontmatterError(f"line {line.number}: the quote that begins with {_shown(text)} is not closed")
         rest = whole[end + 1 :].strip()
         if rest and not rest.startswith("#"):
             return whole
@@ -192,7 +194,7 @@ class _Reader:
             whole += f" {_without_comment(self.now.text)}"
             self._at += 1
         if not _is_closed(whole):
-            raise BadHead(f"line {line.number}: {_said(text)} is not closed")
+            raise FrontmatterError(f"line {line.number}: {_shown(text)} is not closed")
         whole = whole[: _closing(whole) + 1]
         pieces = list(split_outside(whole[1:-1]))
         if whole[0] == "[":
@@ -234,8 +236,8 @@ def _flow_value(text: str) -> Any:
 
 def _scalar(text: str) -> Any:
     """A plain text as what it plainly means."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in CONSTANTS:
+        return CONSTANTS[text.lower()]
     if re.fullmatch(NUMBER, text) and len(text) < 18:
         return float(text) if "." in text else int(text)
     return text
@@ -312,5 +314,5 @@ def _is_closed(text: str) -> bool:
     return _closing(text) >= 0
 
 
-def _said(text: str) -> str:
+def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

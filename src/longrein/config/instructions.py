@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from longrein.config.environment import config_dir
 from longrein.config.settings import Settings
-from longrein.config.settings_file import short
+from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
 from longrein.permissions import escape
 
@@ -113,7 +113,7 @@ def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings:
     else `cwd` alone) down to `cwd`. Reads only these; never raises for what is on the disk.
     """
     root = project_root(cwd)
-    taking = _Taking(root, home, settings)
+    taking = _InstructionReader(root, home, settings)
     for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
         taking.take(path, own=True)
     for folder in _folders(root, cwd):
@@ -128,7 +128,7 @@ def nested_instructions(
 
     For the moment a tool touches a file in `folder`. A `folder` outside `root` gives nothing.
     """
-    taking = _Taking(root, home, settings, already)
+    taking = _InstructionReader(root, home, settings, already)
     if folder.startswith(root.rstrip("/") + "/"):
         for below in _folders(root, folder)[1:]:
             taking.take_folder(below)
@@ -161,7 +161,7 @@ def _local_names(names: Sequence[str]) -> list[str]:
     return [f"{name.removesuffix('.md')}.local.md" for name in names if name.endswith(".md") and name.count(".") == 1]
 
 
-class _Taking:
+class _InstructionReader:
     """Files as they are taken in, until the room is used up."""
 
     def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
@@ -191,7 +191,7 @@ class _Taking:
         if not os.path.lexists(path):
             return False  # most folders hold none, and a real path costs a call for each folder above it
         real = os.path.realpath(path)
-        shown = short(path, self.home)
+        shown = shorten_home(path, self.home)
         if real in self.seen:
             return True
         if not own and not real.startswith(self.root.rstrip("/") + "/"):

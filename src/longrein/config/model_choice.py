@@ -7,8 +7,8 @@ from math import isfinite
 import msgspec
 
 from longrein.config.environment import home_folder, user_file
-from longrein.config.settings import Figures, Provider, Settings
-from longrein.config.settings_file import short
+from longrein.config.settings import ModelSettings, Provider, Settings
+from longrein.config.settings_file import shorten_home
 from longrein.config.settings_schema import nearest
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
@@ -71,7 +71,7 @@ def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOp
 def _unknown_provider(provider: str, name: str, settings: Settings, environ: Mapping[str, str]) -> str:
     names = [*settings.providers, *(known.name for known in known_providers())]
     close, home = nearest(provider, names), home_folder(environ)
-    file = short(user_file(environ, home), home)
+    file = shorten_home(user_file(environ, home), home)
     origin = f" ({settings.origin['model']})" if name == settings.model and "model" in settings.origin else ""
     return (
         f"Unknown provider {provider!r} in {name!r}{origin}"
@@ -153,7 +153,7 @@ def _needed_key(provider: str, known: Known | None, given: Provider, url: str, e
     return key
 
 
-def _budget(provider: str, model: str, figures: Figures, settings: Settings) -> Budget | None:
+def _budget(provider: str, model: str, figures: ModelSettings, settings: Settings) -> Budget | None:
     table = look_up(provider, model)
     changes: dict[str, object] = {}
     for name, field in (

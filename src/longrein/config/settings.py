@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.config.environment import project_file, user_file
-from longrein.config.settings_file import Value, read_file, short
+from longrein.config.settings_file import SettingValue, read_file, shorten_home
 from longrein.config.settings_schema import (
     FLAGS,
     KEYS,
@@ -75,7 +75,7 @@ class Provider(msgspec.Struct, frozen=True):
     """Longest time in which nothing of the answer itself comes."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ModelSettings(msgspec.Struct, frozen=True):
     """What the settings say of one model; negative where they do not say."""
 
     window: int = -1
@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True):
     deny: tuple[str, ...] = ()
     providers: Mapping[str, Provider] = {}
     """By name."""
-    models: Mapping[str, Figures] = {}
+    models: Mapping[str, ModelSettings] = {}
     """By `provider/model`."""
     tools: Mapping[str, Any] = {}
     """Limits of tools, by the names of `tools.ToolOptions`, only those that were set."""
@@ -175,23 +175,23 @@ def load_settings(
     `trusted` the project's file is not even opened; a note says so where it is there. Raises SettingsError: one line
     with file, line, key and the nearest valid key.
     """
-    merged = _Merged()
-    merged.take([Value(tuple(k.split(".")), v, "built in") for k, v in BUILT_IN.items()])
+    merged = _MergedLayers()
+    merged.take([SettingValue(tuple(k.split(".")), v, "built in") for k, v in BUILT_IN.items()])
     path = user_file(environ, home)
-    merged.take(read_file(path, short(path, home)) or ())
+    merged.take(read_file(path, shorten_home(path, home)) or ())
     path = project_file(cwd)
     if trusted and path != user_file(environ, home):
-        merged.narrow(read_file(path, short(path, home)) or ())
+        merged.narrow(read_file(path, shorten_home(path, home)) or ())
     elif path != user_file(environ, home) and os.path.lexists(path):
         merged.notes.append(
-            f"{short(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
+            f"{shorten_home(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
         )
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
     return merged.settings()
 
 
-def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Value]:
+def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[SettingValue]:
     found = []
     for name in sorted(environ):
         if not name.startswith("LONGREIN_") or name in OTHER_VARIABLES or not environ[name]:
@@ -207,19 +207,19 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Valu
     return found
 
 
-def _from_flags(flags: Mapping[str, Any]) -> list[Value]:
+def _from_flags(flags: Mapping[str, Any]) -> list[SettingValue]:
     return [_checked(key, flags[field], flag) for field, (key, flag) in FLAGS.items() if flags.get(field)]
 
 
-def _checked(key: str, value: Any, place: str) -> Value:
+def _checked(key: str, value: Any, place: str) -> SettingValue:
     """A value that was given under a name of its own: messages speak of that name."""
     problem = problem_with(KEYS[key][0], value)
     if problem:
         raise SettingsError(f"{place} {problem}")
-    return Value(tuple(key.split(".")), value, place)
+    return SettingValue(tuple(key.split(".")), value, place)
 
 
-class _Merged:
+class _MergedLayers:
     """Layers laid over each other."""
 
     def __init__(self) -> None:
@@ -227,11 +227,11 @@ class _Merged:
         self.origin: dict[str, str] = {}
         self.notes: list[str] = []
 
-    def take(self, layer: list[Value] | tuple[Value, ...]) -> None:
+    def take(self, layer: list[SettingValue] | tuple[SettingValue, ...]) -> None:
         for value in layer:
             self._put(value)
 
-    def _put(self, given: Value) -> None:
+    def _put(self, given: SettingValue) -> None:
         key = dotted(given.path)
         if key in _RULES:
             told = [(rule, unknown_tool(rule)) for rule in given.value]
@@ -244,7 +244,7 @@ class _Merged:
             self.values[given.path] = tuple(given.value) if isinstance(given.value, list) else given.value
             self.origin[key] = given.place
 
-    def narrow(self, layer: tuple[Value, ...]) -> None:
+    def narrow(self, layer: tuple[SettingValue, ...]) -> None:
         """Take a project's layer: only what it may set, and only downwards."""
         for value in layer:
             policy = KEYS[pattern_of(value.path)][1]
@@ -257,7 +257,7 @@ class _Merged:
             else:
                 self._put(value)
 
-    def _is_narrower(self, given: Value) -> bool:
+    def _is_narrower(self, given: SettingValue) -> bool:
         present = self.values.get(given.path, 0)
         if given.path == ("permission_mode",):
             return MODES.index(given.value) <= MODES.index(present)
@@ -279,7 +279,7 @@ class _Merged:
             ask=value("permissions.ask", ()),
             deny=value("permissions.deny", ()),
             providers={name: _provider(table) for name, table in self._tables("providers").items()},
-            models={name: Figures(**table) for name, table in self._tables("models").items()},
+            models={name: ModelSettings(**table) for name, table in self._tables("models").items()},
             tools={path[1]: v for path, v in self.values.items() if path[0] == "tools"},
             turns_max=value("limits.max_turns", 0),
             usd_max=float(value("limits.max_budget_usd", 0.0)),
@@ -338,7 +338,7 @@ def known_secrets(environ: Mapping[str, str], settings: Settings) -> tuple[str, 
     values = [
         value.strip()
         for name, value in environ.items()
-        if (name in named or (_says_secret(name) and _like_a_secret(value))) and len(value.strip()) >= _VALUE_CHARS_MIN
+        if (name in named or (_says_secret(name) and _looks_secret(value))) and len(value.strip()) >= _VALUE_CHARS_MIN
     ]
     return tuple(sorted(dict.fromkeys(values), key=lambda value: (-len(value), value)))
 
@@ -347,7 +347,7 @@ def _says_secret(name: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(name.upper().split("_"))
 
 
-def _like_a_secret(value: str) -> bool:
+def _looks_secret(value: str) -> bool:
     """Not a path (`…_TOKEN_FILE=/run/x`), not an address without a password, not an ordinary word or number."""
     if value.startswith(("/", "~", "./")) or ("://" in value and "@" not in value):
         return False

@@ -16,7 +16,7 @@ SIZE_MAX_BYTES = 1_000_000
 """A settings file is never this big."""
 
 
-class Value(msgspec.Struct, frozen=True):
+class SettingValue(msgspec.Struct, frozen=True):
     """One setting as one layer has it."""
 
     path: tuple[str, ...]
@@ -26,12 +26,12 @@ class Value(msgspec.Struct, frozen=True):
     """Where it comes from: `file:line`, a variable or a flag."""
 
 
-def short(path: str, home: str) -> str:
+def shorten_home(path: str, home: str) -> str:
     """A path as it is shown: `~/…` below home."""
     return "~" + path[len(home) :] if home and path.startswith(home.rstrip("/") + "/") else path
 
 
-def read_file(path: str, shown: str) -> tuple[Value, ...] | None:
+def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
     """The values of the TOML file at `path`; None when there is none. Raises SettingsError (one line)."""
     text = read_text(path, shown)
     if text is None:
@@ -39,7 +39,7 @@ def read_file(path: str, shown: str) -> tuple[Value, ...] | None:
     return values_of(text, shown)
 
 
-def values_of(text: str, shown: str) -> tuple[Value, ...]:
+def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
     """The values of a TOML text; `shown` is what messages call it. Raises SettingsError."""
     return tuple(_values(_parsed(text, shown), text, shown))
 
@@ -74,7 +74,7 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
         raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
 
 
-def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
+def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
     found = []
     for path, value in _flat(table, ()):
         place = f"{shown}:{line_of(text, path)}"
@@ -84,7 +84,7 @@ def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
         problem = problem_with(KEYS[pattern][0], value)
         if problem:
             raise SettingsError(f"{place}: {dotted(path)} {problem}")
-        found.append(Value(path, value, place))
+        found.append(SettingValue(path, value, place))
     return found
 
 
@@ -109,13 +109,13 @@ def _unknown(path: tuple[str, ...]) -> str:
     if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
         return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
-    known = [_like(path, key) for key in KEYS]
+    known = [_spelled_like(path, key) for key in KEYS]
     close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
     close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
 
 
-def _like(path: tuple[str, ...], key: str) -> str:
+def _spelled_like(path: tuple[str, ...], key: str) -> str:
     """A key with the name the user gave in place of its star."""
     if "*" not in key:
         return key
@@ -195,7 +195,7 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     the file is written in a way that cannot be added to safely; it is unchanged then.
     """
     path = user_file(environ, home)
-    shown = short(path, home)
+    shown = shorten_home(path, home)
     problem = check_rule(rule, "allow")
     if problem or not rule.isprintable():
         raise SettingsError(f"{rule!r} cannot be stored: {problem or 'it holds invisible characters'}")
@@ -206,7 +206,7 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     text = with_rule(read_text(path, shown) or "", rule, bool(listed))
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        _try_out(text, path, {*listed, rule}, before)
+        _check_new_text(text, path, {*listed, rule}, before)
         replace_file(path, text.encode())
     except OSError as error:
         raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {rule} to it by hand") from None
@@ -218,7 +218,7 @@ class _Unsafe(Exception):
     """The text would not say what it should."""
 
 
-def _try_out(text: str, path: str, rules: set[str], before: tuple[Value, ...]) -> None:
+def _check_new_text(text: str, path: str, rules: set[str], before: tuple[SettingValue, ...]) -> None:
     """Read the new text: it must hold what the old one held, and the rule."""
     try:
         after = values_of(text, path)

@@ -11,7 +11,7 @@ MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
 """What becomes of background tasks when longrein is left."""
-STAYS = ("exit", "drain", "steer")
+BACKGROUND_MODES = ("exit", "drain", "steer")
 """What a headless run does about work in the background when its answer is done."""
 TASK_OPTIONS = ("promote", "wake", "wake_after_s", "stall_s", "timeout_s")
 """Settings of `tasks` that are options of the agent by the same names."""
@@ -153,7 +153,14 @@ def _changes(a: str, b: str) -> int:
 # --- One value of one setting: is it what the key holds, and if not, in which words to say so ------------------------
 
 
-_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS, "policy": POLICIES, "stay": STAYS}
+_CHOICES = {
+    "mode": MODES,
+    "profile": PROFILES,
+    "wire": WIRES,
+    "effort": EFFORTS,
+    "policy": POLICIES,
+    "stay": BACKGROUND_MODES,
+}
 COUNT_MAX = 2**53
 """A larger number is a slip."""
 
@@ -161,17 +168,21 @@ COUNT_MAX = 2**53
 def problem_with(kind: str, value: Any) -> str:
     """What is wrong with a value, to stand after its key; '' when nothing is."""
     if kind in _CHOICES:
-        return "" if value in _CHOICES[kind] else f"must be one of {', '.join(_CHOICES[kind])}, not {_said(value)}"
+        return (
+            "" if value in _CHOICES[kind] else f"must be one of {', '.join(_CHOICES[kind])}, not {_shown_value(value)}"
+        )
     if kind == "model":
-        return "" if isinstance(value, str) and _is_model(value) else f"must be PROVIDER/MODEL, not {_said(value)}"
+        return (
+            "" if isinstance(value, str) and _is_model(value) else f"must be PROVIDER/MODEL, not {_shown_value(value)}"
+        )
     if kind in ("text", "flag"):
         right = isinstance(value, str if kind == "text" else bool)
-        return "" if right else f"must be {'a text' if kind == 'text' else 'true or false'}, not {_said(value)}"
+        return "" if right else f"must be {'a text' if kind == 'text' else 'true or false'}, not {_shown_value(value)}"
     if kind in ("count", "size", "number"):
         return _number_problem(kind, value)
     if kind == "headers":
         right = isinstance(value, dict) and all(isinstance(v, str) and "\n" not in v for v in value.values())
-        return "" if right else f"must be a table of texts, not {_said(value)}"
+        return "" if right else f"must be a table of texts, not {_shown_value(value)}"
     return _list_problem(kind, value)
 
 
@@ -179,12 +190,12 @@ def _number_problem(kind: str, value: Any) -> str:
     types, least = (int, float) if kind == "number" else int, 1 if kind == "size" else 0
     right = isinstance(value, types) and not isinstance(value, bool) and least <= value <= COUNT_MAX
     what = "a number" if kind == "number" else "a whole number"
-    return "" if right else f"must be {what} of {least} or more, not {_said(value)}"
+    return "" if right else f"must be {what} of {least} or more, not {_shown_value(value)}"
 
 
 def _list_problem(kind: str, value: Any) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        return f"must be a list of texts, not {_said(value)}"
+        return f"must be a list of texts, not {_shown_value(value)}"
     for item in value:
         problem = ""
         if kind in ("rules", "allow"):
@@ -192,7 +203,7 @@ def _list_problem(kind: str, value: Any) -> str:
         elif kind == "patterns":
             problem = _pattern_problem(item)
         if problem:
-            return f"{_said(item)}: {problem}"
+            return f"{_shown_value(item)}: {problem}"
     return ""
 
 
@@ -209,7 +220,7 @@ def _is_model(name: str) -> bool:
     return bool(provider and slash and model) and name.isprintable() and " " not in name
 
 
-def _said(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return text if len(text) <= 60 else text[:57] + "…"
@@ -235,12 +246,12 @@ def from_text(kind: str, text: str) -> Any:
 # Names of tools that rules may speak of: a slip in one would make a rule that forbids nothing, without a word.
 
 
-OWN = (
+OWN_TOOLS = (
     *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
     *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
 )
 """Those of longrein."""
-OTHERS = (
+FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
     *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),
     *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
@@ -252,9 +263,9 @@ OTHERS = (
 def unknown_tool(rule: str) -> str:
     """What to say of a rule whose tool nobody knows; '' where it is known, or a server's own (`mcp__…`)."""
     name = rule_tool(rule)
-    if name.startswith("mcp_") or name in OTHERS or name in OWN:
+    if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
         return ""
-    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN, *OTHERS)):
+    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)):
         return ""
-    same = next((one for one in OWN if one.lower() == name.lower()), "") or nearest(name, OWN)
+    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(name, OWN_TOOLS)
     return f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no effect."

@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 
 from longrein.config.environment import config_dir
-from longrein.config.frontmatter import split_head, split_outside
+from longrein.config.frontmatter import split_frontmatter, split_outside
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import short
+from longrein.config.settings_file import shorten_home
 from longrein.config.settings_schema import MODES
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
 from longrein.tools import Kind
 
-PROJECT = (".longrein/agents", ".agents/agents", ".claude/agents")
+PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
 """Below each folder from the present one up to the project's root, in this order."""
 
 
-def load_kinds(
+def load_subagent_types(
     builtin: Sequence[Kind],
     cwd: str,
     home: str,
@@ -46,7 +46,7 @@ def load_kinds(
     folders = list(_folders(cwd, home, environ, trusted, notes))
     if not folders and not given:
         return tuple(builtin), tuple(notes)
-    found, more = kinds_of(folders, given, home, known_tools)
+    found, more = read_types(folders, given, home, known_tools)
     kinds = {kind.name: kind for kind in builtin} | found
     own = [kinds.pop(kind.name) for kind in builtin]
     return (*own, *(kinds[name] for name in sorted(kinds))), (*notes, *more)
@@ -58,13 +58,15 @@ def _folders(
     """(folder that is there, what its files must not lead out of; '' for the user's own), the nearest first."""
     root = project_root(cwd)
     for above in _upwards(cwd, root):
-        for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT):
+        for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
             if above == home or not os.path.isdir(folder):
                 continue  # the home's own are the user's
             if trusted(above):
                 yield folder, root
             else:
-                notes.append(f"{short(folder, home)} was not read: it is not trusted; `longrein trust` changes that.")
+                notes.append(
+                    f"{shorten_home(folder, home)} was not read: it is not trusted; `longrein trust` changes that."
+                )
     for folder in (f"{config_dir(environ, home)}/agents", f"{home}/.agents/agents", f"{home}/.claude/agents"):
         if os.path.isdir(folder):
             yield folder, ""
@@ -90,10 +92,10 @@ NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 500
 """It stands in every request."""
 TURNS_MAX = 1_000
-LATER = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
+UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
 """Fields that mean something elsewhere and nothing here yet."""
 
-NAMES: Mapping[str, str] = {
+TOOL_ALIASES: Mapping[str, str] = {
     # as other agents call them, in lower case -> as they are called here
     "read": "Read",
     "read_file": "Read",
@@ -136,7 +138,7 @@ NAMES: Mapping[str, str] = {
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class TypeSource(msgspec.Struct, frozen=True):
     """One file, or one entry of `--agents`."""
 
     shown: str
@@ -149,11 +151,11 @@ class Found(msgspec.Struct, frozen=True):
     """Why it could not be read."""
 
 
-class Refused(Exception):
+class InvalidType(Exception):
     """A file that is no type here; the text says why. Never leaves this file."""
 
 
-class Taking:
+class TypeParser:
     """Types as they are taken in, and what is to be said of them."""
 
     def __init__(self, known_tools: Sequence[str] = ()) -> None:
@@ -162,7 +164,7 @@ class Taking:
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
 
-    def scope(self, found: Sequence[Found]) -> dict[str, Kind]:
+    def scope(self, found: Sequence[TypeSource]) -> dict[str, Kind]:
         """The types of one folder, or of `--agents`; of two with one name the first counts."""
         kinds: dict[str, Kind] = {}
         for one in found:
@@ -184,22 +186,22 @@ class Taking:
             said.append(f"Tools that subagents name and that are not here: {_grouped(self._unknown)}.")
         return tuple(said)
 
-    def _kind(self, one: Found) -> Kind | None:
+    def _kind(self, one: TypeSource) -> Kind | None:
         try:
             if one.problem:
-                raise Refused(one.problem)
+                raise InvalidType(one.problem)
             return self._made(one, one.fields)
-        except Refused as refusal:
+        except InvalidType as refusal:
             if str(refusal):
                 self._lines.append(f"{one.shown}: {refusal}: left out.")
             return None
 
-    def _made(self, one: Found, fields: Mapping[str, Any]) -> Kind:
+    def _made(self, one: TypeSource, fields: Mapping[str, Any]) -> Kind:
         name, description = _name(one, fields), _description(fields)
         _refuse_others(fields)
         tools, spawns = self._tools(one, name, fields)
         without, unspawned = self._without(name, fields)
-        for field in LATER:
+        for field in UNSUPPORTED_FIELDS:
             if fields.get(field):
                 self._later.setdefault(field, []).append(name)
         return Kind(
@@ -217,7 +219,7 @@ class Taking:
             source=one.shown,
         )
 
-    def _shown(self, one: Found, body: str) -> str:
+    def _shown(self, one: TypeSource, body: str) -> str:
         """The text with what cannot be seen written out: nothing hidden may speak to the model."""
         clean = escape(body)
         if clean != body:
@@ -225,7 +227,7 @@ class Taking:
         return clean
 
     def _tools(
-        self, one: Found, name: str, fields: Mapping[str, Any]
+        self, one: TypeSource, name: str, fields: Mapping[str, Any]
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         """(tools, types it may start): all of the parent's where nothing is said."""
         named = [*_names(fields.get("subagents"))]
@@ -265,14 +267,14 @@ class Taking:
             if name not in users:
                 users.append(name)
 
-    def _mode(self, one: Found, fields: Mapping[str, Any]) -> str:
+    def _mode(self, one: TypeSource, fields: Mapping[str, Any]) -> str:
         mode = _text(fields.get("permissionMode") or fields.get("permission_mode"))
         if not mode or mode in MODES:
             return mode
         self._lines.append(f"{one.shown}: permissionMode {mode!r} is not known here: it counts as default.")
         return "default"
 
-    def _turns(self, one: Found, fields: Mapping[str, Any]) -> int:
+    def _turns(self, one: TypeSource, fields: Mapping[str, Any]) -> int:
         value = next((fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0)
         number = _number(value)
         if number is not None and 0 <= number <= TURNS_MAX:
@@ -280,13 +282,13 @@ class Taking:
         self._lines.append(f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default holds.")
         return 0
 
-    def _flag(self, one: Found, fields: Mapping[str, Any], name: str) -> bool:
+    def _flag(self, one: TypeSource, fields: Mapping[str, Any], name: str) -> bool:
         value = fields.get(name)
         if value not in (None, "") and _truth(value) is None:
             self._lines.append(f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false.")
         return _truth(value) is True
 
-    def _worktree(self, one: Found, fields: Mapping[str, Any]) -> bool:
+    def _worktree(self, one: TypeSource, fields: Mapping[str, Any]) -> bool:
         value = _text(fields.get("isolation"))
         if value not in ("", "worktree", "none"):
             self._lines.append(f"{one.shown}: isolation {value!r} is not known here: it works in the parent's folder.")
@@ -296,11 +298,11 @@ class Taking:
 # --- one field ---------------------------------------------------------------------------------------------------
 
 
-def _name(one: Found, fields: Mapping[str, Any]) -> str:
+def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
     """The name, else that of the file or of the entry."""
     name = " ".join((_text(fields.get("name")) or one.stem).split())
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or set(name) & set('"(),*'):
-        raise Refused(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
+        raise InvalidType(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
     return name
 
 
@@ -309,18 +311,18 @@ def _description(fields: Mapping[str, Any]) -> str:
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
     text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
     if not text:
-        raise Refused("has no description, so nobody could know when to use it")
+        raise InvalidType("has no description, so nobody could know when to use it")
     return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"
 
 
 def _refuse_others(fields: Mapping[str, Any]) -> None:
     """What other agents keep in such files beside subagents."""
     if _truth(fields.get("disable")) is True:
-        raise Refused("")
+        raise InvalidType("")
     if fields.get("mode") == "primary":
-        raise Refused("is of mode primary, not a subagent")
+        raise InvalidType("is of mode primary, not a subagent")
     if fields.get("kind") not in (None, "", "local"):
-        raise Refused(f"is of kind {_text(fields['kind'])!r}, which is not run here")
+        raise InvalidType(f"is of kind {_text(fields['kind'])!r}, which is not run here")
 
 
 def _model(value: Any) -> str:
@@ -358,7 +360,7 @@ def _split(text: str) -> tuple[str, str]:
     base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
     if base.startswith("mcp__") and base.count("__") == 1:
         base += "__*"
-    return NAMES.get(base.lower(), base), "" if inner == "*" else inner
+    return TOOL_ALIASES.get(base.lower(), base), "" if inner == "*" else inner
 
 
 def _denied(permission: Any) -> list[str]:
@@ -388,7 +390,7 @@ DEPTH_MAX = 5
 SIZE_MAX_BYTES = 256 * 1024
 
 
-def kinds_of(
+def read_types(
     folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
 ) -> tuple[dict[str, Kind], list[str]]:
     """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
@@ -396,20 +398,20 @@ def kinds_of(
     scopes = [_given(given)] if given else []
     read: set[str] = set()
     scopes += [list(_files(folder, root, home, notes, read)) for folder, root in folders]
-    taking = Taking(known_tools)
+    taking = TypeParser(known_tools)
     kinds: dict[str, Kind] = {}
     for scope in reversed(scopes):
         kinds |= taking.scope(scope)
     return kinds, [*notes, *taking.notes()]
 
 
-def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[Found]:
+def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[TypeSource]:
     """Markdown files at any depth, in the order of their names; each once, whatever links lead to it."""
     inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
     for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
-        shown, real = short(path, home), os.path.realpath(path)
+        shown, real = shorten_home(path, home), os.path.realpath(path)
         if number == FILES_MAX:
-            notes.append(f"{short(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
+            notes.append(f"{shorten_home(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
             return
         if inside and not real.startswith(inside):
             notes.append(f"{shown} leads out of the project: left out.")
@@ -417,7 +419,7 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         if real in read:
             continue
         read.add(real)
-        yield _read(path, Found(shown, os.path.basename(path).removesuffix(".md")))
+        yield _read(path, TypeSource(shown, os.path.basename(path).removesuffix(".md")))
 
 
 def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
@@ -437,7 +439,7 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
             yield entry.path
 
 
-def _read(path: str, found: Found) -> Found:
+def _read(path: str, found: TypeSource) -> TypeSource:
     """With what it holds, or why that cannot be read."""
     why = ""
     try:
@@ -447,7 +449,7 @@ def _read(path: str, found: Found) -> Found:
             data = file.read(SIZE_MAX_BYTES + 1)
         if len(data) > SIZE_MAX_BYTES:
             return msgspec.structs.replace(found, problem=f"is larger than {SIZE_MAX_BYTES // 1024} kB")
-        fields, body = split_head(data.decode("utf-8"))
+        fields, body = split_frontmatter(data.decode("utf-8"))
         return msgspec.structs.replace(found, fields=fields, body=body)
     except OSError as error:
         why = f"cannot be read ({error.strerror})"
@@ -458,7 +460,7 @@ def _read(path: str, found: Found) -> Found:
     return msgspec.structs.replace(found, problem=why)
 
 
-def _given(text: str) -> list[Found]:
+def _given(text: str) -> list[TypeSource]:
     """The entries of `--agents`."""
     wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
     try:
@@ -467,7 +469,7 @@ def _given(text: str) -> list[Found]:
         raise UsageError(f"{wanted}: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise UsageError(wanted)
-    return [Found(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
+    return [TypeSource(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
 
 
 def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:

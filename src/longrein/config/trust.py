@@ -26,17 +26,17 @@ def trust(state_dir: str, folder: str, home: str) -> None:
         raise SettingsError(f"{folder} holds your whole home: trust the folder of one project")
     known = _folders(state_dir)
     if real not in known:
-        _keep(state_dir, [*known, real])
+        _write_folders(state_dir, [*known, real])
 
 
 def distrust(state_dir: str, folder: str) -> None:
     """Take back the trust in `folder` itself. Raises SettingsError where that cannot be written."""
     real, known = os.path.realpath(folder), _folders(state_dir)
     if real in known:
-        _keep(state_dir, [name for name in known if name != real])
+        _write_folders(state_dir, [name for name in known if name != real])
 
 
-def _keep(state_dir: str, folders: list[str]) -> None:
+def _write_folders(state_dir: str, folders: list[str]) -> None:
     try:
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
         replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode(folders)) + b"\n")

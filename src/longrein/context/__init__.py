@@ -3,7 +3,7 @@
 from longrein.context.analysis import Analysis, analyse, analysis_lines
 from longrein.context.clear_items import reasons, use_tables
 from longrein.context.clearing.features import call_content, features
-from longrein.context.clearing.line_value import Reason
+from longrein.context.clearing.line_value import LineReason
 from longrein.context.decide import (
     PREPARE,
     Clear,
@@ -61,10 +61,10 @@ __all__ = [
     "History",
     "Item",
     "Ledger",
+    "LineReason",
     "Nothing",
     "OpenCall",
     "Price",
-    "Reason",
     "Report",
     "Request",
     "Seen",

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from longrein.context.clearing.features import POINTER
+from longrein.context.clearing.features import UNCHANGED_PREFIX
 from longrein.context.decide import next_to_go
 from longrein.context.report import MODULES, OF_KIND
 from longrein.context.state.ledger import key_argument
@@ -260,7 +260,7 @@ def _of_result(
     if not isinstance(part, ToolResult):
         return None
     line, text = (part.name, str(call.arguments) if call is not None else ""), text_of(part.parts)
-    if text.startswith(POINTER):
+    if text.startswith(UNCHANGED_PREFIX):
         return 3
     superseded, repeated = line in later and bool(line[1]), text in texts
     later[line] = texts[text] = None

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import Held, Piece
-from longrein.context.clearing.line_value import Measure, Reason, Values, why
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.features import ItemRecord, SourceItem
+from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import Rates, Rental, Tolerates
-from longrein.context.clearing.timing import decide as rent
-from longrein.context.clearing.timing import squeeze as press
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
+from longrein.context.clearing.timing import plan_clearing as rent
+from longrein.context.clearing.timing import plan_shrinking as press
 from longrein.context.clearing.weights import TABLES
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
@@ -34,21 +34,21 @@ OLD_THINKING = "old thinking"
 """In `Budget.clears`: only thinking from before the user last spoke."""
 REMEMBERED_MIN = 600
 """So many items may be remembered that are no longer in the view."""
-SQUEEZES = (1.0, 1.2, 2.0)
+EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """The policy guesses sizes from characters alone; where that falls short it is asked for more."""
-_values: list[Values] = []
+_values: list[ValueModels] = []
 """The fitted models, made at first use."""
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:
     """Decide by these tables from now on, in this process: for whoever measures (`benchmarks/policy.py`)."""
-    _values[:] = [Values(tables)]
+    _values[:] = [ValueModels(tables)]
 
 
-class Memo(msgspec.Struct):
+class ClearingMemo(msgspec.Struct):
     """What hangs on the state between two decisions."""
 
-    worth: Worth
+    worth: NeedsMemory
     known: list[Item]
     """The items that `worth` has taken in, as they stood."""
     plans: tuple[Plan, ...] = ()
@@ -58,32 +58,32 @@ class Memo(msgspec.Struct):
 
     def __eq__(self, other: object) -> bool:
         """A memo says nothing about the log, so it makes no difference between two states."""
-        return isinstance(other, Memo | None)
+        return isinstance(other, ClearingMemo | None)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, policy = caught_up(state), policy_for(state, budget)
     memo.worth.kept = state.held
-    return _proposed(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+    return _proposed(state, memo, rent(memo.worth, policy, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
     """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, policy = caught_up(state), policy_for(state, budget)
     memo.worth.kept = frozenset()
     excess = float(state.view_tokens - goal_tokens)
     found = None
-    for more in SQUEEZES:
-        found = _proposed(state, memo, press(memo.worth, rental, excess * more, least), reason)
+    for more in EXCESS_FACTORS:
+        found = _proposed(state, memo, press(memo.worth, policy, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
 
 
-def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+def _proposed(state: State, memo: ClearingMemo, plan: Plan | None, reason: str) -> Cleared | None:
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
@@ -120,35 +120,35 @@ def _saved(state: State, form: Form) -> int:
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
-def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+def reasons(state: State, budget: Budget, handle: str) -> list[LineReason]:
     """Why each line of an item is shown, or would no longer be; nothing for what is not in the view."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, policy = caught_up(state), policy_for(state, budget)
     place = memo.worth.by_handle.get(handle)
     if place is None or memo.worth.items[place].form in ("folded", "gone"):
         return []
     held = memo.worth.items[place]
-    return why(memo.worth, held, rental.values, rental.price(memo.worth), rental.measure)
+    return explain_lines(memo.worth, held, policy.values, policy.price(memo.worth), policy.measure)
 
 
-def rental_for(state: State, budget: Budget) -> Rental:
+def policy_for(state: State, budget: Budget) -> ClearingPolicy:
     """The policy with the prices of this model and the sizes of this session."""
     if not _values:
-        _values.append(Values(TABLES))
+        _values.append(ValueModels(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
     around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
-    return Rental(
+    return ClearingPolicy(
         _values[0],
         rates_of(budget),
-        measure=Measure(chars, chars, chars, around, around),
-        tolerates=tolerates_of(budget),
+        measure=SizeEstimate(chars, chars, chars, around, around),
+        clearable=tolerates_of(budget),
         nonce=state.nonce,
     )
 
 
-def tolerates_of(budget: Budget) -> Tolerates:
+def tolerates_of(budget: Budget) -> ClearableKinds:
     """What may be cleared; `old thinking` in place of `thinking` leaves that of the running turn alone."""
     kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
-    return Tolerates(kinds, "thinking" in budget.clears)
+    return ClearableKinds(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
@@ -162,25 +162,25 @@ def rates_of(budget: Budget) -> Rates:
 # --- catching up ---------------------------------------------------------------------------------------------------
 
 
-def caught_up(state: State) -> Memo:
+def caught_up(state: State) -> ClearingMemo:
     """The memory of the view as it stands now."""
-    memo = state.worth if isinstance(state.worth, Memo) else None
+    memo = state.worth if isinstance(state.worth, ClearingMemo) else None
     items = _closed(state)
     if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
-        memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
+        memo = ClearingMemo(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
-        memo.worth.arrive(piece_of(item, state))
+        memo.worth.add(piece_of(item, state))
     memo.known = items
-    memo.worth.begin(len(state.asked_seqs))
+    memo.worth.begin_request(len(state.asked_seqs))
     memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded ones keep their place there
     for handle, _ in state.recalled[memo.recalls :]:
-        memo.worth.recalled(handle)
+        memo.worth.record_recall(handle)
     memo.recalls = len(state.recalled)
     return memo
 
 
-def _overgrown(memo: Memo) -> bool:
+def _overgrown(memo: ClearingMemo) -> bool:
     """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
@@ -191,7 +191,7 @@ def _closed(state: State) -> list[Item]:
     return state.items[state.context_items : stop]
 
 
-def _same(memo: Memo, items: list[Item], state: State) -> bool:
+def _same(memo: ClearingMemo, items: list[Item], state: State) -> bool:
     """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
     known = memo.known
     if len(known) > len(items):
@@ -201,7 +201,7 @@ def _same(memo: Memo, items: list[Item], state: State) -> bool:
     if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
         return False
     for n, place in zip(other, places, strict=True):
-        memo.worth.reborn(place, piece_of(items[n], state))
+        memo.worth.replace(place, piece_of(items[n], state))
     return True
 
 
@@ -210,7 +210,7 @@ def _handle(item: Item) -> str:
     return item.handle or f"?{item.key[0]}.{item.key[1]}"
 
 
-def _taken(memo: Memo, items: list[Item]) -> bool:
+def _taken(memo: ClearingMemo, items: list[Item]) -> bool:
     """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
@@ -237,7 +237,7 @@ def _text(item: Item) -> str:
     return arguments_text(item.part) if isinstance(item.part, ToolCall) else text_of((item.part,))
 
 
-def piece_of(item: Item, state: State) -> Piece:
+def piece_of(item: Item, state: State) -> SourceItem:
     """One item of the view, neutral."""
     part, kind = item.part, item.kind
     mine = kind in ("text", "thinking", "call")
@@ -246,12 +246,12 @@ def piece_of(item: Item, state: State) -> Piece:
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
-        return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
         status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
-        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
-    return Piece(handle, name, text_of((part,)), tokens, request)
+        return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
+    return SourceItem(handle, name, text_of((part,)), tokens, request)
 
 
 def _went_on(state: State, call: str) -> bool:
@@ -263,9 +263,9 @@ def _went_on(state: State, call: str) -> bool:
 
 
 class KeptWorth(msgspec.Struct, array_like=True):
-    """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
+    """A `NeedsMemory` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
 
-    items: list[Held]
+    items: list[ItemRecord]
     now: int
     sent: int
     visible: dict[str, int]
@@ -292,7 +292,7 @@ class KeptWorth(msgspec.Struct, array_like=True):
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """A `Memo` as it is stored."""
+    """A `ClearingMemo` as it is stored."""
 
     worth: KeptWorth
     known: list[int | Item]
@@ -308,7 +308,7 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 def encode_memory(state: State, data: bytearray) -> None:
     """Append the memory that hangs on the state to `data`; nothing where there is none."""
     memo = state.worth
-    if not isinstance(memo, Memo):
+    if not isinstance(memo, ClearingMemo):
         return
     places = {id(item): at for at, item in enumerate(state.items)}
     values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
@@ -317,11 +317,11 @@ def encode_memory(state: State, data: bytearray) -> None:
     _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
 
 
-def decode_memory(state: State, data: bytes | memoryview) -> Memo:
+def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemo:
     """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
-    kept, worth = _decoder.decode(data), Worth()
+    kept, worth = _decoder.decode(data), NeedsMemory()
     for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)
     known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return Memo(worth, known, kept.plans, kept.recalls)
+    return ClearingMemo(worth, known, kept.plans, kept.recalls)

@@ -13,26 +13,33 @@ from typing import Any
 import msgspec
 
 from longrein.context import Budget, Price
-from longrein.context.message_list import DICTS, Engine, Outside, Said, Shape, Summariser
+from longrein.context.message_list import (
+    DICT_FORMAT,
+    Engine,
+    EngineEnvironment,
+    MessageFormat,
+    NeutralMessage,
+    Summariser,
+)
 from longrein.events import AnyPart, UsageError
-from longrein.integrations.engine_log import Kept, session_of
+from longrein.integrations.engine_log import EngineLog, session_id
 from longrein.models import kind_of, limit_tokens, model_budget
 
-__all__ = ["Engine", "KeptEngine", "did_not_fit", "engine"]
+__all__ = ["Engine", "StoredEngine", "did_not_fit", "engine"]
 
 
-class KeptEngine(Engine):
+class StoredEngine(Engine):
     """An engine that may have a place on disk, where its log is a session like any other. Close it, or use `with`."""
 
-    kept: Kept | None = None
+    log: EngineLog | None = None
     """Where the log is; None in memory."""
 
     def close(self) -> None:
         """Put on disk what is not there yet and release the session. Idempotent. Raises `StoreFull`."""
-        if self.kept is not None:
-            self.kept.close()
+        if self.log is not None:
+            self.log.close()
 
-    def __enter__(self) -> "KeptEngine":
+    def __enter__(self) -> "StoredEngine":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,10 +59,10 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
     cache_ttl_s: float | None = None,
     clears: Sequence[str] = ("result",),
     summarise: Summariser | None = None,
-    shape: Shape | None = None,
+    shape: MessageFormat | None = None,
     state_dir: str = "",
     session: str = "",
-) -> KeptEngine:
+) -> StoredEngine:
     """Make the engine of one conversation, for a message list of dicts, of LangChain's or of Pydantic AI's objects.
 
     `model`, such as `"openai/gpt-5"`, gives window, output limit, price and cache lifetime as far as they are known;
@@ -73,21 +80,21 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
     if cache_ttl_s is None:
         cache_ttl_s = known.cache_ttl_s if known else 300.0
     _check(window, max_output, cache_ttl_s, clears, price, summarise)
-    outside = Outside(session_of(session), uuid.uuid4().hex[:8], _now_us)
-    kept = Kept(state_dir, outside.session, _now_us) if state_dir else None
-    if kept is not None:
-        outside = msgspec.structs.replace(outside, entries=kept.entries, keep=kept.keep)
-    made = KeptEngine(
+    environment = EngineEnvironment(session_id(session), uuid.uuid4().hex[:8], _now_us)
+    log = EngineLog(state_dir, environment.session, _now_us) if state_dir else None
+    if log is not None:
+        environment = msgspec.structs.replace(environment, entries=log.entries, keep=log.keep)
+    made = StoredEngine(
         window,
         max_output,
         price=price,
         cache_ttl_s=cache_ttl_s,
         clears=clears,
         summarise=summarise,
-        shape=shape or MessageFormats(),
-        outside=outside,
+        shape=shape or MixedFormat(),
+        environment=environment,
     )
-    made.kept = kept
+    made.log = log
     return made
 
 
@@ -132,35 +139,35 @@ def _check(
             raise UsageError(line)
 
 
-class MessageFormats:
+class MixedFormat:
     """Reads each message in the format of the library that its class comes from; dicts and the rest as wires do.
 
     An adapter is imported when its library's first message is seen, so that the library has been imported before.
     """
 
     def __init__(self) -> None:
-        self._formats: dict[type, Shape] = {}
-        self._last: Shape = DICTS
+        self._formats: dict[type, MessageFormat] = {}
+        self._last: MessageFormat = DICT_FORMAT
 
-    def read(self, one: Any) -> Said:
-        """See `Shape.read`."""
+    def read(self, one: Any) -> NeutralMessage:
+        """See `ShortForm.read`."""
         self._last = self._of(one)
         return self._last.read(one)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
+        """See `ShortForm.rewrite`."""
         return self._of(one).rewrite(one, changes)
 
     def tell(self, text: str) -> Any:
         """A message of the library that the last one read came from."""
         return self._last.tell(text)
 
-    def _of(self, one: Any) -> Shape:
+    def _of(self, one: Any) -> MessageFormat:
         kind = type(one)
         if kind not in self._formats:
-            homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
-            adapter = next((ADAPTERS[home] for home in homes if home in ADAPTERS), "")
-            self._formats[kind] = importlib.import_module(adapter).SHAPE if adapter else DICTS
+            packages = [base.__module__.partition(".")[0] for base in kind.__mro__]
+            adapter = next((ADAPTERS[home] for home in packages if home in ADAPTERS), "")
+            self._formats[kind] = importlib.import_module(adapter).FORMAT if adapter else DICT_FORMAT
         return self._formats[kind]
 
 

@@ -15,21 +15,21 @@ from longrein.events import Entry, LongreinError, SessionUnknown
 from longrein.store import SessionLog, open_log
 
 T = TypeVar("T")
-_NAMES = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
+_SESSION_NAMESPACE = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
 """Under which names of callers become session ids."""
 
 
-def session_of(name: str) -> str:
+def session_id(name: str) -> str:
     """The session id that `name` stands for: itself when it is a UUID, a new one for ''."""
     if not name:
         return str(uuid.uuid4())
     try:
         return str(uuid.UUID(name))
     except ValueError:
-        return str(uuid.uuid5(_NAMES, name))
+        return str(uuid.uuid5(_SESSION_NAMESPACE, name))
 
 
-class Kept:
+class EngineLog:
     """An open session log."""
 
     def __init__(self, state_dir: str, session: str, now_us: Callable[[], int]) -> None:
@@ -39,7 +39,7 @@ class Kept:
         self.entries: Sequence[Entry] = ()
         """What was there when it was opened."""
         self._failed: BaseException | None = None
-        self._log: SessionLog | None = _elsewhere(self._open(state_dir, now_us))
+        self._log: SessionLog | None = _run_in_thread(self._open(state_dir, now_us))
 
     async def _open(self, state_dir: str, now_us: Callable[[], int]) -> SessionLog:
         try:
@@ -66,10 +66,10 @@ class Kept:
         """Flush and release. Idempotent."""
         log, self._log = self._log, None
         if log is not None:
-            _elsewhere(log.close())
+            _run_in_thread(log.close())
 
 
-def _elsewhere(work: "Coroutine[Any, Any, T]") -> T:
+def _run_in_thread(work: "Coroutine[Any, Any, T]") -> T:
     """`work` done in a thread with its own event loop."""
     done: Future[T] = Future()
 

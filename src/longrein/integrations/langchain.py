@@ -16,33 +16,41 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import StructuredTool
 from langgraph.config import get_config
 
-from longrein.context.message_list import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list import (
+    DICT_FORMAT,
+    RECALL,
+    RECALL_DESCRIPTION,
+    RECALL_SCHEMA,
+    Engine,
+    NeutralMessage,
+    usage_of,
+)
 from longrein.context.message_list.message_formats import result_content
 from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
-from longrein.integrations import KeptEngine, did_not_fit, engine
+from longrein.integrations import StoredEngine, did_not_fit, engine
 
-THEIRS = "messages"
+MESSAGES_FIELD = "messages"
 """Their name for the list."""
 Chooser = Callable[[Any], Engine]
 """Gives the engine of a conversation, from what the agent's runtime knows of it."""
 
 
-class LangChainShape:
+class LangChainFormat:
     """How LangChain's messages are read and written."""
 
-    def read(self, one: Any) -> Said:
+    def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
         match one:
             case SystemMessage():
-                return Said("system", system=text_of(_contents(one)))
+                return NeutralMessage("system", system=text_of(_contents(one)))
             case ToolMessage():
                 status = "failed" if one.status == "error" else "ok"
-                return Said("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
+                return NeutralMessage("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
             case AIMessage():
                 calls = tuple(ToolCall(call["id"] or "", call["name"], call["args"]) for call in one.tool_calls)
-                return Said("assistant", (*_spoken(one), *calls), usage=usage_of(one))
+                return NeutralMessage("assistant", (*_spoken(one), *calls), usage=usage_of(one))
             case _:
-                return Said("user", _contents(one))
+                return NeutralMessage("user", _contents(one))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
@@ -52,7 +60,7 @@ class LangChainShape:
         spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
         fields: dict[str, Any] = {"content": one.content}
         if texts := {n: change for n, change in changes.items() if n < spoken}:
-            written = DICTS.rewrite({"role": "user", "content": _without_calls(one)}, texts)
+            written = DICT_FORMAT.rewrite({"role": "user", "content": _without_calls(one)}, texts)
             fields["content"] = (written or {}).get("content") or ""
         if isinstance(one, AIMessage):
             fields["tool_calls"] = _calls(one, {n - spoken: to for n, to in changes.items() if n >= spoken})
@@ -63,7 +71,7 @@ class LangChainShape:
         return HumanMessage(text)
 
 
-SHAPE = LangChainShape()
+FORMAT = LangChainFormat()
 
 
 def _without_calls(one: BaseMessage) -> Any:
@@ -74,7 +82,7 @@ def _without_calls(one: BaseMessage) -> Any:
 
 
 def _contents(one: BaseMessage) -> tuple[AnyPart, ...]:
-    return DICTS.read({"role": "user", "content": _without_calls(one)}).parts
+    return DICT_FORMAT.read({"role": "user", "content": _without_calls(one)}).parts
 
 
 def _spoken(one: AIMessage) -> tuple[AnyPart, ...]:
@@ -151,13 +159,13 @@ class ContextMiddleware(AgentMiddleware):
     def close(self) -> None:
         """Close the engines that this middleware has made."""
         for made in self._engines.values():
-            if isinstance(made, KeptEngine) and made is not self._given:
+            if isinstance(made, StoredEngine) and made is not self._given:
                 made.close()
         self._engines.clear()
 
     def _of(self, request: Any) -> Engine:
         found = self._choose(request.runtime) if self._choose else self._of_thread()
-        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, THEIRS))):
+        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, MESSAGES_FIELD))):
             self._told.add(id(found))
             found.notes.append(SUMMARISED_ELSEWHERE)
             warnings.warn(SUMMARISED_ELSEWHERE, UserWarning, stacklevel=2)
@@ -182,7 +190,7 @@ class ContextMiddleware(AgentMiddleware):
             return self._given
         if len(self._engines) >= ENGINES_MAX:
             oldest = self._engines.pop(next(iter(self._engines)))
-            if isinstance(oldest, KeptEngine):
+            if isinstance(oldest, StoredEngine):
                 oldest.close()
         return engine(**{"session": thread, **self._options})
 
@@ -205,12 +213,12 @@ def _is_foreign_summary(message: Any) -> bool:
 def _whole(request: Any) -> list[Any]:
     """The list with the system message, which LangChain keeps apart, at its front."""
     system = [request.system_message] if request.system_message is not None else []
-    return [*system, *getattr(request, THEIRS)]
+    return [*system, *getattr(request, MESSAGES_FIELD)]
 
 
 def _with(request: Any, chat: list[Any]) -> Any:
     front = 1 if request.system_message is not None else 0
-    return request.override(**{THEIRS: chat[front:]})
+    return request.override(**{MESSAGES_FIELD: chat[front:]})
 
 
 def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
@@ -218,7 +226,7 @@ def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
         return of().recall(handle, lines)
 
     return StructuredTool(
-        name=RECALL, description=RECALL_SAYS, args_schema=msgspec.to_builtins(RECALL_TAKES), func=recall
+        name=RECALL, description=RECALL_DESCRIPTION, args_schema=msgspec.to_builtins(RECALL_SCHEMA), func=recall
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from agents import FunctionTool, RunHooks
 from agents.run import CallModelData, ModelInputData
 
-from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine
+from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine
 from longrein.integrations import engine
 
 __all__ = ["EngineHooks", "engine", "input_filter", "recall_tool"]
@@ -46,7 +46,7 @@ class EngineHooks(RunHooks[Any]):
         self._engine.observe(response)
 
 
-class _Wanted(msgspec.Struct):
+class _RecallArguments(msgspec.Struct):
     handle: str
     lines: str = ""
 
@@ -56,10 +56,10 @@ def recall_tool(engine: Engine) -> FunctionTool:
 
     async def recall(_context: Any, arguments: str) -> str:
         try:
-            wanted = msgspec.json.decode(arguments, type=_Wanted)
+            wanted = msgspec.json.decode(arguments, type=_RecallArguments)
         except (msgspec.DecodeError, RecursionError) as error:
             return f"[bad-arguments] {error}"
         return engine.recall(wanted.handle, wanted.lines)
 
-    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
-    return FunctionTool(RECALL, RECALL_SAYS, schema, recall, strict_json_schema=False)
+    schema = {**msgspec.to_builtins(RECALL_SCHEMA), "additionalProperties": False}
+    return FunctionTool(RECALL, RECALL_DESCRIPTION, schema, recall, strict_json_schema=False)

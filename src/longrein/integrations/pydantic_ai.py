@@ -19,28 +19,28 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.toolsets import FunctionToolset
 
-from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine, NeutralMessage, usage_of
 from longrein.context.message_list.message_formats import json_of, parsed
 from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
 from longrein.integrations import did_not_fit, engine
 
-__all__ = ["EngineCapability", "PydanticShape", "engine", "history_processor", "recall_tool"]
+__all__ = ["EngineCapability", "PydanticFormat", "engine", "history_processor", "recall_tool"]
 
-THEIRS = "messages"
+MESSAGES_FIELD = "messages"
 """Their name for the list."""
 _STATUS = {"success": "ok", "failed": "failed", "retried": "failed", "denied": "denied", "interrupted": "interrupted"}
 
 
-class PydanticShape:
+class PydanticFormat:
     """How Pydantic AI's messages are read and written. Parts that only the framework understands stay as they are."""
 
-    def read(self, one: Any) -> Said:
+    def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
         parts = tuple(found for part in _parts(one) if (found := _read(part)) is not None)
         if isinstance(one, theirs.ModelResponse):
-            return Said("assistant", parts, usage=usage_of(one))
+            return NeutralMessage("assistant", parts, usage=usage_of(one))
         system = [part.content for part in one.parts if isinstance(part, theirs.SystemPromptPart)]
-        return Said("user", parts, "\n\n".join(system))
+        return NeutralMessage("user", parts, "\n\n".join(system))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
@@ -64,7 +64,7 @@ class PydanticShape:
         return theirs.ModelRequest(parts=[theirs.UserPromptPart(text)])
 
 
-SHAPE = PydanticShape()
+FORMAT = PydanticFormat()
 
 
 def _parts(one: Any) -> Sequence[Any]:
@@ -135,8 +135,8 @@ class EngineCapability(AbstractCapability[Any]):
 
     async def prepare_model_request(self, _ctx: Any, request_context: Any) -> Any:
         """One attempt at a request; what is changed here is not kept in the history."""
-        view = await self.engine.aprepare(list(getattr(request_context, THEIRS)))
-        return replace(request_context, **{THEIRS: view})
+        view = await self.engine.aprepare(list(getattr(request_context, MESSAGES_FIELD)))
+        return replace(request_context, **{MESSAGES_FIELD: view})
 
     async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
         """A request that did not fit after all is made once more, and shorter."""
@@ -156,5 +156,5 @@ def recall_tool(engine: Engine) -> Tool[Any]:
     def recall(handle: str, lines: str = "") -> str:
         return engine.recall(handle, lines)
 
-    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
-    return Tool.from_schema(recall, RECALL, RECALL_SAYS, schema)
+    schema = {**msgspec.to_builtins(RECALL_SCHEMA), "additionalProperties": False}
+    return Tool.from_schema(recall, RECALL, RECALL_DESCRIPTION, schema)

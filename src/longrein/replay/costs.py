@@ -35,7 +35,7 @@ PRICES = {
 """Ratios that large providers publish."""
 
 
-class Account:
+class CostAccount:
     """Follows one session request by request."""
 
     def __init__(self, recording: Recording, rates: Rates) -> None:
@@ -153,7 +153,7 @@ class Row(msgspec.Struct, frozen=True):
     tool_kept: int
 
     @classmethod
-    def of(cls, policy: str, account: Account) -> "Row":
+    def of(cls, policy: str, account: CostAccount) -> "Row":
         """The row of one session."""
         a, r = account, account.recording
         figures = (a.cost, a.keep_all, a.read, a.carried, a.breaks, a.peak, a.uses, a.kept, a.tool_uses, a.tool_kept)
@@ -172,7 +172,17 @@ def as_json(rows: Sequence[Row]) -> str:
     return msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n"
 
 
-HEAD = ("policy", "session", "requests", "cost / keep-all", "cache hit", "kept", "kept, tool-only", "breaks", "peak")
+TABLE_HEAD = (
+    "policy",
+    "session",
+    "requests",
+    "cost / keep-all",
+    "cache hit",
+    "kept",
+    "kept, tool-only",
+    "breaks",
+    "peak",
+)
 
 
 def as_table(rows: Sequence[Row]) -> str:
@@ -181,8 +191,8 @@ def as_table(rows: Sequence[Row]) -> str:
     for row in rows:
         by_policy.setdefault(row.policy, []).append(row)
     every = [one for found in by_policy.values() for one in (*found, *([total(found)] if len(found) > 1 else []))]
-    cells = [HEAD, *map(_cells, every)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(HEAD))]
+    cells = [TABLE_HEAD, *map(_cells, every)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(TABLE_HEAD))]
     lines = [
         "  ".join(c.ljust(w) if n < 2 else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True)))
         for row in cells

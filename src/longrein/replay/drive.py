@@ -73,7 +73,7 @@ class Change(msgspec.Struct):
     reason: str = ""
 
 
-class Drive:
+class PolicyReplay:
     """One session under one policy."""
 
     def __init__(self, recording: Recording, policy: Policy, budget: Budget, *, timed: bool = False) -> None:

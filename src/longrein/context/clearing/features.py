@@ -26,15 +26,15 @@ WORD_CACHED_CHARS_MAX = 200
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
-NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
-_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
+LINE_NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+_LINE_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
 _WORD_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-\n"
-_OTHERS_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
-POINTER = "[unchanged since "
+_NON_WORD_TO_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
+UNCHANGED_PREFIX = "[unchanged since "
 """How the result of a reading begins that only points at an earlier one (`tools.read`), its handle next."""
 
 
-def code_like(word: str) -> bool:
+def is_code_like(word: str) -> bool:
     """Whether a word is an identifier or a path rather than prose."""
     if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX:
         return False
@@ -49,10 +49,10 @@ def parts_of(word: str) -> tuple[str, ...]:
     if len(word) > WORD_CHARS_MAX:
         return ()
     parts = re.split(r"[./]", word) if "." in word or "/" in word else []
-    return tuple(intern(w) for w in dict.fromkeys((word, *parts)) if code_like(w))
+    return tuple(intern(w) for w in dict.fromkeys((word, *parts)) if is_code_like(w))
 
 
-class _Named(dict[bytes, tuple[str, ...]]):
+class _IdentifierCache(dict[bytes, tuple[str, ...]]):
     """Run of word characters -> the identifiers in it. Only a cache."""
 
     def __missing__(self, run: bytes) -> tuple[str, ...]:
@@ -65,19 +65,19 @@ class _Named(dict[bytes, tuple[str, ...]]):
         return found
 
 
-_named = _Named()
+_identifier_cache = _IdentifierCache()
 
 
 def _runs(text: str) -> bytes:
     """A text with a blank in place of whatever no word holds; its lines stay."""
-    return text.encode("utf-8", "surrogatepass").translate(_OTHERS_BLANK)
+    return text.encode("utf-8", "surrogatepass").translate(_NON_WORD_TO_BLANK)
 
 
 def identifiers(text: str) -> tuple[str, ...]:
     """The identifiers of a text, each once, in the order in which they come."""
     found: dict[str, None] = {}
     for run in dict.fromkeys(_runs(text).split()):
-        for name in _named[run]:
+        for name in _identifier_cache[run]:
             found[name] = None
     return tuple(found)
 
@@ -88,7 +88,7 @@ def names_by_line(text: str) -> list[tuple[str, ...]]:
     for line in _runs(text).split(b"\n"):
         here: tuple[str, ...] = ()
         for run in line.split():
-            if names := _named[run]:
+            if names := _identifier_cache[run]:
                 here += names
         found.append(here if len(here) < 2 else tuple(dict.fromkeys(here)))
     return found
@@ -98,7 +98,7 @@ def line_key(line: str) -> str:
     """What two equal lines have in common, or nothing when a line is too short or too long to be compared."""
     if len(line) < LINE_CHARS_MIN:
         return ""
-    match = NUMBER.match(line)
+    match = LINE_NUMBER.match(line)
     line = (line[match.end() :] if match else line).strip().rstrip(",")
     return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
 
@@ -109,7 +109,7 @@ def line_keys(text: str) -> list[str]:
         "\n" + key
         if len(line) >= LINE_CHARS_MIN and LINE_CHARS_MIN <= len(key := line.strip().rstrip(",")) <= LINE_CHARS_MAX
         else ""
-        for line in _NUMBERS.sub("\n", text).split("\n")[1:]
+        for line in _LINE_NUMBERS.sub("\n", text).split("\n")[1:]
     ]
 
 
@@ -164,17 +164,17 @@ _TOOLS = {
 }
 _CLASS_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
 _PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
-_LOOKS = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
-_LOOKED_AT = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
-_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
+_READING_COMMAND = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
+_READ_PATH = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
+_PATCHED_PATH = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
 _READERS = ("cat", "sed -n", "head", "tail", "nl")
-_PART_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
+_PARTIAL_READ_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
 
 
 def tool_class(tool: str, arguments: dict[str, Any] | None) -> str:
     """One of `RESULT_CLASSES`. A shell command that only looks counts as what it looks with."""
     kind = _CLASS_OF.get(tool.lower(), "other")
-    if kind == "shell" and (found := _LOOKS.match(_command(arguments))):
+    if kind == "shell" and (found := _READING_COMMAND.match(_command(arguments))):
         return "read" if found[1] in _READERS else "search"
     return kind
 
@@ -184,7 +184,7 @@ def _command(arguments: dict[str, Any] | None) -> str:
     return value if isinstance(value, str) else ""
 
 
-def touched(arguments: dict[str, Any] | None) -> tuple[str, ...]:
+def touched_paths(arguments: dict[str, Any] | None) -> tuple[str, ...]:
     """The files that a call reads or changes, as it names them."""
     for key in _PATH_KEYS:
         if isinstance(value := (arguments or {}).get(key), str):
@@ -192,29 +192,29 @@ def touched(arguments: dict[str, Any] | None) -> tuple[str, ...]:
     command = _command(arguments)
     if not command:
         return ()
-    return tuple(_PATCHED.findall(command)[:8] or _LOOKED_AT.findall(command)[:2])
+    return tuple(_PATCHED_PATH.findall(command)[:8] or _READ_PATH.findall(command)[:2])
 
 
-def is_part(arguments_text: str) -> bool:
+def is_partial_read(arguments_text: str) -> bool:
     """Whether a reading call asks for a part of the file only."""
-    return any(word in arguments_text for word in _PART_WORDS)
+    return any(word in arguments_text for word in _PARTIAL_READ_WORDS)
 
 
 # --- what a line is ------------------------------------------------------------------------------------------------
 
-_DECLARES = re.compile(
+_DECLARATION = re.compile(
     r"\b(?:func(?:tion)?|def|class|type|interface|struct|enum|const|export|trait|impl|fn|module|package|public|private"
     r"|var|let)\b"
 )
 _COMMENTS = ("//", "#", "*", "/*", "--", '"""')
 
 
-def declares(line: str) -> bool:
+def is_declaration(line: str) -> bool:
     """Whether a line of code declares something; comments do not."""
     bare = line.lstrip()
-    if bare[:1].isdigit() and (match := NUMBER.match(line)):
+    if bare[:1].isdigit() and (match := LINE_NUMBER.match(line)):
         bare = line[match.end() :].lstrip()
-    return not bare.startswith(_COMMENTS) and _DECLARES.search(line) is not None
+    return not bare.startswith(_COMMENTS) and _DECLARATION.search(line) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ def declares(line: str) -> bool:
 CLASSES = (*RESULT_CLASSES, "edit call", "write call", "call", "text", "thinking", "part read", "user")
 """Every item is of one of these; the first six are results, a `part read` too."""
 READ, SHELL, SEARCH, EDIT, AGENT, OTHER, EDIT_CALL, WRITE_CALL, CALL, TEXT, THINKING, PART_READ, USER = range(13)
-CLEARED = "[longrein:"
+MARKER_PREFIX = "[longrein:"
 """How a marker begins; what it is followed by only the harness can write."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class SourceItem(msgspec.Struct, frozen=True):
     """One item of the conversation, neutral: all that the policy knows of it."""
 
     handle: str
@@ -259,12 +259,12 @@ class Piece(msgspec.Struct, frozen=True):
         return self.kind in ("text", "thinking", "call")
 
 
-class Held(msgspec.Struct):
+class ItemRecord(msgspec.Struct):
     """One item as the policy holds it; changes as the session goes on."""
 
     n: int
     """Its place in the conversation."""
-    piece: Piece
+    piece: SourceItem
     cls: int
     """Index into `CLASSES`."""
     tokens: float
@@ -313,7 +313,7 @@ class Held(msgspec.Struct):
         return self.piece.request + self.piece.output
 
 
-class Stand(msgspec.Struct, frozen=True):
+class DisplayState(msgspec.Struct, frozen=True):
     """How an item stands in the view, so that it can be put so again."""
 
     shown: tuple[str, ...]
@@ -327,17 +327,17 @@ class Stand(msgspec.Struct, frozen=True):
     body: str
 
 
-def stand_of(held: Held) -> Stand:
+def display_state_of(record: ItemRecord) -> DisplayState:
     """How an item stands now."""
-    return Stand(*(getattr(held, name) for name in Stand.__struct_fields__))
+    return DisplayState(*(getattr(record, name) for name in DisplayState.__struct_fields__))
 
 
-def header_of(piece: Piece) -> str:
+def marker_line(piece: SourceItem) -> str:
     """The marker that begins a result or text."""
-    return piece.content.partition("\n")[0] if piece.content.startswith(CLEARED) else ""
+    return piece.content.partition("\n")[0] if piece.content.startswith(MARKER_PREFIX) else ""
 
 
-def class_of(piece: Piece, arguments: dict[str, object] | None) -> int:
+def class_of(piece: SourceItem, arguments: dict[str, object] | None) -> int:
     """The class of an item by itself; that of a result is settled once its call is known."""
     match piece.kind:
         case "text":

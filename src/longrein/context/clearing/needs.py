@@ -6,24 +6,24 @@ newer has taken its place. Nothing here decides; `bodies` values lines from it a
 """
 
 from longrein.context.clearing.features import (
-    CLEARED,
     EDIT_CALL,
+    MARKER_PREFIX,
     PART_READ,
-    POINTER,
     RESULT_CLASSES,
-    Held,
-    Piece,
-    Stand,
+    UNCHANGED_PREFIX,
+    DisplayState,
+    ItemRecord,
+    SourceItem,
     arguments_of,
     class_of,
     features,
-    header_of,
-    is_part,
+    is_partial_read,
     line_key,
+    marker_line,
     tool_class,
-    touched,
+    touched_paths,
 )
-from longrein.context.clearing.text_index import Sheets
+from longrein.context.clearing.text_index import TextIndexCache
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
 """Requests without need after which an item is looked at again."""
@@ -31,11 +31,11 @@ REGRET_REQUESTS = 20
 """A re-read or re-run within so many requests of a clearing counts as a clearing regretted."""
 
 
-class Worth:
+class NeedsMemory:
     """The memory. `arrive` takes items in order; `begin` says that a request is about to be made."""
 
     def __init__(self) -> None:
-        self.items: list[Held] = []
+        self.items: list[ItemRecord] = []
         self.by_handle: dict[str, int] = {}
         self.now = 0
         """The request that is about to be made."""
@@ -55,7 +55,7 @@ class Worth:
         """Path -> last request in which a call touched it."""
         self.dropped: dict[str, int] = {}
         """Line that an edit took out of its file -> the request that did."""
-        self.sheets = Sheets()
+        self.text_indexes = TextIndexCache()
         self.results: list[int] = []
         self.dirty: dict[int, None] = {}
         """Items to be looked at again."""
@@ -79,52 +79,52 @@ class Worth:
 
     # --- items come ---
 
-    def arrive(self, piece: Piece) -> Held:
+    def add(self, piece: SourceItem) -> ItemRecord:
         """Take in the next item. A resumed view may hand in items in the form in which they already stand."""
         n = len(self.items)
         if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
             self._settle()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        held = Held(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
-        held.arguments = arguments
-        if CLEARED in piece.content[:40] or CLEARED in piece.arguments:
-            held.form, held.again, held.header = "trimmed", True, header_of(piece)
-        held.shown = self.sheets.features(held)
-        self.items.append(held)
+        record = ItemRecord(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
+        record.arguments = arguments
+        if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
+            record.form, record.again, record.header = "trimmed", True, marker_line(piece)
+        record.shown = self.text_indexes.features(record)
+        self.items.append(record)
         self.by_handle[piece.handle] = n
         visible = self.visible
-        for feature in held.shown:
+        for feature in record.shown:
             visible[feature] = visible.get(feature, 0) + 1
-        self._heard(held)
+        self._heard(record)
         if piece.output:
             self._fresh.append(n)
         else:
-            self._had(held)
+            self._had(record)
         if piece.kind == "call":
-            self._called(held)
+            self._called(record)
         elif piece.kind == "result":
-            self._answered(held)
+            self._answered(record)
         elif piece.kind == "user":
             self.last_user = n
-        self._sleep(held)
-        return held
+        self._sleep(record)
+        return record
 
-    def reborn(self, n: int, piece: Piece) -> None:
+    def replace(self, n: int, piece: SourceItem) -> None:
         """An item that was never sent has got another form."""
-        held = self.items[n]
-        held.piece, held.tokens, held.rows = piece, piece.tokens, None
-        held.header = header_of(piece) if held.again else ""
-        self.sheets.forget(n)
-        self._seen(held, self.sheets.features(held))
+        record = self.items[n]
+        record.piece, record.tokens, record.rows = piece, piece.tokens, None
+        record.header = marker_line(piece) if record.again else ""
+        self.text_indexes.forget(n)
+        self._seen(record, self.text_indexes.features(record))
         self.dirty[n] = None
 
-    def _heard(self, held: Held) -> None:
+    def _heard(self, record: ItemRecord) -> None:
         """What the model or the user names was needed and is on the mind."""
-        kind = held.piece.kind
+        kind = record.piece.kind
         if kind == "result":
             return
-        now = held.piece.request
-        for feature in held.shown:
+        now = record.piece.request
+        for feature in record.shown:
             if feature[0] != "\n":
                 self.mentioned[feature] = now
                 self.times[feature] = self.times.get(feature, 0) + 1
@@ -133,7 +133,7 @@ class Worth:
                     self._missed(source, now)
                 self._refer(self.items[source], feature, now)
 
-    def _refer(self, source: Held, feature: str, now: int) -> None:
+    def _refer(self, source: ItemRecord, feature: str, now: int) -> None:
         if source.last != now or not source.referred:
             source.refs += 1
             source.last = now
@@ -149,18 +149,18 @@ class Worth:
             self._had(self.items[n])
         self._fresh.clear()
 
-    def _had(self, held: Held) -> None:
-        newest, spread, n = self.newest, self.spread, held.n
-        for feature in held.shown:
+    def _had(self, record: ItemRecord) -> None:
+        newest, spread, n = self.newest, self.spread, record.n
+        for feature in record.shown:
             if feature in newest:
                 spread[feature] = spread.get(feature, 1) + 1
             newest[feature] = n
 
-    def _sleep(self, held: Held) -> None:
+    def _sleep(self, record: ItemRecord) -> None:
         for step in IDLE_STEPS:
-            self.wake.setdefault(held.last + step, []).append(held.n)
+            self.wake.setdefault(record.last + step, []).append(record.n)
 
-    def begin(self, request: int) -> None:
+    def begin_request(self, request: int) -> None:
         """Request number `request` is about to be made with everything that has arrived."""
         self._settle()
         for due in range(self.now + 1, request + 1):
@@ -169,54 +169,54 @@ class Worth:
                     self.dirty[n] = None
         self.now = request
 
-    def was_sent(self) -> None:
+    def mark_sent(self) -> None:
         """The request was made: what has arrived has now been seen."""
         self.sent = len(self.items)
 
     # --- what calls do ---
 
-    def _called(self, held: Held) -> None:
-        piece = held.piece
-        self._calls[piece.call] = held.n
-        held.paths = touched(held.arguments)
-        for path in held.paths:
+    def _called(self, record: ItemRecord) -> None:
+        piece = record.piece
+        self._calls[piece.call] = record.n
+        record.paths = touched_paths(record.arguments)
+        for path in record.paths:
             self.touched_at[path] = piece.request
         same = self._same.get((piece.tool, piece.arguments))
         if same is not None:
             self.items[same].superseded = True
             self.dirty[same] = None
             self._regretted(self.items[same])
-        if held.cls == EDIT_CALL:
-            self._edited_lines(held)
+        if record.cls == EDIT_CALL:
+            self._edited_lines(record)
 
-    def _edited_lines(self, held: Held) -> None:
-        values = held.arguments or {}
+    def _edited_lines(self, record: ItemRecord) -> None:
+        values = record.arguments or {}
         old, new = values.get("old_string"), values.get("new_string")
         if isinstance(old, str) and isinstance(new, str):
             after = {line_key(line) for line in new.split("\n")}
             for line in old.split("\n"):
                 if (key := line_key(line)) and key not in after:
-                    self.dropped[key] = held.piece.request
+                    self.dropped[key] = record.piece.request
             for key in after:
                 self.dropped.pop(key, None)
 
-    def _answered(self, held: Held) -> None:
-        self.results.append(held.n)
-        call = self._calls.get(held.piece.call)
+    def _answered(self, record: ItemRecord) -> None:
+        self.results.append(record.n)
+        call = self._calls.get(record.piece.call)
         if call is None:
             return
         asked = self.items[call]
-        held.partner, asked.partner, held.paths = call, held.n, asked.paths
+        record.partner, asked.partner, record.paths = call, record.n, asked.paths
         kind = tool_class(asked.piece.tool, asked.arguments)
-        part = is_part(asked.piece.arguments)
-        held.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
-        if held.piece.content.startswith(POINTER):
-            self._pointed_at(held.piece.content[len(POINTER) :].partition(":")[0], held.piece.request)
+        part = is_partial_read(asked.piece.arguments)
+        record.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
+        if record.piece.content.startswith(UNCHANGED_PREFIX):
+            self._pointed_at(record.piece.content[len(UNCHANGED_PREFIX) :].partition(":")[0], record.piece.request)
             return
-        self._same[asked.piece.tool, asked.piece.arguments] = held.n
+        self._same[asked.piece.tool, asked.piece.arguments] = record.n
         for path in asked.paths:
             if kind == "read":
-                self._read_again(path, held.n, part)
+                self._read_again(path, record.n, part)
             elif kind == "edit":
                 for n in self._reads.get(path, ()):
                     self.items[n].edited = True
@@ -248,43 +248,43 @@ class Worth:
             self.losses += 1.0
         self._missed_at[source] = now
 
-    def _regretted(self, held: Held) -> None:
-        if held.cleared_at >= 0 and self.now - held.cleared_at <= REGRET_REQUESTS:
-            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
-            held.cleared_at = -1
+    def _regretted(self, record: ItemRecord) -> None:
+        if record.cleared_at >= 0 and self.now - record.cleared_at <= REGRET_REQUESTS:
+            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
+            record.cleared_at = -1
 
-    def recalled(self, handle: str) -> None:
+    def record_recall(self, handle: str) -> None:
         """The model asked for something that was cleared: its class was valued too low."""
         n = self.by_handle.get(handle)
         if n is not None:
-            held = self.items[n]
-            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
+            record = self.items[n]
+            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
             self._missed(n, self.now)
-            held.last, held.refs = self.now, held.refs + 1
+            record.last, record.refs = self.now, record.refs + 1
             self.dirty[n] = None
 
     # --- what is shown changes ---
 
-    def show(self, held: Held, text: str, tokens: float, form: str) -> None:
+    def show(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
         """From now on `text` stands for the item, in `tokens` tokens."""
-        self._seen(held, tuple(features(text)))
-        held.tokens, held.form, held.cleared_at = tokens, form, self.now
+        self._seen(record, tuple(features(text)))
+        record.tokens, record.form, record.cleared_at = tokens, form, self.now
 
-    def _seen(self, held: Held, shown: tuple[str, ...]) -> None:
+    def _seen(self, record: ItemRecord, shown: tuple[str, ...]) -> None:
         visible = self.visible
-        for feature in held.shown:
+        for feature in record.shown:
             left = visible[feature] - 1
             if left:
                 visible[feature] = left
             else:
                 del visible[feature]
-        held.shown = shown
+        record.shown = shown
         for feature in shown:
             visible[feature] = visible.get(feature, 0) + 1
 
-    def put(self, n: int, stand: Stand) -> None:
+    def put(self, n: int, stand: DisplayState) -> None:
         """Let item `n` stand as it stood, or will stand."""
-        held = self.items[n]
-        self._seen(held, stand.shown)
-        for name in Stand.__struct_fields__:
-            setattr(held, name, getattr(stand, name))
+        record = self.items[n]
+        self._seen(record, stand.shown)
+        for name in DisplayState.__struct_fields__:
+            setattr(record, name, getattr(stand, name))

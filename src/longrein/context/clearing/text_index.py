@@ -12,17 +12,17 @@ from functools import lru_cache, partial
 import msgspec
 
 from longrein.context.clearing.features import (
-    CLEARED,
-    Held,
+    MARKER_PREFIX,
+    ItemRecord,
     call_content,
-    declares,
     features,
+    is_declaration,
     line_key,
     line_keys,
     names_by_line,
 )
 
-ROWS_KEPT = 12_000
+ROWS_CACHED_MAX = 12_000
 """Lines of the sheets that are kept; about 150 bytes each."""
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
 """A line of a ledger that names a folded call."""
@@ -36,7 +36,7 @@ _ALONE = 5
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
 
 
-class Sheet:
+class TextIndex:
     """The lines of one item. Codes are bytes, one for each row."""
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Sheet:
         self.names = names_by_line(text)[1:]
         self.places = _places(self.names)
         """Identifier -> the rows in which it stands."""
-        declaring = [names != () and declares(line) for names, line in zip(self.names, texts, strict=True)]
+        declaring = [names != () and is_declaration(line) for names, line in zip(self.names, texts, strict=True)]
         indents = bytes([_depth(line[: len(line) - len(line.lstrip())]) if line[:1].isspace() else 0 for line in bare])
         self.heads = _heads(indents, declaring) if self.places else [0] * count
         """For each row the declaration that it stands under, counted from 1; 0 for none."""
@@ -104,31 +104,31 @@ class Sheet:
         return self._near[1], self._near[2]
 
 
-class Sheets:
+class TextIndexCache:
     """The sheets of a conversation. Those made last are kept; any other is made anew from its text."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Sheet] = {}
+        self._kept: dict[int, TextIndex] = {}
         self._rows = 0
 
-    def of(self, held: Held) -> Sheet:
+    def of(self, record: ItemRecord) -> TextIndex:
         """The sheet of an item."""
-        found = self._kept.get(held.n)
+        found = self._kept.get(record.n)
         if found is None:
-            found = self._kept[held.n] = Sheet(*_lines(held))
+            found = self._kept[record.n] = TextIndex(*_lines(record))
             self._rows += len(found.keys)
-            while self._rows > ROWS_KEPT and len(self._kept) > 1:
+            while self._rows > ROWS_CACHED_MAX and len(self._kept) > 1:
                 self.forget(next(iter(self._kept)))
         return found
 
-    def features(self, held: Held) -> tuple[str, ...]:
+    def features(self, record: ItemRecord) -> tuple[str, ...]:
         """The `features` of an item that has just come: of a result those of its lines, which will be valued soon."""
-        piece = held.piece
-        if piece.kind != "result" or held.header:
+        piece = record.piece
+        if piece.kind != "result" or record.header:
             return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
-        sheet = self.of(held)
-        found = {name: None for names in sheet.names if names for name in names}
-        found.update(dict.fromkeys(sheet.keys))
+        index = self.of(record)
+        found = {name: None for names in index.names if names for name in names}
+        found.update(dict.fromkeys(index.keys))
         found.pop("", None)
         return tuple(found)
 
@@ -138,37 +138,37 @@ class Sheets:
             self._rows -= len(self._kept.pop(n).keys)
 
 
-def rows_of(held: Held, sheet: Sheet) -> Sequence[int]:
+def rows_of(record: ItemRecord, index: TextIndex) -> Sequence[int]:
     """Which lines of an item are still shown."""
-    return range(len(sheet.keys)) if held.rows is None else held.rows
+    return range(len(index.keys)) if record.rows is None else record.rows
 
 
-def texts_of(held: Held) -> list[str]:
+def texts_of(record: ItemRecord) -> list[str]:
     """The lines that the rows of an item's sheet stand for."""
-    return _lines(held)[0]
+    return _lines(record)[0]
 
 
-def _lines(held: Held) -> tuple[list[str], bytes, dict[str, int]]:
+def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int]]:
     """Lines; which stay with the item (1: a short argument, 2: a marker or label); where lines of an edit come from."""
-    if held.piece.kind != "call":
-        texts = held.piece.content.split("\n")
-        if held.header:
+    if record.piece.kind != "call":
+        texts = record.piece.content.split("\n")
+        if record.header:
             del texts[0]
-        if CLEARED not in held.piece.content:
+        if MARKER_PREFIX not in record.piece.content:
             return texts, bytes(len(texts)), {}
-        return texts, bytes([2 * _belongs(text, labelled=held.header != "") for text in texts]), {}
+        return texts, bytes([2 * _is_marker_or_label(text, labelled=record.header != "") for text in texts]), {}
     texts, fixed = [], bytearray()
-    for value in long_and_short(held.arguments or {}):
+    for value in long_and_short(record.arguments or {}):
         lines = value[1].split("\n")
-        if held.again and value[2] and lines[0].startswith(CLEARED):
+        if record.again and value[2] and lines[0].startswith(MARKER_PREFIX):
             del lines[0]
         texts += lines
         fixed += bytes([not value[2]]) * len(lines)
-    return texts, bytes(fixed), _origins(held.arguments or {})
+    return texts, bytes(fixed), _origins(record.arguments or {})
 
 
-def _belongs(text: str, *, labelled: bool) -> bool:
-    return text.startswith(CLEARED) or (labelled and LABEL.match(text) is not None)
+def _is_marker_or_label(text: str, *, labelled: bool) -> bool:
+    return text.startswith(MARKER_PREFIX) or (labelled and LABEL.match(text) is not None)
 
 
 def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool]]:

@@ -12,9 +12,9 @@ import msgspec
 
 from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, window_of
 from longrein.context.fold import advance, fold
-from longrein.context.message_list.intake import Intake, digest_of
-from longrein.context.message_list.message_formats import DICTS, Shape, usage_of
-from longrein.context.message_list.render import Letter, Showing, original, page
+from longrein.context.message_list.intake import Intake, message_digest
+from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
+from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
 from longrein.context.summary.digest import instruction, prose_problem, summarized
@@ -41,12 +41,12 @@ ROUNDS_MAX = 8
 NO_SESSION = "00000000-0000-4000-8000-000000000000"
 RECALL = "Recall"
 """Name of the tool that placeholders speak of."""
-RECALL_SAYS = (
+RECALL_DESCRIPTION = (
     "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
     "handles: r412, or r412.2 for its second part. You get a page of about 16,000 characters and how to get the next. "
     "Use it rather than repeating a call or guessing."
 )
-RECALL_TAKES: Mapping[str, Any] = {
+RECALL_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "handle": {"type": "string", "description": "Such as r412 or r412.2."},
@@ -59,7 +59,7 @@ Summariser = Callable[[list[Any]], str | Awaitable[str]]
 """Gets the list to be sent plus one message with the instruction; gives a model's prose, or an awaitable of it."""
 
 
-class Outside(msgspec.Struct, frozen=True):
+class EngineEnvironment(msgspec.Struct, frozen=True):
     """What an engine without clock, disk and chance is given of the world."""
 
     session: str = NO_SESSION
@@ -86,8 +86,8 @@ class Engine:
         cache_ttl_s: float = 300.0,
         clears: Sequence[str] = ("result",),
         summarise: Summariser | None = None,
-        shape: Shape = DICTS,
-        outside: Outside | None = None,
+        shape: MessageFormat = DICT_FORMAT,
+        environment: EngineEnvironment | None = None,
     ) -> None:
         """`window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that may be cleared, of
         `result`, `call`, `text` and `thinking`. `summarise`: asks a model; without it a digest made by code stands in.
@@ -95,8 +95,8 @@ class Engine:
         self.budget = Budget(window, max_output, price, cache_ttl_s, clears=tuple(clears))
         """Window, output reserve and prices."""
         self._summarise, self._shape = summarise, shape
-        self._outside = outside or Outside()
-        self.entries: list[Entry] = list(self._outside.entries)
+        self._environment = environment or EngineEnvironment()
+        self.entries: list[Entry] = list(self._environment.entries)
         """The log: all that was ever said, with every original."""
         self.state: State = fold(self.entries)
         """What the log folds to."""
@@ -104,7 +104,7 @@ class Engine:
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
             self._append(AskFailed(self.state.summarising_seq, "lost", "the process ended while a summary was written"))
-        self._showing = Showing(shape)
+        self._renderer = ListRenderer(shape)
         self._tools: tuple[ToolSpec, ...] = ()
         self._prose = ""
         self._sent: list[Any] = []
@@ -178,10 +178,10 @@ class Engine:
 
         `wire`: `openai-chat`, `openai-responses` or `anthropic`.
         """
-        named = {"name": RECALL, "description": RECALL_SAYS}
+        named = {"name": RECALL, "description": RECALL_DESCRIPTION}
         if wire == "anthropic":
-            return {**named, "input_schema": dict(RECALL_TAKES)}
-        function = {**named, "parameters": dict(RECALL_TAKES)}
+            return {**named, "input_schema": dict(RECALL_SCHEMA)}
+        function = {**named, "parameters": dict(RECALL_SCHEMA)}
         return (
             {"type": "function", **function}
             if wire == "openai-responses"
@@ -208,10 +208,10 @@ class Engine:
     # --- the work ------------------------------------------------------------------------------------------------
 
     def _append(self, event: AnyEvent) -> int:
-        entry = Entry(len(self.entries) + 1, self._outside.now_us(), event)
+        entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
         self.entries.append(entry)
         self.state = advance(self.state, entry, lambda to: self.entries[:to])
-        self._outside.keep(entry)
+        self._environment.keep(entry)
         return entry.seq
 
     def _work(self, chat: Sequence[Any], tools: Sequence[Any]) -> Generator[list[Any], None, None]:
@@ -235,15 +235,15 @@ class Engine:
         self._tools = specs
         prefix = self.state.prefix
         if prefix is None:
-            nonce = self._outside.nonce or "".join(digest_of(self._shape.read(one))[:4] for one in chat[:2])
-            self._append(Opened(SCHEMA_VERSION, self._outside.session, nonce, (), ""))
+            nonce = self._environment.nonce or "".join(message_digest(self._shape.read(one))[:4] for one in chat[:2])
+            self._append(Opened(SCHEMA_VERSION, self._environment.session, nonce, (), ""))
         if prefix is None or (prefix.system, prefix.tools) != (system, specs):
             self._append(PrefixSet("start" if prefix is None else "tools", "", "", "listed", system, specs))
 
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
-            wish = _decision(self.state, self.budget, self._outside.now_us())
+            wish = _decision(self.state, self.budget, self._environment.now_us())
             self.why = type(wish).__name__.lower()
             match wish:
                 case Clear(event) | Digest(event):
@@ -304,9 +304,9 @@ class Engine:
         span = (ready.first, ready.last)
         self._append(summarized(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
-    def _view(self, chat: Sequence[Any]) -> list[Letter]:
+    def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
         said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
-        return self._showing.show(self.state, chat, self._intake.taken, said)
+        return self._renderer.show(self.state, chat, self._intake.taken, said)
 
 
 def _decision(state: State, budget: Budget, now_us: int) -> Decision:

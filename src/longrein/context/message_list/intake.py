@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.message_formats import Said, Shape
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
 from longrein.context.state.state import State
 from longrein.events import (
     AnyEvent,
@@ -32,7 +32,7 @@ from longrein.events import (
     call_id,
 )
 
-MARK = "listed"
+LISTED = "listed"
 """Kind of the `Reminded` that says what a message of the list became; it has no text, so no model sees it."""
 RELISTED = "relisted"
 """Kind of the `Reminded` that says the same for the whole list, when the caller goes on with what it was given."""
@@ -41,7 +41,7 @@ FIRST_SEQ = 2
 _NO_RESULT = "(no result came of this call)"
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenMessage(msgspec.Struct, frozen=True):
     """What a message of the list became."""
 
     digest: str
@@ -61,21 +61,21 @@ class Taken(msgspec.Struct, frozen=True):
 class Intake:
     """Everything taken in so far, in the order of the list."""
 
-    def __init__(self, shape: Shape, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
+    def __init__(self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
         self._shape, self._append, self._state = shape, append, state
-        self.taken: list[Taken] = []
+        self.taken: list[TakenMessage] = []
         """One for each message of the caller's list."""
-        self.said: list[Said | None] = []
+        self.said: list[NeutralMessage | None] = []
         """Their readings; None after a restart, until they are read again."""
-        self.given: list[Taken] = []
+        self.given: list[TakenMessage] = []
         """The same for the list that the engine gave out last."""
-        self.given_said: list[Said] = []
+        self.given_said: list[NeutralMessage] = []
         self.usage: Usage | None = None
         """What was counted for the request that is not yet answered."""
         self.notes: list[str] = []
         """What a person should know, a line each."""
         self._calls: dict[str, str] = {}  # provider's id -> ours
-        self._seen: list[tuple[Any, Said]] = []  # what was read last, so that a message is read once
+        self._seen: list[tuple[Any, NeutralMessage]] = []  # what was read last, so that a message is read once
 
     # --- after a restart -----------------------------------------------------------------------------------------
 
@@ -84,11 +84,11 @@ class Intake:
         for entry in entries:
             match entry.event:
                 case Reminded(kind="listed", state=state):
-                    taken = msgspec.json.decode(state, type=Taken)
+                    taken = msgspec.json.decode(state, type=TakenMessage)
                     self.taken.append(msgspec.structs.replace(taken, seq=entry.seq))
                     self.said.append(None)
                 case Reminded(kind="relisted", state=state):
-                    self.taken = msgspec.json.decode(state, type=list[Taken])
+                    self.taken = msgspec.json.decode(state, type=list[TakenMessage])
                     self.said = [None] * len(self.taken)
                 case Rewound(to=to):
                     self._cut(next((n for n, t in enumerate(self.taken) if t.seq > to), len(self.taken)))
@@ -96,7 +96,7 @@ class Intake:
                     self._calls.update(
                         (block.raw, part.id)
                         for block in blocks
-                        if isinstance(part := parts[block.part], ToolCall) and block.wire == MARK
+                        if isinstance(part := parts[block.part], ToolCall) and block.wire == LISTED
                     )
                 case _:
                     pass
@@ -118,20 +118,24 @@ class Intake:
         while at < len(read):
             at = self._take_replies(read, at) if read[at].side == "assistant" else self._take_one(read, at)
 
-    def _read(self, chat: Sequence[Any]) -> list[Said]:
+    def _read(self, chat: Sequence[Any]) -> list[NeutralMessage]:
         """Every message read; comparing a dict with a copy that shares its strings is much cheaper than reading it."""
         pairs = self._seen
         del pairs[len(chat) :]
         for n, one in enumerate(chat):
             if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
                 continue
-            pairs[n : n + 1] = [(copied(one), self._shape.read(one))]
+            pairs[n : n + 1] = [(copy_containers(one), self._shape.read(one))]
         return [said for _, said in pairs]
 
-    def _known(self, read: Sequence[Said]) -> int:
+    def _known(self, read: Sequence[NeutralMessage]) -> int:
         """How many messages of the list are the ones already taken in."""
-        common = _agreeing(read, self.said, self.taken)
-        if common < len(self.taken) and self.given and _agreeing(read, self.given_said, self.given) == len(self.given):
+        common = _common_length(read, self.said, self.taken)
+        if (
+            common < len(self.taken)
+            and self.given
+            and _common_length(read, self.given_said, self.given) == len(self.given)
+        ):
             self._adopt()
             return len(self.taken)
         self.said[:common] = read[:common]
@@ -140,7 +144,7 @@ class Intake:
     def _adopt(self) -> None:
         """The caller keeps what the engine gave out: from now on that is the list."""
         pairs = zip(self.given, self.given_said, strict=True)
-        self.taken = [msgspec.structs.replace(taken, digest=digest_of(said)) for taken, said in pairs]
+        self.taken = [msgspec.structs.replace(taken, digest=message_digest(said)) for taken, said in pairs]
         self.said = list(self.given_said)
         self._append(Reminded(RELISTED, "", state=msgspec.json.encode(self.taken).decode()))
 
@@ -165,7 +169,7 @@ class Intake:
 
     # --- the assistant's side ------------------------------------------------------------------------------------
 
-    def _take_replies(self, read: Sequence[Said], at: int) -> int:
+    def _take_replies(self, read: Sequence[NeutralMessage], at: int) -> int:
         """Messages of the assistant in a row are one reply."""
         end = at
         while end < len(read) and read[end].side == "assistant":
@@ -203,7 +207,7 @@ class Intake:
                 ours = call_id(asked, n)
                 n += 1
                 self._calls[part.id] = ours
-                blocks.append(ProviderBlock(at, MARK, "", part.id))
+                blocks.append(ProviderBlock(at, LISTED, "", part.id))
                 own.append(msgspec.structs.replace(part, id=ours))
             else:
                 own.append(part)
@@ -211,7 +215,7 @@ class Intake:
 
     # --- the user's side -----------------------------------------------------------------------------------------
 
-    def _take_one(self, read: Sequence[Said], at: int) -> int:
+    def _take_one(self, read: Sequence[NeutralMessage], at: int) -> int:
         said = read[at]
         if said.side == "system":
             late = any(one.side != "system" for one in read[:at])
@@ -251,41 +255,49 @@ class Intake:
     # --- remembering ---------------------------------------------------------------------------------------------
 
     def _mark(
-        self, said: Said, handles: tuple[str, ...], seqs: tuple[int, ...], *, calm: bool = True, fixed: bool = False
+        self,
+        said: NeutralMessage,
+        handles: tuple[str, ...],
+        seqs: tuple[int, ...],
+        *,
+        calm: bool = True,
+        fixed: bool = False,
     ) -> None:
-        taken = Taken(digest_of(said), handles, seqs, 0, calm and not self._state().calls, fixed)
-        seq = self._append(Reminded(MARK, "", state=msgspec.json.encode(taken).decode()))
+        taken = TakenMessage(message_digest(said), handles, seqs, 0, calm and not self._state().calls, fixed)
+        seq = self._append(Reminded(LISTED, "", state=msgspec.json.encode(taken).decode()))
         self.taken.append(msgspec.structs.replace(taken, seq=seq))
         self.said.append(said)
 
 
-def _system_of(one: Said, read: Sequence[Said], at: int) -> str:
+def _system_of(one: NeutralMessage, read: Sequence[NeutralMessage], at: int) -> str:
     """System text that stands before the conversation, or within a message of the user."""
     if one.side == "system" and any(before.side != "system" for before in read[:at]):
         return ""
     return one.system
 
 
-def copied(one: Any) -> Any:
+def copy_containers(one: Any) -> Any:
     """A copy of dicts and lists that shares all else."""
     if isinstance(one, dict):
-        return {key: copied(value) for key, value in one.items()}
-    return [copied(value) for value in one] if isinstance(one, list) else one
+        return {key: copy_containers(value) for key, value in one.items()}
+    return [copy_containers(value) for value in one] if isinstance(one, list) else one
 
 
-def digest_of(said: Said) -> str:
+def message_digest(said: NeutralMessage) -> str:
     """A digest of what was said."""
     return hashlib.sha256(msgspec.json.encode((said.side, said.parts, said.system))).hexdigest()[:32]
 
 
-def _agreeing(read: Sequence[Said], said: Sequence[Said | None], taken: Sequence[Taken]) -> int:
+def _common_length(
+    read: Sequence[NeutralMessage], said: Sequence[NeutralMessage | None], taken: Sequence[TakenMessage]
+) -> int:
     """How many messages at the front of `read` are the ones in `said`."""
     for n, (one, known, was) in enumerate(zip(read, said, taken, strict=False)):
-        same = _alike(one, known) if known is not None else digest_of(one) == was.digest
+        same = _is_equal(one, known) if known is not None else message_digest(one) == was.digest
         if not same:
             return n
     return min(len(read), len(said))
 
 
-def _alike(one: Said, other: Said) -> bool:
+def _is_equal(one: NeutralMessage, other: NeutralMessage) -> bool:
     return one is other or (one.side == other.side and one.parts == other.parts and one.system == other.system)

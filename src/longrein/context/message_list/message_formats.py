@@ -26,7 +26,7 @@ from longrein.events import (
 )
 
 
-class Said(msgspec.Struct, frozen=True):
+class NeutralMessage(msgspec.Struct, frozen=True):
     """One message of a list, neutral. Equal messages read equal; what the model never sees is not read."""
 
     side: Literal["system", "user", "assistant"]
@@ -39,15 +39,15 @@ class Said(msgspec.Struct, frozen=True):
     """What the provider counted for the request that it answers, where the message says so."""
 
 
-class Shape(Protocol):
+class MessageFormat(Protocol):
     """How messages of one kind of list are read and written."""
 
-    def read(self, one: Any) -> Said:
+    def read(self, one: Any) -> NeutralMessage:
         """The message `one`. Raises `UsageError` when it is none."""
         ...
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """A copy of `one` with the parts at these indices of `Said.parts` replaced, or left out for None.
+        """A copy of `one` with the parts at these indices of `NeutralMessage.parts` replaced, or left out for None.
 
         None when nothing would be left of it.
         """
@@ -66,30 +66,30 @@ class Shape(Protocol):
 # can be dumped (`model_dump`) are read as what they dump to.
 
 
-_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
-_PICTURES = ("image", "image_url", "input_image")
+_TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
+_IMAGE_TYPES = ("image", "image_url", "input_image")
 _SHOWN_CHARS = 200
 """What is kept of content that is neither text nor picture."""
 
 
-class Dicts:
+class DictFormat:
     """The shape of lists of dicts."""
 
-    def read(self, one: Any) -> Said:
-        """See `Shape.read`."""
+    def read(self, one: Any) -> NeutralMessage:
+        """See `ShortForm.read`."""
         fields = fields_of(one)
         match fields.get("type"):
             case "function_call" | "custom_tool_call":
-                return Said("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
+                return NeutralMessage("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
             case "function_call_output" | "custom_tool_call_output":
-                return Said("user", (_result(fields["call_id"], fields.get("output")),))
+                return NeutralMessage("user", (_result(fields["call_id"], fields.get("output")),))
             case "reasoning":
-                return Said("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
+                return NeutralMessage("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
             case _:
                 return _read_spoken(fields)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
+        """See `ShortForm.rewrite`."""
         fields = fields_of(one)
         if fields.get("type") in _ITEMS:
             return _rewrite_item(fields, changes[0])
@@ -99,11 +99,11 @@ class Dicts:
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
-        """See `Shape.tell`."""
+        """See `ShortForm.tell`."""
         return {"role": "user", "content": text}
 
 
-DICTS = Dicts()
+DICT_FORMAT = DictFormat()
 _ITEMS = ("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "reasoning")
 
 
@@ -121,18 +121,18 @@ def fields_of(one: Any) -> dict[str, Any]:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def _read_spoken(fields: dict[str, Any]) -> Said:
+def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
     content = fields.get("content")
     match fields.get("role"):
         case "system" | "developer":
-            return Said("system", system=text_of(_contents(content)))
+            return NeutralMessage("system", system=text_of(_contents(content)))
         case "tool":
-            return Said("user", (_result(str(fields.get("tool_call_id")), content),))
+            return NeutralMessage("user", (_result(str(fields.get("tool_call_id")), content),))
         case "assistant":
             calls = tuple(_chat_call(call) for call in fields.get("tool_calls") or ())
-            return Said("assistant", (*_contents(content), *calls))
+            return NeutralMessage("assistant", (*_contents(content), *calls))
         case "user":
-            return Said("user", _contents(content))
+            return NeutralMessage("user", _contents(content))
         case role:
             raise UsageError(f"a message of the list has the role {role!r}; roles are system, user, assistant, tool")
 
@@ -146,7 +146,7 @@ def _contents(content: Any) -> tuple[AnyPart, ...]:
 def _block(block: Any) -> AnyPart:
     fields = {"type": "text", "text": block} if isinstance(block, str) else fields_of(block)
     kind = fields.get("type")
-    if kind in _TEXTS:
+    if kind in _TEXT_TYPES:
         return Text(str(fields.get("text") or fields.get("refusal") or ""))
     if kind in ("thinking", "redacted_thinking"):
         return Thinking(str(fields.get("thinking") or fields.get("data") or ""))
@@ -162,7 +162,7 @@ def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
     """A picture or anything else that is no text: named by its end and its length, the bytes stay in the list."""
     shown = {key: value for key, value in fields.items() if key != "cache_control"}
     raw = msgspec.json.encode(shown, enc_hook=str).decode()
-    if kind in _PICTURES:
+    if kind in _IMAGE_TYPES:
         return Image(f"list:{raw[-_SHOWN_CHARS:]}", "image/*", len(raw))
     return Document(f"list:{raw[-_SHOWN_CHARS:]}", kind, len(raw), head=raw[:_SHOWN_CHARS])
 
@@ -227,7 +227,9 @@ def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
     keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
     if not keeps or not isinstance(content, list):
         return text
-    rest = [block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXTS]
+    rest = [
+        block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXT_TYPES
+    ]
     return [{"type": kind, "text": text}, *rest]
 
 
@@ -264,7 +266,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {**fields, "input": msgspec.json.decode(json_of(change))}
         case ToolResult():
             return {**fields, "content": result_content(change, fields.get("content"))}
-        case _ if fields.get("type") in _TEXTS:
+        case _ if fields.get("type") in _TEXT_TYPES:
             return {**fields, "text": text_of((change,))}
         case _:
             return {"type": "text", "text": text_of((change,))}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import PREPARE, Reason, Report, Shown, State
+from longrein.context import PREPARE, LineReason, Report, Shown, State
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -177,7 +177,7 @@ def item_rows(report: Report) -> list[str]:
     return rows
 
 
-def reason_rows(reasons: Sequence[Reason]) -> list[str]:
+def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
     """A row a line: whether clearing would keep it, how likely it is to be needed, why, and its beginning."""
     if not reasons:
         return ["  nothing with that handle is shown; /context lists what is"]

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context import Reason, Report
+from longrein.context import LineReason, Report
 from longrein.tools import GoalPort
 
 
@@ -57,7 +57,7 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """What the view may fill with the current model; 0 when unknown."""
     context_report: Callable[[], Report | None] = lambda: None
     """What fills the context, for `/context`."""
-    reasons: Callable[[str], Sequence[Reason]] = lambda _handle: ()
+    reasons: Callable[[str], Sequence[LineReason]] = lambda _handle: ()
     """Why each line of the item with this handle is shown, for `/context rN`."""
     analysis: Callable[[], Sequence[str]] = tuple
     """What a compaction would do now, a line each, for `/compact --dry-run`."""
