@@ -1,4 +1,4 @@
-"""The context engine for a program's own loop, with a clock, a nonce and a place on disk.
+"""The context engine for a program's own loop, with a clock, a random sign and a place on disk.
 
 `engine` works for any loop that keeps a list of messages. The parts that only one framework needs are modules of this
 package: `from longrein.integrations.langchain import ContextMiddleware`.
@@ -29,13 +29,13 @@ __all__ = ["Engine", "StoredEngine", "did_not_fit", "engine"]
 
 
 class StoredEngine(Engine):
-    """An engine that may have a place on disk, where its log is a session like any other. Close it, or use `with`."""
+    """Engine whose log may be stored as a session. Close it, or use `with`."""
 
     log: EngineLog | None = None
-    """Where the log is; None in memory."""
+    """The stored log; None for an engine in memory."""
 
     def close(self) -> None:
-        """Put on disk what is not there yet and release the session. Idempotent. Raises `StoreFull`."""
+        """Write the rest of the log and release the session. Idempotent. Raises `StoreFull`."""
         if self.log is not None:
             self.log.close()
 
@@ -63,15 +63,15 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
     state_dir: str = "",
     session: str = "",
 ) -> StoredEngine:
-    """Make the engine of one conversation, for a message list of dicts, of LangChain's or of Pydantic AI's objects.
+    """Create the engine of one conversation, for a list of dicts or of LangChain's or Pydantic AI's messages.
 
-    `model`, such as `"openai/gpt-5"`, gives window, output limit, price and cache lifetime as far as they are known;
-    each argument that is given stands in place of what is known. `window`, `max_output`: tokens. `price`: US dollars
-    for a million tokens. `cache_ttl_s`: seconds that the provider keeps a prompt cache. `clears`: kinds of content
-    that may be cleared, of `result`, `call`, `text` and `thinking`. `summarise`: gets a list of messages, gives a
-    model's prose. `shape`: how messages of another library are read. With `state_dir` the log is kept there, and
-    `session` (a UUID, or any name) goes on with a conversation after a restart. Raises `UsageError` for an argument
-    that cannot be, `SessionBusy` when another process has that session, `StoreDamaged`, `StoreFull`.
+    `model`, such as `"openai/gpt-5"`, sets window, output limit, price and cache lifetime where they are known; other
+    arguments override these. `window`, `max_output`: tokens. `price`: US dollars for a million tokens. `cache_ttl_s`:
+    seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared, of `result`, `call`,
+    `text` and `thinking`. `summarise`: function from a list of messages to a model's prose. `shape`: format of the
+    messages of another library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation
+    to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when
+    another process has the session open, `StoreDamaged`, `StoreFull`.
     """
     known = _known(model) if model else None
     window = window or (known.window_tokens if known else 0)
@@ -99,7 +99,7 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
 
 
 def _known(model: str) -> Budget:
-    """Window, price and cache of `provider/model`, or of a model name alone. Raises `UsageError` for an unknown one."""
+    """Return the budget of `provider/model`, or of a model name alone. Raises `UsageError` for an unknown model."""
     if not isinstance(model, str):
         raise UsageError(f"engine takes the name of a model first: write engine(window={model!r}, max_output=...)")
     provider, slash, name = model.partition("/")
@@ -117,7 +117,7 @@ def _check(
     price: Price | None,
     summarise: Summariser | None,
 ) -> None:
-    """Raises `UsageError` for the first argument that cannot be."""
+    """Raise `UsageError` for the first invalid argument."""
     kinds = (clears,) if isinstance(clears, str) else tuple(clears)
     rules = (
         (
@@ -140,9 +140,9 @@ def _check(
 
 
 class MixedFormat:
-    """Reads each message in the format of the library that its class comes from; dicts and the rest as wires do.
+    """Format that reads each message by the library of its class; dicts and other objects as wires do.
 
-    An adapter is imported when its library's first message is seen, so that the library has been imported before.
+    An adapter is imported at the first message of its library, which has been imported by then.
     """
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class MixedFormat:
         return self._of(one).rewrite(one, changes)
 
     def tell(self, text: str) -> Any:
-        """A message of the library that the last one read came from."""
+        """Return a user message of the library that the last message came from."""
         return self._last.tell(text)
 
     def _of(self, one: Any) -> MessageFormat:
@@ -172,13 +172,13 @@ class MixedFormat:
 
 
 ADAPTERS = {"langchain_core": "longrein.integrations.langchain", "pydantic_ai": "longrein.integrations.pydantic_ai"}
-"""Top package of a framework's message classes -> the module that knows them."""
+"""Top package of a framework's message classes -> the adapter module."""
 
 
 def did_not_fit(engine: Engine, error: BaseException) -> bool:
-    """Whether `error`, of any provider's library, says that the list was too long; `engine` is told then.
+    """Return whether a provider's error says that the list was too long; if so, report it to `engine`.
 
-    Prepare the same list again when it was, and raise `error` on when it was not.
+    After True prepare the same list again; after False raise `error` on.
     """
     body = getattr(error, "body", None)
     text = f"{error} {body}" if body else str(error)

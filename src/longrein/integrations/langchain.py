@@ -1,4 +1,4 @@
-"""The context engine as a middleware of LangChain agents (version 1). The state of the agent stays whole.
+"""Context engine as a middleware of LangChain agents (version 1). The agent's state stays whole.
 
     from longrein.integrations.langchain import ContextMiddleware
     agent = create_agent(model, tools, middleware=[ContextMiddleware("openai/gpt-5")])
@@ -30,13 +30,13 @@ from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
 from longrein.integrations import StoredEngine, did_not_fit, engine
 
 MESSAGES_FIELD = "messages"
-"""Their name for the list."""
+"""LangChain's name of the message list."""
 Chooser = Callable[[Any], Engine]
-"""Gives the engine of a conversation, from what the agent's runtime knows of it."""
+"""Function from the agent's runtime to the engine of the conversation."""
 
 
 class LangChainFormat:
-    """How LangChain's messages are read and written."""
+    """Format of LangChain's messages."""
 
     def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
@@ -75,7 +75,7 @@ FORMAT = LangChainFormat()
 
 
 def _without_calls(one: BaseMessage) -> Any:
-    """The content but for the blocks that repeat `tool_calls`, as Anthropic's do."""
+    """Return the content without the blocks that repeat `tool_calls`, as Anthropic's do."""
     if isinstance(one.content, str):
         return one.content
     return [block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"]
@@ -99,7 +99,7 @@ def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
 
 
 ENGINES_MAX = 256
-"""Threads whose engines a middleware holds; beyond it the one used least recently is closed."""
+"""Engines that a middleware keeps open; the least recently used one is closed first."""
 SUMMARISED_ELSEWHERE = (
     "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the messages before "
     "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave it out of the agent"
@@ -107,7 +107,7 @@ SUMMARISED_ELSEWHERE = (
 
 
 class ContextMiddleware(AgentMiddleware):
-    """Sends what the engine prepares, reports the usage to it, and gives the model the tool `Recall`.
+    """Middleware that sends the prepared list, reports the usage, and offers the model the tool `Recall`.
 
     Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of its own.
     """
@@ -133,7 +133,7 @@ class ContextMiddleware(AgentMiddleware):
         self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make one request; when it does not fit after all, make it once more, shorter."""
+        """Make one request; repeat it once, shorter, when the provider refuses its length."""
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
@@ -143,7 +143,7 @@ class ContextMiddleware(AgentMiddleware):
             return handler(_with(request, engine.prepare(_whole(request))))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do the same as `wrap_model_call`, awaited."""
+        """Make one request in an async loop. See `wrap_model_call`."""
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
@@ -153,11 +153,11 @@ class ContextMiddleware(AgentMiddleware):
             return await handler(_with(request, await engine.aprepare(_whole(request))))
 
     def engine_of(self, thread: str) -> Engine | None:
-        """The engine of the thread with that id; None when it has made no request yet."""
+        """Return the engine of a thread; None before its first request."""
         return self._engines.get(thread)
 
     def close(self) -> None:
-        """Close the engines that this middleware has made."""
+        """Close the engines that this middleware created."""
         for made in self._engines.values():
             if isinstance(made, StoredEngine) and made is not self._given:
                 made.close()
@@ -172,7 +172,7 @@ class ContextMiddleware(AgentMiddleware):
         return found
 
     def _of_thread(self) -> Engine:
-        """The engine of the thread that runs now."""
+        """Return the engine of the running thread."""
         thread = _thread()
         found = self._engines.pop(thread, None)
         if found is None:
@@ -196,7 +196,7 @@ class ContextMiddleware(AgentMiddleware):
 
 
 def _thread() -> str:
-    """Id of the running thread, with the path of the subagent in it; '' outside of one."""
+    """Return the id of the running thread with the path of the subagent in it; '' outside of a run."""
     try:
         configurable = get_config().get("configurable") or {}
     except RuntimeError:  # the documented answer outside of a run
@@ -206,12 +206,12 @@ def _thread() -> str:
 
 
 def _is_foreign_summary(message: Any) -> bool:
-    """Whether a summarisation middleware of LangChain or deepagents wrote `message`."""
+    """Return whether a summarisation middleware of LangChain or deepagents wrote `message`."""
     return (getattr(message, "additional_kwargs", None) or {}).get("lc_source") == "summarization"
 
 
 def _whole(request: Any) -> list[Any]:
-    """The list with the system message, which LangChain keeps apart, at its front."""
+    """Return the list with the system message, which LangChain keeps apart, first."""
     system = [request.system_message] if request.system_message is not None else []
     return [*system, *getattr(request, MESSAGES_FIELD)]
 
@@ -231,5 +231,5 @@ def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
 
 
 def recall_tool(engine: Engine) -> StructuredTool:
-    """Make the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
+    """Create the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
     return _recall_tool(lambda: engine)

@@ -1,4 +1,4 @@
-"""Recorded sessions through any policy, offline: what it would have cost and what it would have forgotten."""
+"""Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
 
 from longrein.replay.costs import PRICES, CostAccount, Rates, Row, as_json, as_table
 from longrein.replay.drive import POLICIES, Change, PolicyReplay

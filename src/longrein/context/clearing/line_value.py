@@ -1,9 +1,9 @@
-"""What of an item is worth showing: a line stays when nothing else shows it and its value exceeds its rent.
+"""Value of lines and identifiers, and the short form of an item that keeps the valuable ones.
 
-The value of a line is the chance that a later step needs it, times the price of bringing it back. The chance comes
-from an additive model over a few small codes (`tables` holds the fitted weights): how old and idle the item is,
-what was needed of it and how near to this line, how lately its names were on the mind, what kind of line it is.
-Identifiers of the lines that go are weighed in the same way and stand alone when they stay.
+A line is kept when nothing else shows it and its value exceeds the cost of re-reading it. Its value is the chance that
+a later step needs it times the price of bringing it back. The chance comes from an additive model over a few small
+codes (`weights` holds the fitted weights): idle time and age of the item, what was needed near the line, how recently
+its names were mentioned, and the kind of line. Identifiers of removed lines are valued the same way and shown alone.
 """
 
 from bisect import bisect_right
@@ -17,13 +17,9 @@ from longrein.context.clearing.features import EDIT_CALL, TEXT, WRITE_CALL, Item
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import TextIndex, bare_line, rows_of, texts_of
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The codes that stand for an item, a line and an identifier when it is asked how likely they are to be needed.
-#
-# A `TextIndex` holds the lines of an item with all that never changes about them; the rest (idle time, what was needed
-# near by, how lately a name was on the mind) is looked up in the memory. Every code is a small number, so models are
-# tables.
+# --- Codes of items, lines and identifiers ---------------------------------------------------------------------------
+# A `TextIndex` holds the codes of a line that never change; the others are looked up in the memory.
+# Codes are small numbers, so that models are tables.
 
 
 ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "refs": 4, "size": 6}
@@ -49,7 +45,7 @@ WORD_CODES = {
     "declared": 2,
     "length": 5,
 }
-"""Codes that a model may use, with the number of values of each."""
+"""Codes of a model with the number of values of each."""
 
 _IDLE = (2, 3, 5, 9, 17, 33, 65)
 _ACTIVITY = (2, 4, 8, 16, 32, 64)
@@ -60,11 +56,11 @@ _SPREAD = (2, 3, 5)
 _TIMES = (1, 2, 3, 6)
 _NEVER = 6
 SPARSE_ROWS_RATIO = 4
-"""Where fewer than this part of the lines is asked for, the codes of the others are not put together."""
+"""Codes are looked up row by row when fewer than one in this many rows is asked for."""
 
 
 def item_codes(memory: NeedsMemory, record: ItemRecord) -> tuple[int, ...]:
-    """The codes of `ITEM_CODES`, in that order."""
+    """Return the codes of an item in the order of `ITEM_CODES`."""
     now, born = memory.now, record.born
     active = max((memory.touched_at.get(path, -1000) for path in record.paths), default=-1000)
     return (
@@ -80,14 +76,14 @@ def item_codes(memory: NeedsMemory, record: ItemRecord) -> tuple[int, ...]:
 def line_codes(
     memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(row, its codes in the order of `LINE_CODES`)."""
+    """Yield (row, codes in the order of `LINE_CODES`)."""
     return combine_codes(index, changing_codes(memory, record, index, rows), rows)
 
 
 def combine_codes(
     index: TextIndex, changing: tuple[bytes, ...], rows: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The same, where the `changing_codes` of the rows are known."""
+    """Yield the same as `line_codes` from known `changing_codes`."""
     columns = (*changing, *index.static[1:])
     if len(rows) * SPARSE_ROWS_RATIO < len(index.keys):
         return zip(rows, zip(*(map(column.__getitem__, rows) for column in columns), strict=True), strict=True)
@@ -96,18 +92,18 @@ def combine_codes(
 
 
 def changing_codes(memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int]) -> tuple[bytes, ...]:
-    """The first seven codes of all rows; the last two of these are looked up for `rows` only."""
+    """Return the first seven codes of all rows. The last two are filled for `rows` only."""
     return (*index.near(record.referred), *_mentions(memory, index), *_shared(memory, index, rows))
 
 
 def shared_rows(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> Sequence[int]:
-    """Those of the rows that other items had, too."""
+    """Return the rows whose line other items had, too."""
     spread, keys = memory.spread, index.keys
     return () if spread.keys().isdisjoint(keys) else [row for row in rows if keys[row] in spread]
 
 
 def _shared(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> tuple[bytes, bytes]:
-    """For each of the rows how many items ever had the line, and where it comes from."""
+    """Return how many items ever had each line, and where the line comes from."""
     spread, dropped, keys = memory.spread, memory.dropped, index.keys
     spreads, origins = bytearray(len(keys)), bytearray(index.static[0])
     for row in shared_rows(memory, index, rows):
@@ -118,7 +114,7 @@ def _shared(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> tuple
 
 
 def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, bytes]:
-    """For each row how lately a name in it was named, one in its neighbours, and one in the declaration above."""
+    """Return recency codes of the names in each row, in its neighbours, and in the declaration above it."""
     mark = (memory.now, len(memory.items))
     if index.mentions is None or index.mentions[0] != mark:
         index.mentions = mark, _mentions_now(memory, index)
@@ -143,7 +139,7 @@ def _mentions_now(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, 
 def word_codes(
     memory: NeedsMemory, record: ItemRecord, index: TextIndex, names: Iterable[str]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(identifier, its codes in the order of `WORD_CODES`)."""
+    """Yield (identifier, codes in the order of `WORD_CODES`)."""
     mentioned, now, referred, static = memory.mentioned, memory.now, record.referred, index.word_static
     times, spread = memory.times, memory.spread
     for name in names:
@@ -153,32 +149,32 @@ def word_codes(
         yield name, (int(name in referred), mention, often, said, *static[name])
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
+# --- Models ----------------------------------------------------------------------------------------------------------
 
 
 REGRET_STEP, REGRET_MAX = 0.1, 2.0
-"""Each clearing of a class that was regretted makes losses of that class dearer, up to twice."""
+"""Each regretted clearing makes losses of its class more expensive, up to a factor of two."""
 SUMS_MAX = 20_000
-"""Sums of weights that are kept: of kinds of items, and of kinds of lines of one class."""
+"""Cached sums of weights, of item codes and of line codes."""
 SHARES_MAX = 32
-"""Prices for which thresholds are kept."""
+"""Prices whose thresholds are cached."""
 WORDS_TOKENS_MAX = 600
-"""Identifiers that stand alone take at most this."""
+"""Tokens of the identifiers that are shown alone."""
 
 
 class SizeEstimate(msgspec.Struct, frozen=True):
-    """How the size of a shown text is guessed: characters per token, and tokens around a block."""
+    """Estimate of the size of a shown text: characters per token, and tokens around a block."""
 
     result: float = 2.81
     call: float = 3.15
     text: float = 2.5
     block: float = 31.0
-    """Around a result or a call."""
+    """Tokens around a call or result."""
     plain: float = 4.0
-    """Around a text."""
+    """Tokens around a text."""
 
     def of(self, kind: str, chars: float) -> float:
-        """Tokens of a block of `kind` with so many characters."""
+        """Return the tokens of a block of `kind` with this many characters."""
         if kind == "result":
             return chars / self.result + self.block
         if kind == "call":
@@ -186,12 +182,12 @@ class SizeEstimate(msgspec.Struct, frozen=True):
         return chars / self.text + self.plain
 
     def per_token(self, kind: str) -> float:
-        """Characters in a token of `kind`."""
+        """Return the characters per token of `kind`."""
         return self.result if kind == "result" else self.call if kind == "call" else self.text
 
 
 class AdditiveModel:
-    """An additive model: `terms` names the codes of each table, such as `cls*idle`."""
+    """Additive model of log-odds. `terms` names the codes of each table, such as `cls*idle`."""
 
     def __init__(self, tables: Mapping[str, Sequence[float]], codes: Mapping[str, int]) -> None:
         self.bias = tables["bias"][0]
@@ -220,7 +216,7 @@ class AdditiveModel:
         self._crossed = sorted({at for outside, _, _ in self._inner for at, _ in outside})
 
     def bind(self, item: tuple[int, ...]) -> "tuple[float, BoundModel]":
-        """The model for the lines of an item with these codes: log-odds are the first plus what the second says."""
+        """Return the item's log-odds and a mapping of line codes to the log-odds that they add."""
         base = self._bases.get(item)
         if base is None:
             if len(self._bases) > SUMS_MAX:
@@ -240,7 +236,7 @@ def _place(codes: tuple[int, ...], strides: tuple[tuple[int, int], ...]) -> int:
 
 
 class BoundModel(dict[tuple[int, ...], float]):
-    """Codes of a line -> what they add to the log-odds that it is needed. Each combination is computed once."""
+    """Mapping from codes of a line to the log-odds that they add. Each combination is computed once."""
 
     def __init__(self, terms: Sequence[tuple[int, tuple[tuple[int, int], ...], Sequence[float]]]) -> None:
         super().__init__()
@@ -259,37 +255,37 @@ class BoundModel(dict[tuple[int, ...], float]):
         return odds
 
 
-# --- what stays ----------------------------------------------------------------------------------------------------
+# --- Forms of items --------------------------------------------------------------------------------------------------
 
 
 class LossPrices(msgspec.Struct, frozen=True):
-    """What decides between keeping and clearing, all in units of one uncached input token."""
+    """Prices of losing and of keeping, in units of one uncached input token."""
 
     line: float = 3000.0
-    """Loss when a needed line is gone."""
+    """Cost of removing a line that is needed later."""
     word: float = 2500.0
-    """Loss when a needed identifier is gone."""
+    """Cost of removing an identifier that is needed later."""
     rent: float = 0.1
-    """Cost of one token in one request: the price of a cached one."""
+    """Cost of one token in one request: the price of a cached token."""
     horizon: float = 15.0
-    """Requests that are expected to follow."""
+    """Expected number of further requests."""
 
     def times(self, factor: float) -> "LossPrices":
-        """The same with every loss multiplied."""
+        """Return the prices with every loss multiplied by `factor`."""
         return LossPrices(self.line * factor, self.word * factor, self.rent, self.horizon)
 
 
 class ShortForm(msgspec.Struct):
-    """What would be shown of an item."""
+    """Lines and identifiers that an item would show."""
 
     rows: Sequence[int]
     words: list[str]
     chars: int
-    """Of the body, with line ends and gaps."""
+    """Characters of the body, with line ends and gaps."""
 
 
 class Thresholds(dict[int, float]):
-    """Characters -> log-odds above which they are worth their rent; what costs nothing always is."""
+    """Mapping from characters to the log-odds above which keeping them pays. Zero characters always pay."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -303,7 +299,7 @@ class Thresholds(dict[int, float]):
 
 
 class ValueModels:
-    """Both models, and how much more dearly some classes are held."""
+    """Models for lines and identifiers, with cached thresholds."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         self.lines = AdditiveModel(tables["line"], LINE_CODES)
@@ -311,7 +307,7 @@ class ValueModels:
         self._enough: dict[float, Thresholds] = {}
 
     def enough(self, rent: float, loss: float) -> Thresholds:
-        """What is worth its rent, when losing it costs `loss`."""
+        """Return the thresholds for a price of keeping and a cost of losing."""
         share = rent / loss if loss > 0 else 1e9
         found = self._enough.get(share)
         if found is None:
@@ -322,7 +318,7 @@ class ValueModels:
 
 
 def loss_weight(cls: int) -> float:
-    """How much more a loss weighs in some classes: what the model itself wrote is harder to get back."""
+    """Return the factor for losses of a class. Text that the model wrote is harder to get back."""
     return 3.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
 
 
@@ -335,7 +331,7 @@ def ideal_form(
     *,
     folded: bool = False,
 ) -> ShortForm:
-    """What is worth showing of an item now. Only ever less than what it shows."""
+    """Return the form that an item should have now. It never shows more than now."""
     if record.rows is not None and not record.rows and not record.words:
         return ShortForm([], [], 0)
     index = memory.text_indexes.of(record)
@@ -352,11 +348,11 @@ def ideal_form(
 
 
 class LineReason(msgspec.Struct, frozen=True):
-    """Why a line is shown, or would no longer be."""
+    """Reason why a line is kept or removed."""
 
     line: str
     chance: float
-    """That a later step needs it, 0 to 1."""
+    """Chance that a later step needs the line, 0 to 1."""
     stays: bool
     why: str
 
@@ -364,7 +360,7 @@ class LineReason(msgspec.Struct, frozen=True):
 def explain_lines(
     memory: NeedsMemory, record: ItemRecord, values: ValueModels, price: LossPrices, measure: SizeEstimate
 ) -> list[LineReason]:
-    """What the policy thinks of each line of an item that is shown now."""
+    """Return chance, decision and reason for each line of an item that is shown now."""
     index, texts = memory.text_indexes.of(record), texts_of(record)
     stay = set(ideal_form(memory, record, values, price, measure).rows)
     base, odds = values.lines.bind(item_codes(memory, record))
@@ -421,7 +417,7 @@ def _rows_to_keep(
 def _line_odds(
     memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int], odds: BoundModel
 ) -> list[float]:
-    """What each of the rows adds to the log-odds. Of an item that is still whole, the same as last while it may be."""
+    """Return the log-odds that each row adds. Those of an unchanged whole item are cached."""
     if rows is not index.asked:
         return [odds[codes] for _, codes in line_codes(memory, record, index, rows)]
     changing = changing_codes(memory, record, index, rows)
@@ -431,7 +427,7 @@ def _line_odds(
 
 
 def _newer_odds(memory: NeedsMemory, key: str, model: AdditiveModel) -> float:
-    """The log-odds of a line whose newest copy stood elsewhere: it is worth what it was worth there."""
+    """Return the log-odds of a line at its newest copy in another item."""
     holder = memory.items[memory.newest[key]]
     index = memory.text_indexes.of(holder)
     if key not in index.keys:
@@ -442,7 +438,7 @@ def _newer_odds(memory: NeedsMemory, key: str, model: AdditiveModel) -> float:
 
 
 def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
-    """A gap of one line is shown as the line it is."""
+    """Add the missing line of each gap of one line."""
     if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
         return rows
     have, filled = alive if isinstance(alive, range) else set(alive), rows[:1]
@@ -502,14 +498,14 @@ def _newer_word_odds(memory: NeedsMemory, name: str, model: AdditiveModel) -> fl
 
 
 def body_chars(index: TextIndex, rows: list[int], words: list[str]) -> int:
-    """Characters of the body that these rows and words make."""
+    """Return the characters of the body with these rows and words."""
     chars = sum(map(index.sizes.__getitem__, rows))
     gaps = sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
     return chars + (6 if index.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
 
 
 def body_text(record: ItemRecord, index: TextIndex, rows: Sequence[int], words: Sequence[str]) -> str:
-    """Kept lines in order, `…` where something between them is gone, then the identifiers that stand alone."""
+    """Return the kept lines in order, `…` for gaps, then the identifiers that are shown alone."""
     lines: list[str] = []
     texts = texts_of(record) if rows else []
     before = -2

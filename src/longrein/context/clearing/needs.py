@@ -1,8 +1,8 @@
-"""What the clearing policy remembers of a conversation, kept up as items arrive; work is proportional to the new item.
+"""Memory of what a conversation needed, updated as items arrive. Work is proportional to the new item.
 
-For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and in how
-many items it is shown now. For every item: when it was last needed, what of it was needed, and whether something
-newer has taken its place. Nothing here decides; `bodies` values lines from it and `rental` chooses the moment.
+For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and the
+number of items that show it now. For every item: when it was last needed, which features were needed, and whether a
+newer item replaces it. `line_value` reads this memory to value lines, `timing` to choose the moment.
 """
 
 from longrein.context.clearing.features import (
@@ -26,64 +26,67 @@ from longrein.context.clearing.features import (
 from longrein.context.clearing.text_index import TextIndexCache
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
-"""Requests without need after which an item is looked at again."""
+"""Numbers of idle requests after which an item is valued again."""
 REGRET_REQUESTS = 20
-"""A re-read or re-run within so many requests of a clearing counts as a clearing regretted."""
+"""A re-read or re-run within this many requests of a clearing counts as regret."""
 
 
 class NeedsMemory:
-    """The memory. `arrive` takes items in order; `begin` says that a request is about to be made."""
+    """Features, mentions and needs of one conversation.
+
+    `add` takes items in order, `begin_request` starts a request, `mark_sent` ends it.
+    """
 
     def __init__(self) -> None:
         self.items: list[ItemRecord] = []
         self.by_handle: dict[str, int] = {}
         self.now = 0
-        """The request that is about to be made."""
+        """Number of the request that is about to be made."""
         self.sent = 0
-        """Items that the previous request carried."""
+        """Number of items that the previous request carried."""
         self.visible: dict[str, int] = {}
         """Feature -> number of items that show it."""
         self.newest: dict[str, int] = {}
-        """Feature -> place of the newest item that has it."""
+        """Feature -> position of the newest item that has it."""
         self.mentioned: dict[str, int] = {}
-        """Identifier -> last request in which the model or the user named it."""
+        """Identifier -> last request in which the model or the user mentioned it."""
         self.times: dict[str, int] = {}
-        """Identifier -> number of items of the model or the user that name it."""
+        """Identifier -> number of items of the model or the user that mention it."""
         self.spread: dict[str, int] = {}
         """Feature -> number of items that ever had it, where there were several."""
         self.touched_at: dict[str, int] = {}
         """Path -> last request in which a call touched it."""
         self.dropped: dict[str, int] = {}
-        """Line that an edit took out of its file -> the request that did."""
+        """Line that an edit removed from its file -> request of the edit."""
         self.text_indexes = TextIndexCache()
         self.results: list[int] = []
         self.dirty: dict[int, None] = {}
-        """Items to be looked at again."""
+        """Items to value again."""
         self.wake: dict[int, list[int]] = {}
-        """Request -> items to be looked at again then."""
+        """Request -> items to value again then."""
         self.regret: dict[int, float] = {}
-        """Class -> clearings of it that were regretted: recalled, read again or run again soon after."""
+        """Class -> number of regretted clearings: recalled, read again or run again soon after."""
         self.paying: dict[int, None] = {}
-        """Items that would be shorter in their ideal form."""
+        """Items that the ideal form would shorten."""
         self.kept: frozenset[str] = frozenset()
-        """Handles that stay whole whatever they cost."""
+        """Handles that are never shortened."""
         self.last_user = 0
-        """Place of the newest message of the user."""
+        """Position of the newest user message."""
         self.losses = 0.0
-        """Clearings that turned out wrong: what was missed, counted once for each item and spell of use."""
+        """Number of wrong clearings, counted once per item and spell of use."""
         self._missed_at: dict[int, int] = {}
         self._calls: dict[str, int] = {}
         self._same: dict[tuple[str, str], int] = {}
         self._reads: dict[str, list[int]] = {}
         self._fresh: list[int] = []
 
-    # --- items come ---
+    # --- Arriving items ----------------------------------------------------------------------------------------------
 
     def add(self, piece: SourceItem) -> ItemRecord:
-        """Take in the next item. A resumed view may hand in items in the form in which they already stand."""
+        """Add the next item. A resumed view may hold items that are already shortened."""
         n = len(self.items)
         if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
-            self._settle()
+            self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
         record = ItemRecord(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
         record.arguments = arguments
@@ -95,31 +98,31 @@ class NeedsMemory:
         visible = self.visible
         for feature in record.shown:
             visible[feature] = visible.get(feature, 0) + 1
-        self._heard(record)
+        self._record_mentions(record)
         if piece.output:
             self._fresh.append(n)
         else:
-            self._had(record)
+            self._record_source(record)
         if piece.kind == "call":
-            self._called(record)
+            self._add_call(record)
         elif piece.kind == "result":
-            self._answered(record)
+            self._add_result(record)
         elif piece.kind == "user":
             self.last_user = n
-        self._sleep(record)
+        self._schedule_checks(record)
         return record
 
     def replace(self, n: int, piece: SourceItem) -> None:
-        """An item that was never sent has got another form."""
+        """Replace the text of an item that was never sent."""
         record = self.items[n]
         record.piece, record.tokens, record.rows = piece, piece.tokens, None
         record.header = marker_line(piece) if record.again else ""
         self.text_indexes.forget(n)
-        self._seen(record, self.text_indexes.features(record))
+        self._replace_shown(record, self.text_indexes.features(record))
         self.dirty[n] = None
 
-    def _heard(self, record: ItemRecord) -> None:
-        """What the model or the user names was needed and is on the mind."""
+    def _record_mentions(self, record: ItemRecord) -> None:
+        """Record the features that the model or the user names as needed and mentioned."""
         kind = record.piece.kind
         if kind == "result":
             return
@@ -130,39 +133,39 @@ class NeedsMemory:
                 self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
                 if self.visible[feature] == 1:  # it stands in what was just said and nowhere else
-                    self._missed(source, now)
-                self._refer(self.items[source], feature, now)
+                    self._record_loss(source, now)
+                self._record_need(self.items[source], feature, now)
 
-    def _refer(self, source: ItemRecord, feature: str, now: int) -> None:
+    def _record_need(self, source: ItemRecord, feature: str, now: int) -> None:
         if source.last != now or not source.referred:
             source.refs += 1
             source.last = now
-            self._sleep(source)
+            self._schedule_checks(source)
         source.referred[feature] = now
         self.dirty[source.n] = None
         if source.host >= 0:
             self.dirty[source.host] = None
 
-    def _settle(self) -> None:
-        """A reply is complete: from now on it is the newest source of what it says."""
+    def _finish_reply(self) -> None:
+        """Make a complete reply the newest source of its features."""
         for n in self._fresh:
-            self._had(self.items[n])
+            self._record_source(self.items[n])
         self._fresh.clear()
 
-    def _had(self, record: ItemRecord) -> None:
+    def _record_source(self, record: ItemRecord) -> None:
         newest, spread, n = self.newest, self.spread, record.n
         for feature in record.shown:
             if feature in newest:
                 spread[feature] = spread.get(feature, 1) + 1
             newest[feature] = n
 
-    def _sleep(self, record: ItemRecord) -> None:
+    def _schedule_checks(self, record: ItemRecord) -> None:
         for step in IDLE_STEPS:
             self.wake.setdefault(record.last + step, []).append(record.n)
 
     def begin_request(self, request: int) -> None:
-        """Request number `request` is about to be made with everything that has arrived."""
-        self._settle()
+        """Begin request number `request`, which carries everything added so far."""
+        self._finish_reply()
         for due in range(self.now + 1, request + 1):
             for n in self.wake.pop(due, ()):
                 if due - self.items[n].last in IDLE_STEPS:
@@ -170,12 +173,12 @@ class NeedsMemory:
         self.now = request
 
     def mark_sent(self) -> None:
-        """The request was made: what has arrived has now been seen."""
+        """Record that the request was made with all items."""
         self.sent = len(self.items)
 
-    # --- what calls do ---
+    # --- Calls and results -------------------------------------------------------------------------------------------
 
-    def _called(self, record: ItemRecord) -> None:
+    def _add_call(self, record: ItemRecord) -> None:
         piece = record.piece
         self._calls[piece.call] = record.n
         record.paths = touched_paths(record.arguments)
@@ -185,7 +188,7 @@ class NeedsMemory:
         if same is not None:
             self.items[same].superseded = True
             self.dirty[same] = None
-            self._regretted(self.items[same])
+            self._record_regret(self.items[same])
         if record.cls == EDIT_CALL:
             self._edited_lines(record)
 
@@ -200,7 +203,7 @@ class NeedsMemory:
             for key in after:
                 self.dropped.pop(key, None)
 
-    def _answered(self, record: ItemRecord) -> None:
+    def _add_result(self, record: ItemRecord) -> None:
         self.results.append(record.n)
         call = self._calls.get(record.piece.call)
         if call is None:
@@ -211,28 +214,29 @@ class NeedsMemory:
         part = is_partial_read(asked.piece.arguments)
         record.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
         if record.piece.content.startswith(UNCHANGED_PREFIX):
-            self._pointed_at(record.piece.content[len(UNCHANGED_PREFIX) :].partition(":")[0], record.piece.request)
+            earlier = record.piece.content[len(UNCHANGED_PREFIX) :].partition(":")[0]
+            self._record_unchanged_read(earlier, record.piece.request)
             return
         self._same[asked.piece.tool, asked.piece.arguments] = record.n
         for path in asked.paths:
             if kind == "read":
-                self._read_again(path, record.n, part)
+                self._record_read(path, record.n, part)
             elif kind == "edit":
                 for n in self._reads.get(path, ()):
                     self.items[n].edited = True
                     self.dirty[n] = None
 
-    def _pointed_at(self, handle: str, request: int) -> None:
-        """A reading that a later one points at holds for both: nothing has taken its place, and it was needed now."""
+    def _record_unchanged_read(self, handle: str, request: int) -> None:
+        """Count a read that points to an earlier one as a need of the earlier one."""
         n = self.by_handle.get(handle, -1)
         if n >= 0:
             self.items[n].superseded, self.items[n].last = False, request
             self.dirty[n] = None
 
-    def _read_again(self, path: str, n: int, part: bool) -> None:
+    def _record_read(self, path: str, n: int, part: bool) -> None:
         before = self._reads.setdefault(path, [])
         for earlier in before:
-            self._regretted(self.items[earlier])
+            self._record_regret(self.items[earlier])
             if not part:
                 self.items[earlier].superseded = True
                 self.dirty[earlier] = None
@@ -240,37 +244,37 @@ class NeedsMemory:
             before.clear()
         before.append(n)
 
-    # --- regret ---
+    # --- Losses and regret -------------------------------------------------------------------------------------------
 
-    def _missed(self, source: int, now: int) -> None:
-        """The model needed something that is no longer shown: it had to be brought back, or was made up anew."""
+    def _record_loss(self, source: int, now: int) -> None:
+        """Count the need of a feature that is no longer shown: recalled, or written anew by the model."""
         if now - self._missed_at.get(source, -REGRET_REQUESTS) >= REGRET_REQUESTS:
             self.losses += 1.0
         self._missed_at[source] = now
 
-    def _regretted(self, record: ItemRecord) -> None:
+    def _record_regret(self, record: ItemRecord) -> None:
         if record.cleared_at >= 0 and self.now - record.cleared_at <= REGRET_REQUESTS:
             self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
             record.cleared_at = -1
 
     def record_recall(self, handle: str) -> None:
-        """The model asked for something that was cleared: its class was valued too low."""
+        """Record that the model recalled a cleared item, which makes its class more expensive to clear."""
         n = self.by_handle.get(handle)
         if n is not None:
             record = self.items[n]
             self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
-            self._missed(n, self.now)
+            self._record_loss(n, self.now)
             record.last, record.refs = self.now, record.refs + 1
             self.dirty[n] = None
 
-    # --- what is shown changes ---
+    # --- Shown texts -------------------------------------------------------------------------------------------------
 
-    def show(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
-        """From now on `text` stands for the item, in `tokens` tokens."""
-        self._seen(record, tuple(features(text)))
+    def set_shown(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
+        """Set the text, size in tokens and form that are shown of an item."""
+        self._replace_shown(record, tuple(features(text)))
         record.tokens, record.form, record.cleared_at = tokens, form, self.now
 
-    def _seen(self, record: ItemRecord, shown: tuple[str, ...]) -> None:
+    def _replace_shown(self, record: ItemRecord, shown: tuple[str, ...]) -> None:
         visible = self.visible
         for feature in record.shown:
             left = visible[feature] - 1
@@ -282,9 +286,9 @@ class NeedsMemory:
         for feature in shown:
             visible[feature] = visible.get(feature, 0) + 1
 
-    def put(self, n: int, stand: DisplayState) -> None:
-        """Let item `n` stand as it stood, or will stand."""
+    def restore(self, n: int, stand: DisplayState) -> None:
+        """Restore a display state of item `n`."""
         record = self.items[n]
-        self._seen(record, stand.shown)
+        self._replace_shown(record, stand.shown)
         for name in DisplayState.__struct_fields__:
             setattr(record, name, getattr(stand, name))

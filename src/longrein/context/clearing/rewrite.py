@@ -1,8 +1,8 @@
-"""How a decision becomes text: trimmed items, short ledgers in place of runs of calls, and the markers that say so.
+"""Text of shortened items, ledgers of old calls, and the plan that says what changes.
 
-What is shown of a cleared item is a marker that only the harness can write (status, size, handle) and the body that
-`bodies` chose. A call keeps a JSON object with its own keys. A run of old calls and results becomes one ledger inside
-the first result of the run; call and result go together. Thinking is whole, gone, or plain text of what is kept of it.
+A shortened item shows a marker (status, size, handle) and the body that `line_value` chose. A call keeps a JSON object
+with its own keys. A run of old calls and results becomes one ledger inside the first result of the run; call and
+result move together. Thinking is shown whole, as plain text of the kept lines, or not at all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,43 +25,43 @@ from longrein.context.clearing.text_index import bare_text, long_and_short, rows
 from longrein.events import marker
 
 LEDGER_PAIR_TOKENS_MAX = 1500
-"""A pair that still shows more than this stands for itself."""
+"""A larger pair is not moved into a ledger."""
 LEDGER_SMALL_TOKENS = 400
-"""A result or call of this size may be folded though it was never trimmed."""
+"""A result or call of this size may be folded without being trimmed first."""
 LEDGER_TOKENS_MAX = 2500
-"""One ledger holds at most this; the next run begins a new one."""
+"""Tokens of one ledger. The next run begins a new one."""
 LABEL_CHARS_MAX = 60
-"""Of what a folded call was about."""
+"""Characters of a label that describe the call."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """An item is shown in another way from the next request on."""
+    """New form of an item from the next request on."""
 
     handle: str
     form: str
-    """`trimmed` or `placeholder`: `text` stands in its place; `folded`: it is no longer in the view."""
+    """`trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view."""
     text: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a decision would change. Nothing is changed until it is taken: what counts is what the log then says."""
+    """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
     gain: float
-    """Tokens that each later request saves."""
+    """Tokens saved by each later request."""
     after: dict[int, DisplayState]
-    """How the items will stand."""
+    """Display state of each changed item."""
 
     def take(self, memory: NeedsMemory) -> None:
-        """Remember that it was done."""
+        """Apply the plan to the memory."""
         for n, stand in self.after.items():
-            memory.put(n, stand)
+            memory.restore(n, stand)
             memory.paying.pop(n, None)
             memory.dirty.pop(n, None)
 
 
 class PlanBuilder(msgspec.Struct):
-    """What shaping needs beside the memory, and how the items stood that it has changed."""
+    """Builder of a plan. It changes the memory while it works and restores it at the end."""
 
     memory: NeedsMemory
     values: ValueModels
@@ -70,15 +70,15 @@ class PlanBuilder(msgspec.Struct):
     nonce: str
     before: dict[int, DisplayState] = {}
     changed: dict[int, None] = {}
-    """Places of the items whose shown text is another one now."""
+    """Positions of the items whose shown text changed."""
 
     def touch(self, record: ItemRecord) -> None:
-        """Remember how an item stands before it is changed for the first time."""
+        """Save the display state of an item before its first change."""
         if record.n not in self.before:
             self.before[record.n] = display_state_of(record)
 
     def plan(self) -> Plan | None:
-        """What was changed; the memory is as it was before."""
+        """Return the changes and restore the memory; None without a change."""
         if not self.changed:
             return None
         items = self.memory.items
@@ -86,15 +86,15 @@ class PlanBuilder(msgspec.Struct):
         gain = sum(stand.tokens - items[n].tokens for n, stand in self.before.items())
         after = {n: display_state_of(items[n]) for n in self.before}
         for n, stand in self.before.items():
-            self.memory.put(n, stand)
+            self.memory.restore(n, stand)
         return Plan(changes, gain, after)
 
 
-# --- one item ------------------------------------------------------------------------------------------------------
+# --- Shortened items -------------------------------------------------------------------------------------------------
 
 
 def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
-    """The marker that begins what is shown of a cleared item."""
+    """Return the marker that begins a shortened item."""
     if record.header:
         return record.header
     piece = record.piece
@@ -109,7 +109,7 @@ def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
 
 
 def kept_text(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> str:
-    """What is left of an item's own text in this shape."""
+    """Return the text of an item that this form keeps."""
     if not shape.rows and not shape.words:
         return ""
     index, rows = builder.memory.text_indexes.of(record), shape.rows
@@ -119,7 +119,7 @@ def kept_text(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> str
 
 
 def trimmed_text(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
-    """What is shown of an item of which `kept` is left; nothing for a text of which nothing is."""
+    """Return the text of an item of which `kept` is left; '' for an empty text or thinking."""
     if record.piece.kind == "call":
         return _trimmed_call(builder, record, kept)
     if record.cls in (TEXT, THINKING) and not kept:
@@ -142,12 +142,12 @@ def _trimmed_call(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
 
 
 def is_folded(record: ItemRecord) -> bool:
-    """Whether it stands in the ledger of another."""
+    """Return whether the item is in the ledger of another item."""
     return record.host >= 0 and record.host != record.n
 
 
 def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> float:
-    """Size of an item in this shape, without making its text."""
+    """Return the tokens of an item in this form, without writing its text."""
     measure, kind = builder.measure, record.piece.kind
     if is_folded(record):
         return (
@@ -164,7 +164,7 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
 
 
 def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> bool:
-    """Whether not even its smallest shape would save more than `gain_min` tokens: found without reading its lines."""
+    """Return whether even the smallest form saves at most `gain_min` tokens, without reading the lines."""
     folded, kind = is_folded(record), record.piece.kind
     if record.tokens - (builder.measure.block if kind in ("call", "result") and not folded else 0.0) <= gain_min:
         return True
@@ -175,12 +175,12 @@ def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> b
 
 
 def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
-    """Tokens that its ideal form would save."""
+    """Return the tokens that the ideal form saves."""
     return record.tokens - tokens_in(builder, record, best_form(builder, record))
 
 
 def best_form(builder: PlanBuilder, record: ItemRecord) -> ShortForm:
-    """The shape that an item should have now."""
+    """Return the form that an item should have now."""
     return ideal_form(builder.memory, record, builder.values, builder.price, builder.measure, folded=is_folded(record))
 
 
@@ -202,7 +202,7 @@ def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain
     builder.touch(record)
     record.rows, record.words, record.body = shape.rows, shape.words, kept
     plain = call_content(text) if record.piece.kind == "call" else text
-    builder.memory.show(record, plain, tokens, "trimmed" if text else "gone")
+    builder.memory.set_shown(record, plain, tokens, "trimmed" if text else "gone")
     builder.changed[record.n] = None
 
 
@@ -218,14 +218,14 @@ def _trim_member(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gai
 
 def _fold(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, tokens: float) -> None:
     record.rows, record.words, record.body = shape.rows, shape.words, kept_text(builder, record, shape)
-    builder.memory.show(record, _member_text(builder, record), tokens, "folded")
+    builder.memory.set_shown(record, _member_text(builder, record), tokens, "folded")
 
 
-# --- ledgers -------------------------------------------------------------------------------------------------------
+# --- Ledgers ---------------------------------------------------------------------------------------------------------
 
 
 def label(memory: NeedsMemory, record: ItemRecord) -> str:
-    """`r412 Read src/a.py, 40 lines`: what a folded call was."""
+    """Return the line that stands for a folded call, such as `r412 Read src/a.py, 40 lines`."""
     piece = record.piece
     call = memory.items[record.partner] if record.partner >= 0 else None
     about = _about(call.arguments or {}, record.paths) if call else ""
@@ -248,7 +248,7 @@ def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
 
 
 def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
-    """What stands in the result of a run's first pair: its own form, then a line and body for each other pair."""
+    """Return the text of the host of a ledger: its own form, then a line and body for each other pair."""
     own = host.body
     if host.rows is None:  # it arrived in the form that it has
         index = builder.memory.text_indexes.of(host)
@@ -258,7 +258,7 @@ def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
 
 
 def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> None:
-    """Fold runs of finished pairs between places `start` and `stop` into ledgers."""
+    """Fold runs of finished pairs between positions `start` and `stop` into ledgers."""
     memory = builder.memory
     host: ItemRecord | None = None
     size = 0.0
@@ -279,7 +279,7 @@ def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> Non
 
 
 def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float | None:
-    """Tokens of the pair when it may go into a ledger."""
+    """Return the tokens of a pair that may go into a ledger; None when it may not."""
     memory = builder.memory
     if record.partner < 0:
         return None
@@ -301,7 +301,7 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
-    """Move a pair (with its own ledger, if it has one) into the ledger of `host`; the tokens it takes there."""
+    """Move a pair, with its own ledger, into the ledger of `host`. Return its tokens there."""
     memory = builder.memory
     if host.form == "full":
         _apply_form(builder, host, best_form(builder, host), -inf)

@@ -1,7 +1,7 @@
-"""When to clear: what is probably dead pays rent; when the rent of a suffix has paid for writing it anew, it goes.
+"""Timing of clearing: shorten items when re-reading them has cost as much as rewriting what follows.
 
-Whatever is changed makes everything after it a cache write. So clearing waits until what could have been saved equals
-what the break costs; the prefix stays byte for byte until then. When the cache is cold a break costs nothing.
+A change makes everything after it a cache write. So clearing waits until the cost of re-reading unneeded items equals
+the cost of the break; until then the prefix stays the same bytes. While the cache is cold a break costs nothing.
 """
 
 import msgspec
@@ -12,13 +12,13 @@ from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_too_small, tokens_saved, trim
 
 IMAGE_IDLE = 8
-"""Requests without need after which a picture counts as dead: nobody can see in the log what is needed of it."""
+"""Idle requests after which an image counts as unneeded; the log does not tell whether an image is used."""
 SQUEEZE_FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
-"""Under pressure what a loss costs counts less and less."""
+"""Factors for losses, tried in order until the view is small enough."""
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Prices of cached input, cache write and output; one uncached input token is 1."""
+    """Prices of cached input, cache write and output, in units of one uncached input token."""
 
     read: float = 0.1
     write: float = 1.25
@@ -26,38 +26,38 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True):
-    """What can be turned. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
+    """Parameters of the policy. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
 
     line: float = 2800.0
     word: float = 2500.0
     alpha: float = 1.6
-    """Rent that must have been paid, in units of what the break costs."""
+    """Re-reading cost that must have been paid, in units of the cost of the break."""
     losses_rate: float = 0.08
-    """Wrong clearings in a request, usually."""
+    """Usual number of wrong clearings per request."""
     losses_prior: float = 2.0
     losses_power: float = 1.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
-    """Requests that are expected to follow: a share of those so far, within limits."""
+    """Expected number of further requests: a share of those so far, within limits."""
     gain_min: float = 20.0
-    """An item whose ideal form saves less is left alone."""
+    """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
-    """Newest results that stay, with everything after them."""
+    """Number of newest results that are kept, with everything after them."""
     fold_idle: int = 3
-    """Requests without need before a pair may go into a ledger."""
+    """Idle requests before a pair may go into a ledger."""
 
 
 class ClearableKinds(msgspec.Struct, frozen=True):
-    """What a provider or model lets be cleared."""
+    """Kinds of content that the provider and model allow to be cleared."""
 
     kinds: tuple[str, ...] = ("result", "call", "text", "thinking")
     turn_thinking: bool = True
-    """Whether thinking since the user last spoke may go."""
+    """Whether thinking since the last user message may be cleared."""
 
 
 class ClearingPolicy(msgspec.Struct):
-    """The policy with its settings; keeps nothing of a session."""
+    """The policy and its parameters. Stateless."""
 
     values: ValueModels
     rates: Rates = Rates()
@@ -67,31 +67,31 @@ class ClearingPolicy(msgspec.Struct):
     nonce: str = "000000"
 
     def price(self, memory: NeedsMemory) -> LossPrices:
-        """Losses and rents as they stand now."""
+        """Return the present prices of losing and keeping."""
         settings = self.settings
         horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
         return LossPrices(settings.line, settings.word, self.rates.read, horizon).times(self.caution(memory))
 
     def caution(self, memory: NeedsMemory) -> float:
-        """How much dearer losses are in this session: more is missed than usual, or less."""
+        """Return the factor for losses in this session, 1 to 4: higher when more was missed than usual."""
         settings = self.settings
         ratio = (memory.losses + settings.losses_prior) / (settings.losses_rate * memory.now + settings.losses_prior)
         return float(min(4.0, max(1.0, ratio)) ** settings.losses_power)
 
     def builder(self, memory: NeedsMemory) -> PlanBuilder:
-        """A place to work at."""
+        """Return an empty plan builder at present prices."""
         return PlanBuilder(memory, self.values, self.price(memory), self.measure, self.nonce)
 
 
 def first_guarded(memory: NeedsMemory, policy: ClearingPolicy) -> int:
-    """First place that may not be touched: the newest results and what was never sent."""
+    """Return the first position that must not change: the newest results and unsent items."""
     newest = memory.results[-policy.settings.guard_results :]
     first = newest[0] if len(newest) == policy.settings.guard_results else 0
     return min(first, memory.sent)
 
 
 def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord) -> bool:
-    """Whether an item is of a kind that may be cleared, and not gone yet."""
+    """Return whether an item may be cleared."""
     if record.cls == USER or record.form == "gone" or record.piece.kind not in policy.clearable.kinds:
         return False
     if (record.piece.kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
@@ -102,7 +102,7 @@ def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord
 
 
 def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> None:
-    """Look again at the items about which something has changed; what each would save now."""
+    """Update the gain of the items that changed since the last call."""
     builder = policy.builder(memory)
     later: dict[int, None] = {}
     for n in memory.dirty:
@@ -121,7 +121,7 @@ def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> No
 
 
 def plan_clearing(memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False) -> Plan | None:
-    """What to change before the request that is about to be made; None when it does not pay."""
+    """Return the changes before the next request; None when clearing does not pay."""
     guard = first_guarded(memory, policy)
     refresh_gains(memory, policy, guard)
     cut = 0 if cold and memory.paying else _cut_point(memory, policy)
@@ -147,7 +147,7 @@ def _place(record: ItemRecord) -> int:
 
 
 def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
-    """Oldest place from which on the rent that was paid covers the break; -1 when there is none."""
+    """Return the oldest position at which the paid cost covers the break; -1 when there is none."""
     rates, items = policy.rates, memory.items
     tokens_saved: dict[int, float] = {}
     paid: dict[int, float] = {}
@@ -177,7 +177,7 @@ def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
 
 
 def apply_forms(builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int], cut: int, guard: int) -> None:
-    """The chosen items take their ideal form, oldest first, so that the newest copy stays; then runs are folded."""
+    """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then fold runs."""
     for n in chosen:
         trim(builder, builder.memory.items[n], policy.settings.gain_min / 2)
     if "call" in policy.clearable.kinds and "result" in policy.clearable.kinds:
@@ -185,9 +185,9 @@ def apply_forms(builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int],
 
 
 def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, least: float = 0.0) -> Plan | None:
-    """Make the view smaller by `excess` tokens, or by as much as can be, valuing losses less and less.
+    """Return a plan that saves `excess` tokens, or as many as possible, valuing losses less and less.
 
-    `least`: the smallest share of its value that a line is still granted.
+    `least`: smallest factor for the value of a line.
     """
     guard = first_guarded(memory, policy)
     target = view_tokens(memory) - excess
@@ -203,5 +203,5 @@ def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, l
 
 
 def view_tokens(memory: NeedsMemory) -> float:
-    """Tokens of everything that is shown."""
+    """Return the tokens of all shown texts."""
     return sum(record.tokens for record in memory.items)

@@ -1,4 +1,4 @@
-"""The engine under somebody else's loop: a list of messages in, the list to be sent out. Pure like all of `context`."""
+"""The engine for the message list of another program: a list goes in, the list to be sent comes out. Pure."""
 
 from longrein.context.message_list.engine import (
     RECALL,

@@ -1,8 +1,4 @@
-"""What the engine needs to know of somebody else's list: how to read one message of it, and how to write it anew.
-
-The list stays the caller's. The engine reads each message into neutral parts, and where a part is to be shown shorter
-it asks for a copy of that message with the part replaced; what need not change is handed back as it came.
-"""
+"""Formats of message lists: read one message into neutral parts, and write a changed copy of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -27,53 +23,50 @@ from longrein.events import (
 
 
 class NeutralMessage(msgspec.Struct, frozen=True):
-    """One message of a list, neutral. Equal messages read equal; what the model never sees is not read."""
+    """One message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
 
     side: Literal["system", "user", "assistant"]
-    """Whose it is. Results of tools are the user's side."""
+    """Role of the author. Results of tools belong to the user's side."""
     parts: tuple[AnyPart, ...] = ()
     """Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids."""
     system: str = ""
-    """System text that stands in it beside the parts."""
+    """System text inside the message, beside the parts."""
     usage: Usage | None = None
-    """What the provider counted for the request that it answers, where the message says so."""
+    """Usage of the request that the message answers, where the message holds it."""
 
 
 class MessageFormat(Protocol):
-    """How messages of one kind of list are read and written."""
+    """Reader and writer of the messages of one library or wire."""
 
     def read(self, one: Any) -> NeutralMessage:
-        """The message `one`. Raises `UsageError` when it is none."""
+        """Return the neutral form of a message. Raises `UsageError` for an object that is no message."""
         ...
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """A copy of `one` with the parts at these indices of `NeutralMessage.parts` replaced, or left out for None.
+        """Return a copy with the parts at these indices of `NeutralMessage.parts` replaced; None leaves a part out.
 
-        None when nothing would be left of it.
+        Returns None when nothing would be left of the message.
         """
         ...
 
     def tell(self, text: str) -> Any:
-        """A message of the user's side that holds `text`."""
+        """Return a user message with this text."""
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Lists of dicts as the large providers take them: OpenAI chat, OpenAI Responses items, Anthropic content blocks.
-#
-# Each message is looked at by itself, so a list may be of any of the three. Objects of the vendors' libraries that
-# can be dumped (`model_dump`) are read as what they dump to.
+# --- Dicts: OpenAI chat, OpenAI Responses items, Anthropic content blocks --------------------------------------------
+# Each message is read by itself, so one list may mix the three. Objects of vendor libraries with `model_dump` are
+# dumped first.
 
 
 _TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
 _IMAGE_TYPES = ("image", "image_url", "input_image")
 _SHOWN_CHARS = 200
-"""What is kept of content that is neither text nor picture."""
+"""Characters kept of content that is neither text nor image."""
 
 
 class DictFormat:
-    """The shape of lists of dicts."""
+    """Format of dicts, as OpenAI and Anthropic take them."""
 
     def read(self, one: Any) -> NeutralMessage:
         """See `ShortForm.read`."""
@@ -108,7 +101,7 @@ _ITEMS = ("function_call", "custom_tool_call", "function_call_output", "custom_t
 
 
 def fields_of(one: Any) -> dict[str, Any]:
-    """A message as a dict. Raises `UsageError` when it is none."""
+    """Return a message as a dict. Raises `UsageError` for an object that is no message."""
     if isinstance(one, dict):
         return one
     dump = getattr(one, "model_dump", None)
@@ -118,7 +111,7 @@ def fields_of(one: Any) -> dict[str, Any]:
     return fields
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
+# --- Reading ---------------------------------------------------------------------------------------------------------
 
 
 def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
@@ -159,7 +152,7 @@ def _block(block: Any) -> AnyPart:
 
 
 def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
-    """A picture or anything else that is no text: named by its end and its length, the bytes stay in the list."""
+    """Return an image or document part. Its name is made of its last characters; the bytes stay in the list."""
     shown = {key: value for key, value in fields.items() if key != "cache_control"}
     raw = msgspec.json.encode(shown, enc_hook=str).decode()
     if kind in _IMAGE_TYPES:
@@ -187,7 +180,7 @@ def _call(id_: str, name: str, arguments: Any) -> ToolCall:
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None when it holds none."""
+    """Return the JSON object in `text`; None when there is none."""
     try:
         value = decode_json(text or "{}")
     except msgspec.DecodeError:
@@ -201,7 +194,7 @@ def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
     return ToolResult(call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),))
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
+# --- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
@@ -217,12 +210,12 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
 
 
 def json_of(call: ToolCall) -> str:
-    """The arguments of `call` as JSON text."""
+    """Return the arguments of `call` as JSON text."""
     return call.received or msgspec.json.encode(call.arguments).decode()
 
 
 def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
-    """What a result says now: a text, and the pictures of `content` where `change` keeps them."""
+    """Return the content of a changed result: a text, and the images of `content` that `change` keeps."""
     text = text_of((change,))
     keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
     if not keeps or not isinstance(content, list):
@@ -272,7 +265,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {"type": "text", "text": text_of((change,))}
 
 
-# --- What a provider counted, in the many spellings of providers and of the libraries over them ----------------------
+# --- Usage -----------------------------------------------------------------------------------------------------------
 
 
 _WRAPPED = ("usage", "usage_metadata")
@@ -280,7 +273,7 @@ _CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details
 
 
 def usage_of(reply: Any) -> Usage | None:
-    """The usage in `reply`: an answer that holds it, or the usage itself, as dict or object; None without."""
+    """Return the usage in an answer or usage object (dict or object); None without one."""
     for name in _WRAPPED:
         inner = _get(reply, name)
         if inner is not None and not isinstance(inner, int | str) and not callable(inner):

@@ -1,6 +1,6 @@
-"""Showing a list as the state says: messages that nothing happened to as they came, the others as rewritten copies.
+"""The list to be sent: unchanged messages of the caller, rewritten copies, summaries; and originals by handle.
 
-The order is the caller's. A summary stands where the first message was that it stands for.
+The order is the caller's. A summary stands at the place of the first message that it replaces.
 """
 
 import re
@@ -30,22 +30,22 @@ from longrein.events import (
 )
 
 CurrentItems = tuple[Item | None, ...]
-"""The items of a message's parts as they are now; None for one that is not in the view."""
+"""Present items of a message's parts; None for a part that is not in the view."""
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
     """One message to be sent."""
 
     one: Any
-    """Itself; None when nothing of it is left."""
+    """The message object; None when nothing of it is left."""
     taken: TakenMessage
-    """What it stands for."""
+    """Record of the message."""
     said: NeutralMessage
-    """Its reading."""
+    """Neutral form of the message."""
 
 
 class ListRenderer:
-    """Makes views; remembers each message it wrote, so that the same message is the same object the next time."""
+    """Renderer of the list. It caches rewritten messages, so that an unchanged message stays the same object."""
 
     def __init__(self, shape: MessageFormat) -> None:
         self._shape = shape
@@ -55,11 +55,11 @@ class ListRenderer:
     def show(
         self, state: State, chat: Sequence[Any], taken: Sequence[TakenMessage], said: Sequence[NeutralMessage]
     ) -> list[OutgoingMessage]:
-        """The list as it is now to be sent."""
+        """Return the list to be sent."""
         view: list[OutgoingMessage] = []
         waiting = [item for item in state.items if item.kind == "summary"]
         for one, record, reading in zip(chat, taken, said, strict=True):
-            for summary in [item for item in waiting if _starts(item, record)]:
+            for summary in [item for item in waiting if _summary_starts_at(item, record)]:
                 waiting.remove(summary)
                 if summary.handle not in record.handles:
                     view.append(self._summary_message(summary))
@@ -84,11 +84,13 @@ class ListRenderer:
         known = self._made.get(taken.handles)
         if known is not None and known[0] == now and known[1] is one and "" not in taken.handles:
             return known[2]
-        message = self._written(state, one, taken, reading)
+        message = self._rewritten_message(state, one, taken, reading)
         self._made[taken.handles] = (now, one, message)
         return message
 
-    def _written(self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage) -> OutgoingMessage:
+    def _rewritten_message(
+        self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage
+    ) -> OutgoingMessage:
         changes = changes_of(state, taken, reading)
         if not changes:
             return OutgoingMessage(one, taken, reading)
@@ -98,37 +100,37 @@ class ListRenderer:
         written = self._shape.rewrite(one, changes)
         if written is None:
             return OutgoingMessage(None, taken, reading)
-        return OutgoingMessage(written, _kept(taken, changes), self._shape.read(written))
+        return OutgoingMessage(written, _remaining(taken, changes), self._shape.read(written))
 
 
-def _starts(summary: Item, taken: TakenMessage) -> bool:
-    """Whether `summary` has to stand before this message."""
+def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
+    """Return whether `summary` stands before this message."""
     first, last = summary.seqs
     return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
 
 
-def _kept(taken: TakenMessage, changes: Mapping[int, AnyPart | None]) -> TakenMessage:
-    """What a rewritten message stands for: the parts that are still there."""
+def _remaining(taken: TakenMessage, changes: Mapping[int, AnyPart | None]) -> TakenMessage:
+    """Return the record of a rewritten message, with the parts that are left."""
     left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
     handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
     return TakenMessage("", handles, seqs, taken.seq, taken.calm)
 
 
 def changes_of(state: State, taken: TakenMessage, said: NeutralMessage) -> Mapping[int, AnyPart | None]:
-    """Parts of a message that are to be shown otherwise than they stand in it; None for those not shown at all."""
+    """Return the parts of a message that are shown differently; None for a part that is not shown."""
     changes: dict[int, AnyPart | None] = {}
     for n, (handle, seq, part) in enumerate(zip(taken.handles, taken.seqs, said.parts, strict=True)):
         at = state.index.get(handle)
         if at is None:
             if handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"):
                 changes[n] = None
-        elif (item := state.items[at]).kind != "summary" and not _same(item.part, part):
+        elif (item := state.items[at]).kind != "summary" and not _is_shown_unchanged(item.part, part):
             changes[n] = item.part
     return changes
 
 
-def _same(item: AnyPart, part: AnyPart) -> bool:
-    """Whether the view shows what stands in the list; ids and names differ on purpose."""
+def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
+    """Return whether the view shows the part as it is in the list. Ids and names may differ."""
     match item, part:
         case ToolResult(parts=shown), ToolResult(parts=stands):
             return shown == stands
@@ -140,16 +142,16 @@ def _same(item: AnyPart, part: AnyPart) -> bool:
             return item == part
 
 
-# --- Originals by their handle, page by page: what the caller's loop gives the model back on a recall ----------------
+# --- Originals by handle ---------------------------------------------------------------------------------------------
 
 
 PAGE_CHARS_MAX = 16_000
-"""Text of one page."""
+"""Characters of one page."""
 _RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
 
 
 def original(entries: Sequence[Entry], handle: str) -> str:
-    """The whole text that `handle` names. Raises `ToolError` for a handle that names nothing."""
+    """Return the whole text of a handle. Raises `ToolError` for a handle that names nothing."""
     wanted = parse_handle(handle)
     if wanted is None or wanted.child:
         raise ToolError(
@@ -183,7 +185,7 @@ def _shown(part: AnyPart) -> str:
 
 
 def page(text: str, handle: str, lines: str) -> str:
-    """One page of `text` under a line that says what it is of what, and how to get the next.
+    """Return one page of `text` under a line that names the handle, the lines and the next page.
 
     `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. A line longer than a page is cut. Raises
     `ToolError` for any other range.
