@@ -1,4 +1,4 @@
-"""What the user's files and environment say: settings in layers, trust, instructions, which model, which secrets."""
+"""The user's files and environment: settings in layers, trust, instructions, model choice, secrets."""
 
 from longrein.config.environment import (
     config_dir,

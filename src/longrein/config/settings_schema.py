@@ -1,4 +1,4 @@
-"""Every setting there is: what it holds and how far a project's own file may set it."""
+"""Schema of the settings: kind of each value, what a project's file may set, checks, environment variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 from longrein.permissions import check_rule, rule_tool
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
-"""From the narrowest to the widest."""
+"""Permission modes, narrowest first."""
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
-"""What becomes of background tasks when longrein is left."""
+"""Policies for background tasks when longrein exits."""
 BACKGROUND_MODES = ("exit", "drain", "steer")
-"""What a headless run does about work in the background when its answer is done."""
+"""Policies of a headless run for background work at its end."""
 TASK_OPTIONS = ("promote", "wake", "wake_after_s", "stall_s", "timeout_s")
-"""Settings of `tasks` that are options of the agent by the same names."""
+"""Settings of `tasks` that are options of the agent under the same names."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 
@@ -81,7 +81,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
 }
 
 LISTS = ("permissions.allow", "permissions.ask", "permissions.deny", "env.keep", "redact.patterns", "redact.env")
-"""Lists that a nearer layer adds to; any other value it replaces."""
+"""Lists that a nearer layer adds to. Other values are replaced."""
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     # field of the command line: (key, flag)
@@ -105,7 +105,7 @@ VARIABLES: Mapping[str, str] = {
     for key, (kind, _) in KEYS.items()
     if "*" not in key and kind in ("model", "mode", "profile", "policy", "stay", "count", "size", "number")
 }
-"""Environment variable to key, for all single values: by the key's last word, those of `tasks` by both."""
+"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` by both."""
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
@@ -115,23 +115,23 @@ OTHER_VARIABLES = (
     "LONGREIN_TEST_TAG",
     "LONGREIN_SUBAGENT_MODEL",
 )
-"""Variables that are no settings."""
+"""Variables that are not settings."""
 
 
 def pattern_of(path: Sequence[str]) -> str:
-    """The key in `KEYS` that a path of names would have: `providers.mock.wire` is `providers.*.wire`."""
+    """Return the key of `KEYS` for a path: `providers.mock.wire` becomes `providers.*.wire`."""
     if len(path) == 3 and path[0] in ("providers", "models"):
         return f"{path[0]}.*.{path[2]}"
     return ".".join(path)
 
 
 def dotted(path: Sequence[str]) -> str:
-    """A path as TOML spells it: `models."mock/small".window`."""
+    """Return a path as TOML spells it: `models."mock/small".window`."""
     return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """The word that takes the fewest slips (a letter, or two swapped), if these are at most a third of it; else ''."""
+    """Return the word with the fewest typos, if these are at most a third of its letters; else ''."""
     scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
     if scored and scored[0][0] <= max(1, len(word) // 3):
         return words[scored[0][1]]
@@ -150,7 +150,7 @@ def _changes(a: str, b: str) -> int:
     return row[-1]
 
 
-# --- One value of one setting: is it what the key holds, and if not, in which words to say so ------------------------
+# --- Checking values -------------------------------------------------------------------------------------------------
 
 
 _CHOICES = {
@@ -162,11 +162,11 @@ _CHOICES = {
     "stay": BACKGROUND_MODES,
 }
 COUNT_MAX = 2**53
-"""A larger number is a slip."""
+"""Larger numbers are typos."""
 
 
 def problem_with(kind: str, value: Any) -> str:
-    """What is wrong with a value, to stand after its key; '' when nothing is."""
+    """Return the problem of a value, to follow its key in a message; '' without one."""
     if kind in _CHOICES:
         return (
             "" if value in _CHOICES[kind] else f"must be one of {', '.join(_CHOICES[kind])}, not {_shown_value(value)}"
@@ -227,7 +227,7 @@ def _shown_value(value: Any) -> str:
 
 
 def from_text(kind: str, text: str) -> Any:
-    """The value of an environment variable; what is no number stays text and is refused later."""
+    """Convert the value of an environment variable. Invalid numbers stay text and are refused later."""
     if kind in ("count", "size", "number"):
         try:
             return int(text)
@@ -241,27 +241,26 @@ def from_text(kind: str, text: str) -> Any:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Names of tools that rules may speak of: a slip in one would make a rule that forbids nothing, without a word.
+# --- Tool names in rules ---------------------------------------------------------------------------------------------
+# A typo in a tool's name would make a rule without effect.
 
 
 OWN_TOOLS = (
     *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
     *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
 )
-"""Those of longrein."""
+"""Tools of longrein."""
 FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
     *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),
     *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
     *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
 )
-"""Those of other agents whose rules are copied into settings."""
+"""Tools of other agents, whose rules users copy into settings."""
 
 
 def unknown_tool(rule: str) -> str:
-    """What to say of a rule whose tool nobody knows; '' where it is known, or a server's own (`mcp__…`)."""
+    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers (`mcp__…`)."""
     name = rule_tool(rule)
     if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
         return ""

@@ -1,8 +1,8 @@
-"""Subagent types from files, as users of terminal agents have them: `.claude/agents/*.md` and its kin.
+"""Subagent types from files, as terminal agents have them: `.claude/agents/*.md` and similar.
 
-Of two types with one name the nearer wins: `--agents`, then the project's folders from the present one upwards (only in
-a trusted one, like its settings), then the user's, then the built-in ones. A file that cannot be taken is left out with
-a line that names it and the reason; nothing here ever stops a start. What reads files is imported where there are any.
+Of two types with one name the nearer wins: `--agents`, then the project's folders from the current one upwards (only
+in a trusted one, like its settings), then the user's, then the built-in ones. An invalid file is left out with a note
+that names it and the reason; it never stops a start.
 """
 
 import os
@@ -23,7 +23,7 @@ from longrein.permissions import escape
 from longrein.tools import Kind
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
-"""Below each folder from the present one up to the project's root, in this order."""
+"""Folders below each folder from the current one up to the project's root, in this order."""
 
 
 def load_subagent_types(
@@ -36,10 +36,10 @@ def load_subagent_types(
     given: str = "",
     known_tools: Sequence[str] = (),
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """(types, lines for the user): those of `builtin` first, in their order, then the others by name.
+    """Return (types, notes): the `builtin` types first, in their order, then the others by name.
 
     `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
-    JSON object of name -> fields, `prompt` for the text. `known_tools`: names of tools that need no mention. Raises
+    JSON object of name -> fields, with `prompt` for the text. `known_tools`: names of tools that need no note. Raises
     `UsageError` where `given` is no such object.
     """
     notes: list[str] = []
@@ -55,7 +55,7 @@ def load_subagent_types(
 def _folders(
     cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool], notes: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """(folder that is there, what its files must not lead out of; '' for the user's own), the nearest first."""
+    """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
     root = project_root(cwd)
     for above in _upwards(cwd, root):
         for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
@@ -73,27 +73,23 @@ def _folders(
 
 
 def _upwards(folder: str, root: str) -> Iterator[str]:
-    """`folder`, … , `root`."""
+    """Yield the folders from `folder` up to `root`."""
     yield folder
     while folder != root and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
         yield folder
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# From the fields of a subagent file to a type: the names that several agents use, each read as what it means there.
-#
-# Everything can only narrow: what a type asks for beyond its parent, it does not get; what would narrow in a way that
-# is not possible here is left out rather than granted whole.
+# --- Fields of several agents, read into a type ----------------------------------------------------------------------
+# Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.
 
 
 NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 500
-"""It stands in every request."""
+"""Characters of a description, which is part of every request."""
 TURNS_MAX = 1_000
 UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
-"""Fields that mean something elsewhere and nothing here yet."""
+"""Fields of other agents that have no effect here yet."""
 
 TOOL_ALIASES: Mapping[str, str] = {
     # as other agents call them, in lower case -> as they are called here
@@ -142,21 +138,21 @@ class TypeSource(msgspec.Struct, frozen=True):
     """One file, or one entry of `--agents`."""
 
     shown: str
-    """As messages call it."""
+    """Name in messages."""
     stem: str
-    """Name for want of another."""
+    """Name of the type when the fields have none."""
     fields: Mapping[str, Any] = {}
     body: str = ""
     problem: str = ""
-    """Why it could not be read."""
+    """Reason why the file could not be read."""
 
 
 class InvalidType(Exception):
-    """A file that is no type here; the text says why. Never leaves this file."""
+    """The file is no subagent type; the text says why. Never leaves this module."""
 
 
 class TypeParser:
-    """Types as they are taken in, and what is to be said of them."""
+    """Parser of subagent types that collects notes for the user."""
 
     def __init__(self, known_tools: Sequence[str] = ()) -> None:
         self.known_tools = frozenset(known_tools)
@@ -165,7 +161,7 @@ class TypeParser:
         self._unknown: dict[str, list[str]] = {}
 
     def scope(self, found: Sequence[TypeSource]) -> dict[str, Kind]:
-        """The types of one folder, or of `--agents`; of two with one name the first counts."""
+        """Return the types of one folder, or of `--agents`. Of two with one name the first counts."""
         kinds: dict[str, Kind] = {}
         for one in found:
             kind = self._kind(one)
@@ -178,7 +174,7 @@ class TypeParser:
         return kinds
 
     def notes(self) -> tuple[str, ...]:
-        """Lines for the user."""
+        """Return the lines for the user."""
         said = list(self._lines)
         if self._later:
             said.append(f"Not obeyed here yet, in files of subagents: {_grouped(self._later)}.")
@@ -220,7 +216,7 @@ class TypeParser:
         )
 
     def _shown(self, one: TypeSource, body: str) -> str:
-        """The text with what cannot be seen written out: nothing hidden may speak to the model."""
+        """Return the text with invisible characters escaped, so that no hidden text reaches the model."""
         clean = escape(body)
         if clean != body:
             self._lines.append(f"{one.shown} holds characters that cannot be seen: they are written out as \\u….")
@@ -229,7 +225,7 @@ class TypeParser:
     def _tools(
         self, one: TypeSource, name: str, fields: Mapping[str, Any]
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        """(tools, types it may start): all of the parent's where nothing is said."""
+        """Return (tools, types that it may start). Without a list: all tools of the parent."""
         named = [*_names(fields.get("subagents"))]
         written = fields.get("tools")
         if isinstance(written, dict):
@@ -251,7 +247,7 @@ class TypeParser:
         return tuple(tools), tuple(dict.fromkeys(spawns))
 
     def _without(self, name: str, fields: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
-        """(tools taken off, whether it may start none)."""
+        """Return (removed tools, whether it may start no subagents)."""
         taken = [_split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))]
         written = fields.get("tools")
         if isinstance(written, dict):
@@ -295,11 +291,11 @@ class TypeParser:
         return value == "worktree"
 
 
-# --- one field ---------------------------------------------------------------------------------------------------
+# --- Single fields ---------------------------------------------------------------------------------------------------
 
 
 def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
-    """The name, else that of the file or of the entry."""
+    """Return the name of the type: the field, else the name of the file or entry."""
     name = " ".join((_text(fields.get("name")) or one.stem).split())
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or set(name) & set('"(),*'):
         raise InvalidType(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
@@ -307,7 +303,7 @@ def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
 
 
 def _description(fields: Mapping[str, Any]) -> str:
-    """When to use it, in one paragraph."""
+    """Return the description in one paragraph."""
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
     text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
     if not text:
@@ -316,7 +312,7 @@ def _description(fields: Mapping[str, Any]) -> str:
 
 
 def _refuse_others(fields: Mapping[str, Any]) -> None:
-    """What other agents keep in such files beside subagents."""
+    """Refuse files that other agents keep in the same folders."""
     if _truth(fields.get("disable")) is True:
         raise InvalidType("")
     if fields.get("mode") == "primary":
@@ -335,27 +331,27 @@ def _text(value: Any) -> str:
 
 
 def _truth(value: Any) -> bool | None:
-    """Also of `"true"` in quotes; None for what says neither."""
+    """Return a boolean, also for `"true"` in quotes; None for anything else."""
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 
 def _number(value: Any) -> int | None:
-    """A whole number, also in quotes; None for anything else."""
+    """Return a whole number, also in quotes; None for anything else."""
     text = _text(value)
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
 def _names(value: Any) -> list[str]:
-    """A comma text or a list, as names."""
+    """Return the names of a list or of a comma-separated text."""
     if isinstance(value, str):
         return [piece.strip("\"'") for piece in split_outside(value)]
     return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
 
 
 def _split(text: str) -> tuple[str, str]:
-    """(name as it is called here, what stands in brackets): `Task(a, b)` is (`Agent`, `a, b`)."""
+    """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in brackets."""
     match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
     base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
     if base.startswith("mcp__") and base.count("__") == 1:
@@ -364,7 +360,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _denied(permission: Any) -> list[str]:
-    """Tools that a map of permissions denies altogether."""
+    """Return the tools that a map of permissions denies completely."""
     if not isinstance(permission, dict):
         return []
     whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
@@ -378,22 +374,23 @@ def _grouped(table: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The files that hold subagent types: found in folders, read no further than they may, taken in by priority.
+# --- Files -----------------------------------------------------------------------------------------------------------
 
 
 FILES_MAX = 200
-"""Files of one folder; more is a mistake."""
+"""Files read of one folder."""
 DEPTH_MAX = 5
-"""Folders below one another."""
+"""Nested folders that are read."""
 SIZE_MAX_BYTES = 256 * 1024
 
 
 def read_types(
     folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
 ) -> tuple[dict[str, Kind], list[str]]:
-    """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
+    """Return (types by name, notes). For `folders` see `_folders`, for `given` `load_subagent_types`.
+
+    Raises `UsageError` for an invalid `given`.
+    """
     notes: list[str] = []
     scopes = [_given(given)] if given else []
     read: set[str] = set()
@@ -406,7 +403,7 @@ def read_types(
 
 
 def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[TypeSource]:
-    """Markdown files at any depth, in the order of their names; each once, whatever links lead to it."""
+    """Yield the markdown files at any depth in the order of their names, each once in spite of links."""
     inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
     for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
         shown, real = shorten_home(path, home), os.path.realpath(path)
@@ -440,7 +437,7 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
 
 
 def _read(path: str, found: TypeSource) -> TypeSource:
-    """With what it holds, or why that cannot be read."""
+    """Return the source with the file's fields and body, or with the problem."""
     why = ""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -461,7 +458,7 @@ def _read(path: str, found: TypeSource) -> TypeSource:
 
 
 def _given(text: str) -> list[TypeSource]:
-    """The entries of `--agents`."""
+    """Return the entries of `--agents`. Raises `UsageError`."""
     wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
     try:
         table: Any = decode_json(text)
@@ -473,5 +470,5 @@ def _given(text: str) -> list[TypeSource]:
 
 
 def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The key is the name."""
+    """Return the fields without `name`; the key of the entry is the name."""
     return {key: value for key, value in fields.items() if key != "name"}
