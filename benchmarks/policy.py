@@ -30,19 +30,19 @@ NO_LIMIT = 10**9
 
 
 def sessions_in(folder: Path) -> list[Path]:
-    """The session files of a folder, or the one file."""
+    """Return the session files of a folder, or the one file."""
     if folder.is_file():
         return [folder]
     return sorted(path for path in folder.glob("*.jsonl*") if path.suffix in (".jsonl", ".gz"))
 
 
 def read(path: Path) -> Recording:
-    """One session."""
+    """Read one session."""
     return read_recording(path.name, path.read_bytes())
 
 
 def tables_in(path: Path) -> Mapping[str, Any]:
-    """The tables of a file written by `fit.py`."""
+    """Read the tables of a file written by `fit.py`."""
     spec = importlib.util.spec_from_file_location("tables", path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path}: not a table file; write one with benchmarks/fit.py --out")
@@ -52,8 +52,8 @@ def tables_in(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def traced(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
-    """The lines of the trace between its header and its end."""
+def trace_lines(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the trace between its header and its end."""
     for change in PolicyReplay(recording, POLICIES[policy], budget, timed=timed).changes():
         if line := _line(change):
             yield {"t": change.t, **line}
@@ -71,7 +71,7 @@ def _line(change: Change) -> dict[str, Any]:
 
 
 def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> str:
-    """One trace; the session's name."""
+    """Write one trace; return the session's name."""
     path, out, policy, prices, window, ttl_s, tables = job
     if tables is not None:
         use_tables(tables_in(tables))
@@ -80,7 +80,7 @@ def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> st
         budget = msgspec.structs.replace(budget, cache_ttl_s=ttl_s)
     lines = [
         {"session": recording.name, "policy": policy, "prices": prices, "window": window},
-        *traced(recording, policy, budget, timed=bool(ttl_s)),
+        *trace_lines(recording, policy, budget, timed=bool(ttl_s)),
         {"end": True, "requests": recording.requests, "items": len(recording.items)},
     ]
     out.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> st
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, help="folder of recorded sessions; without it a generated set")
     parser.add_argument("--traces", type=Path, required=True, help="folder for TRACES/<policy>/<session>.jsonl")

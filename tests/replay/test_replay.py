@@ -1,4 +1,4 @@
-"""A recorded session through the engine, offline: aligned by request, priced by hand, nothing seen too early."""
+"""Replay of a recorded session: aligned by request, priced by hand, no output seen too early."""
 
 import json
 from pathlib import Path

@@ -173,7 +173,7 @@ class FileNames:
         try:
             await asyncio.shield(walking)
         except asyncio.CancelledError:
-            walk.whole = False  # it ends soon, and nobody waits for it
+            walk.whole = False  # the walk ends soon without a waiter
             raise
         return walk.paths, walk.whole
 

@@ -25,7 +25,7 @@ def tasks(place: Place, words: Sequence[str], tail: int, *, json: bool) -> int:
     """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
-    if ended := sweep_orphans(place):  # nothing runs that is not listed
+    if ended := sweep_orphans(place):  # so that every running process is listed
         say(f"ended what a crash had left running: {', '.join(ended)}")
     if words[:1] == ["stop"]:
         return _stop(place, words[1] if len(words) == 2 else "")
@@ -81,7 +81,7 @@ def _queued(place: Place, session: str) -> list[Spooled]:
     try:
         logged = tasks_page.tasks_in_log(past)
     except SessionError:
-        return []  # its log cannot be read; what its spool holds is listed all the same
+        return []  # unreadable log: list the spool only
     finally:
         past.close()
     tasks = [tasks_page.spooled_of(entry, None) for entry, ended in logged.values() if ended is None]
@@ -96,7 +96,7 @@ def _info(place: Place, session: str) -> SessionInfo | None:
     try:
         return session_info(place.state_dir, session)
     except SessionError:
-        return None  # its log cannot be read; its tasks can be listed and stopped all the same
+        return None  # unreadable log: its tasks can still be listed and stopped
 
 
 def _of_session(place: Place, session: str) -> list[TaskRow]:

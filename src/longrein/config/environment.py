@@ -40,8 +40,7 @@ def state_dir(environ: Mapping[str, str], home: str, platform: str = sys.platfor
 
 
 def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, below: str) -> str:
-    # These lines are the XDG rules themselves (a relative value counts as none); the package that knows them for every
-    # system costs 14 ms to import, so it is asked only where they do not hold.
+    # The XDG rules; a relative value counts as none. `platformdirs` takes 14 ms to import, so it is used on macOS only.
     given = environ.get(variable, "")
     if given.startswith("/"):
         return f"{given.rstrip('/')}/longrein"

@@ -191,7 +191,7 @@ class _InstructionReader:
         `own`: the user's own file, which may import any file.
         """
         if not os.path.lexists(path):
-            return False  # most folders hold none, and a real path costs a call for each folder above it
+            return False  # most folders hold none, and realpath makes a system call per folder
         real = os.path.realpath(path)
         shown = shorten_home(path, self.home)
         if real in self.seen:
@@ -248,7 +248,7 @@ class _InstructionReader:
             target = f"{self.home}{name[1:]}" if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
             target = os.path.normpath(target)
             if not os.path.isfile(target):
-                continue  # most words after an @ are no files
+                continue  # most words after an @ are not files
             if hops >= HOPS_MAX:
                 self.notes.append(f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out.")
                 continue

@@ -60,7 +60,7 @@ def _folders(
     for above in _upwards(cwd, root):
         for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
             if above == home or not os.path.isdir(folder):
-                continue  # the home's own are the user's
+                continue  # folders in the home belong to the user's own types
             if trusted(above):
                 yield folder, root
             else:
@@ -92,7 +92,7 @@ UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", 
 """Fields of other agents that have no effect here yet."""
 
 TOOL_ALIASES: Mapping[str, str] = {
-    # as other agents call them, in lower case -> as they are called here
+    # name in other agents, in lower case -> name in longrein
     "read": "Read",
     "read_file": "Read",
     "readfile": "Read",
@@ -307,7 +307,7 @@ def _description(fields: Mapping[str, Any]) -> str:
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
     text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
     if not text:
-        raise InvalidType("has no description, so nobody could know when to use it")
+        raise InvalidType("has no description, which says when to use it")
     return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"
 
 

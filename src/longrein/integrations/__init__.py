@@ -50,7 +50,7 @@ KINDS = ("result", "call", "text", "thinking")
 """Kinds of content that an engine may clear."""
 
 
-def engine(  # noqa: PLR0913 - all that a conversation can differ in
+def engine(  # noqa: PLR0913 - all options of a conversation
     model: str = "",
     *,
     window: int = 0,

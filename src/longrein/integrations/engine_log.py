@@ -47,7 +47,7 @@ class EngineLog:
         except SessionUnknown:
             log = await open_log(state_dir, self.session, create=True, wall_us=now_us)
         self.entries = list(log.entries)
-        log.reader.close()  # a connection belongs to the thread that made it, and this one ends now
+        log.reader.close()  # a connection belongs to its thread, which ends now
         return log
 
     def keep(self, entry: Entry) -> None:
@@ -76,7 +76,7 @@ def _run_in_thread(work: "Coroutine[Any, Any, T]") -> T:
     def run() -> None:
         try:
             done.set_result(asyncio.run(work))
-        except BaseException as error:  # handed over, not swallowed
+        except BaseException as error:  # passed to the caller
             done.set_exception(error)
 
     thread = threading.Thread(target=run, name="longrein-store")

@@ -127,7 +127,7 @@ class ContextMiddleware(AgentMiddleware):
             self._given = model
         elif isinstance(model, str):
             self._options = {"model": model, **options}
-            engine(**{**self._options, "state_dir": ""})  # a wrong argument is told here, not at the first request
+            engine(**{**self._options, "state_dir": ""})  # report a wrong argument here, not at the first request
         else:
             self._choose = model
         self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
@@ -137,7 +137,7 @@ class ContextMiddleware(AgentMiddleware):
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
-        except Exception as error:  # each provider's library has its own; all others are raised on
+        except Exception as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return handler(_with(request, engine.prepare(_whole(request))))
@@ -147,7 +147,7 @@ class ContextMiddleware(AgentMiddleware):
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
-        except Exception as error:  # each provider's library has its own; all others are raised on
+        except Exception as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return await handler(_with(request, await engine.aprepare(_whole(request))))
@@ -199,7 +199,7 @@ def _thread() -> str:
     """Return the id of the running thread with the path of the subagent in it; '' outside of a run."""
     try:
         configurable = get_config().get("configurable") or {}
-    except RuntimeError:  # the documented answer outside of a run
+    except RuntimeError:  # raised outside of a run, as documented
         return ""
     parent, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
     return "|".join(filter(None, [str(configurable.get("thread_id") or ""), parent]))

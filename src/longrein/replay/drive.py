@@ -101,14 +101,14 @@ class PolicyReplay:
             while self._at < len(items) and not items[self._at].output and items[self._at].request <= t:
                 self._hear(self._at)
                 self._at += 1
-            for call in list(self.state.calls):  # its result was not recorded; no request goes out with an open call
+            for call in list(self.state.calls):  # the result was not recorded; a request has no open calls
                 self._tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
             outputs = self._at
             while self._at < len(items) and items[self._at].output and items[self._at].request == t:
                 self._at += 1
             change = Change(t, {})
             self._decide(change, outputs)
-            if t == self.recording.requests - 1:  # one that was prepared and never needed is paid for too
+            if t == self.recording.requests - 1:  # a summary that was prepared and not used is paid for, too
                 change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
             yield change
             self._answer(outputs, self._at)

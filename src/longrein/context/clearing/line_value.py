@@ -128,7 +128,7 @@ def _mentions_now(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, 
         never = bytes([_NEVER]) * count
         return never, never, never
     found = bytearray([_NEVER]) * (count + 4)  # two before the first row, two after the last
-    for name in sorted(named, key=mentioned.__getitem__):  # what was named last is told last, and stands
+    for name in sorted(named, key=mentioned.__getitem__):  # the latest mention overwrites earlier ones
         code = bisect_right(_MENTION, now - mentioned[name])
         for row in index.places[name]:
             found[row + 2] = code
@@ -466,7 +466,7 @@ def _words_to_keep(
         chance = base + odds[codes] if newest.get(name, record.n) == record.n else _newer_word_odds(memory, name, model)
         surplus = chance - enough[len(name) + 1]
         if surplus > 0:
-            found.append((-round(surplus, 9), name))  # equal values in the order of their names
+            found.append((-round(surplus, 9), name))  # ties are ordered by name
     left, chosen = WORDS_TOKENS_MAX * per_token, []
     covered: set[str] = set()
     for _, name in sorted(found):

@@ -132,7 +132,7 @@ class NeedsMemory:
                 self.mentioned[feature] = now
                 self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
-                if self.visible[feature] == 1:  # it stands in what was just said and nowhere else
+                if self.visible[feature] == 1:  # only the new item shows it
                     self._record_loss(source, now)
                 self._record_need(self.items[source], feature, now)
 

@@ -250,7 +250,7 @@ def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
 def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
     """Return the text of the host of a ledger: its own form, then a line and body for each other pair."""
     own = host.body
-    if host.rows is None:  # it arrived in the form that it has
+    if host.rows is None:  # it arrived already shortened
         index = builder.memory.text_indexes.of(host)
         own = body_text(host, index, rows_of(host, index), ())
     parts = [item_marker(builder, host), own, *(_member_text(builder, builder.memory.items[n]) for n in host.members)]

@@ -137,7 +137,7 @@ class Engine:
             for request in work:
                 self._prose = await self._awaited_prose_from(request)
         finally:
-            work.close()  # when this is cancelled, the attempt at a summary ends here
+            work.close()  # a cancellation ends the attempt at a summary here
         return self._sent
 
     def observe(self, reply: Any) -> None:
@@ -257,7 +257,7 @@ class Engine:
                 case Summarise(reason="request"):
                     self._append_summary(Swap(wish.first, wish.last, wish.reason, "", 0))
                 case Summarise():
-                    self.why = "a summary would be prepared now, but there is nobody to write one"
+                    self.why = "a summary is due, but the engine has no summariser"
                     return
                 case Full(message):
                     self.notes.append(message)

@@ -75,7 +75,7 @@ class Intake:
         self.notes: list[str] = []
         """Lines for the user."""
         self._calls: dict[str, str] = {}  # provider's id -> ours
-        self._seen: list[tuple[Any, NeutralMessage]] = []  # what was read last, so that a message is read once
+        self._seen: list[tuple[Any, NeutralMessage]] = []  # cached readings, so that a message is read once
 
     # --- Restart -----------------------------------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
             return {**fields, ("arguments" if "arguments" in fields else "input"): json_of(change)}
         case ToolResult():
             return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
-        case _:  # what is left of a thinking is plain text
+        case _:  # shortened thinking is plain text
             return {"role": "assistant", "content": text_of((change,))}
 
 
@@ -284,7 +284,7 @@ def usage_of(reply: Any) -> Usage | None:
     output = _number(reply, "completion_tokens", "output_tokens") or 0
     apart = _number(reply, "cache_read_input_tokens")
     written = _number(reply, "cache_creation_input_tokens") or 0
-    if apart is not None or written:  # Anthropic counts what was cached beside the input
+    if apart is not None or written:  # Anthropic counts cached tokens apart from the input
         return Usage(given, apart or 0, written, output)
     details = next((found for name in _CACHED if (found := _get(reply, name)) is not None), reply)
     read = _number(details, "cached_tokens", "cache_read", "cache_read_tokens") or 0

@@ -1,4 +1,4 @@
-"""An engine whose log is on disk: a restart changes no byte of what is sent, and the session is one like any other."""
+"""An engine with a stored log: a restart changes no byte, and the session is an ordinary session."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from longrein.events import LongreinError, SessionBusy
 from longrein.integrations import StoredEngine, engine
 from longrein.store import list_sessions, read_entries
-from tests.integrations.lists import WIRES, Chat, big
+from tests.integrations.message_lists import WIRES, Chat, big
 
 WIRE = WIRES[0]
 
