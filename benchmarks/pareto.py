@@ -1,9 +1,9 @@
-"""Draws what policies cost against what they keep, from a report of the judge, as one SVG.
+"""Draw cost against retention of policies, from a report of the judge, as one SVG.
 
     python benchmarks/pareto.py REPORT.json OUT.svg
 
-REPORT.json is what the judge's `--json` wrote. Each policy is a point: across its cost with recalls over keep-all, up
-the share of uses that only tool results held and that were still shown. A line joins those that none beats in both.
+REPORT.json is the output of the judge's `--json`. Each policy is a point. x: its cost with recalls over keep-all. y:
+the share of uses, of content that only tool results held, that was still shown. A line joins the best policies.
 """
 
 import json

@@ -1,11 +1,10 @@
-"""Writes what a context policy would show, for every session of a folder, in the judge's trace format.
+"""Write the view of a context policy for every session of a folder, in the judge's trace format.
 
     python benchmarks/policy.py --sessions DIR --traces DIR [--policy default|keep-all|seed] [--tables FILE]
                                 [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
-The engine itself is driven, one request at a time (`longrein.replay`): it never sees what a request does not yet
-contain. Recorded results are as their agent sent them, so nothing gets a birth form. Without --sessions a small
-generated set is used.
+Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the future. Recorded results
+are as their agent sent them, so none is shortened at first. Without --sessions a small generated set is used.
 """
 
 import argparse

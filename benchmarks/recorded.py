@@ -1,12 +1,11 @@
-"""Recorded answers of real providers, from a folder of another project's test fixtures, through the four wires.
+"""Check the four wires against recorded answers of real providers, from test fixtures of other projects.
 
     git clone https://github.com/vercel/ai ../ai; git clone https://github.com/pydantic/pydantic-ai ../pydantic-ai
     .venv/bin/python -m benchmarks.recorded ../ai/packages ../pydantic-ai/tests
 
 Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`, which needs PyYAML),
-finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must be what a plain
-reading of the same record gives, and the same wherever the network cuts. The records are other projects': none is
-copied here.
+finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must equal a plain
+reading of the same record, wherever the network cuts. The records stay in the other projects; none is copied here.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""From the user's interrupt to an idle session with a valid history. Run: `python -m benchmarks.concurrency.interrupt`.
+"""Time from the user's interrupt to an idle session. Run: `python -m benchmarks.concurrency.interrupt`.
 
-A session in this process with real commands that obey TERM: one, four in one reply, one that has children, and a reply
-in mid-stream. The interrupt comes at a random instant; idle is when `TurnEnded` can be read.
+A session in this process with real commands that obey TERM: one, four in one reply, one with child processes, and a
+reply in mid-stream. The interrupt comes at a random instant. The session is idle when `TurnEnded` can be read.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Cost of running commands through a supervisor. Run: `python -m benchmarks.concurrency.latency`.
 
-Everything runs in a temporary folder, with the two spawners side by side. A machine that does something else meanwhile
-spoils the figures; each is the median of many, or the best of a few.
+Everything runs in a temporary folder, with the two spawners side by side. Each figure is a median of many or the best
+of a few; other work on the machine spoils them.
 """
 
 import asyncio

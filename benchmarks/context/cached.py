@@ -1,4 +1,4 @@
-"""The summariser reads what the provider has cached: its share of the request, as a provider on loopback counts it.
+"""Share of a summary request that the provider reads from its cache, as a local provider counts it.
 
 `python -m benchmarks.context.cached`. Real HTTP, a real wire, the provider's own rules for marks and prefixes.
 """

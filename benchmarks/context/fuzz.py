@@ -1,7 +1,7 @@
-"""Always a request that fits: windows × summarisers × what may stand in a conversation, drawn from seeds.
+"""Fuzzing of sessions: windows × summarisers × contents, from seeds. Every request must fit.
 
 `python -m benchmarks.context.fuzz 200` plays seeds 0 to 199, `… 1 77` seed 77 alone. Each seed is one session; the last
-line of a failure is all that is needed to play it again.
+line of a failure is enough to play it again.
 """
 
 import sys

@@ -1,9 +1,8 @@
-"""A process that is short of memory: does it shrink, and does the session go on?
+"""Behaviour of a process that is short of memory: it shrinks, and the session continues.
 
-The same work three times, each in a process of its own: without a limit, with `limits.memory_mb` set between what it
-starts with and what it would grow to, and under a hard `RLIMIT_DATA`, which kills what does not yield. The window is so
-large that nothing else would ever compact; requests are encoded by the real wire, so that its memo is there to be
-dropped.
+The same work three times, each in a process of its own: without a limit, with `limits.memory_mb` between the initial
+size and the final one, and under a hard `RLIMIT_DATA`, which kills a process that does not shrink. The window is so
+large that nothing else causes a compaction. The real wire encodes the requests, so that its cache can be dropped.
 """
 
 import asyncio

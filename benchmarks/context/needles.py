@@ -1,10 +1,10 @@
-"""Byte-exact recall: needles in every kind of event, ten compactions and a restart later, each brought back.
+"""Byte-exact recall: needles in every kind of event are recalled after ten compactions and a restart.
 
 `python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk: SQLite, files, commands,
-permissions; only the model is scripted. It plants, is compacted in every way there is (results cleared, summaries by
-the model, digests by code), rewound and closed. Then another process's worth of objects opens it, and the model asks
-for each needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when what they brought,
-pages joined, holds it byte for byte. The last part is asked for in a fork of the session.
+permissions; only the model is scripted. The session plants needles, is compacted in every way (cleared results,
+summaries by the model, digests by code), rewound and closed. Then new objects open it, and the model asks for each
+needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when the joined pages hold it byte
+for byte. The last needles are asked for in a fork of the session.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A provider that judges, and a session played against it: what fuzz, pins and bad input have in common.
+"""Provider that checks every request, and sessions played against it; shared by fuzz, pins and bad input.
 
-The provider counts in its own way, refuses what does not fit, and holds each request to the laws that can be seen from
-outside: pairing (3), the prefix (2), handles (4), the user's words (5), the window (6). What was wrong is collected and
-not raised, so that one run tells of all of it.
+The provider counts in its own way, refuses requests that do not fit, and checks the laws that are visible from outside:
+pairing (3), the prefix (2), handles (4), the user's words (5), the window (6). It collects violations instead of
+raising, so that one run reports all of them.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Two thousand turns at a 32k window on a real disk: does anything grow but the log?
+"""Two thousand turns at a 32k window on a real disk: only the log may grow.
 
-`python -m benchmarks.context.soak [TURNS [STEPS]]`: so many requests, so many for each prompt.
-Real SQLite, real files, real commands now and then; only the model is
-scripted. It runs in a process of its own with an empty home, a reader follows the session as a frontend would, and CPU
-is that of the harness between the end of an answer and the next request. A turn is a request. The measure is taken
-twice: with prompts that lead to a dozen requests each, and with a user who speaks before every other.
+`python -m benchmarks.context.soak [TURNS [STEPS]]`: number of requests in all, and per prompt.
+Real SQLite, real files, some real commands; only the model is scripted. It runs in a process of its own with an empty
+home. A reader follows the session as a frontend would. CPU is that of the harness between the end of an answer and the
+next request. A turn is a request. The measure is taken twice: with prompts of a dozen requests each, and with a user
+message before every other request.
 """
 
 import asyncio

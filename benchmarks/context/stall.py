@@ -1,8 +1,8 @@
-"""Nobody waits for a summary: how long the work stands still while a model needs 60 seconds to write one.
+"""Stall of the work while a model needs 60 seconds for a summary.
 
-`python -m benchmarks.context.stall`. Two runs: one in virtual time, where the only time that passes is what a model
-takes, so a wait for the summary would be seen as 60 seconds; one in real time with a summary that never comes, where
-what is measured is what longrein itself needs between a result and the next request.
+`python -m benchmarks.context.stall`. Two runs: one in virtual time, where only the model takes time, so a wait for the
+summary would show as 60 seconds; one in real time with a summary that never comes, which measures longrein's own time
+between a result and the next request.
 """
 
 import asyncio
