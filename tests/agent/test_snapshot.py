@@ -10,7 +10,7 @@ import pytest
 from longrein.agent import Said
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
-from longrein.context.clear_items import ClearingMemo, KeptWorth
+from longrein.context.clear_items import ClearingMemory, KeptWorth
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.events import Entry, Text
 from longrein.models import Delta
@@ -49,7 +49,7 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
     walk = Walk(seed, window=30_000).run(90)
     live = walk.state
     now_us = live.asked_at + 1
-    assert isinstance(live.worth, ClearingMemo)
+    assert isinstance(live.worth, ClearingMemory)
     resumed = again(live)
     assert encode_state(resumed) == encode_state(live)
     assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)

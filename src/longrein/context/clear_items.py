@@ -45,7 +45,7 @@ def use_tables(tables: Mapping[str, Any]) -> None:
     _values[:] = [ValueModels(tables)]
 
 
-class ClearingMemo(msgspec.Struct):
+class ClearingMemory(msgspec.Struct):
     """What hangs on the state between two decisions."""
 
     worth: NeedsMemory
@@ -58,7 +58,7 @@ class ClearingMemo(msgspec.Struct):
 
     def __eq__(self, other: object) -> bool:
         """A memo says nothing about the log, so it makes no difference between two states."""
-        return isinstance(other, ClearingMemo | None)
+        return isinstance(other, ClearingMemory | None)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -83,7 +83,7 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
     return found
 
 
-def _proposed(state: State, memo: ClearingMemo, plan: Plan | None, reason: str) -> Cleared | None:
+def _proposed(state: State, memo: ClearingMemory, plan: Plan | None, reason: str) -> Cleared | None:
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
@@ -162,12 +162,12 @@ def rates_of(budget: Budget) -> Rates:
 # --- catching up ---------------------------------------------------------------------------------------------------
 
 
-def caught_up(state: State) -> ClearingMemo:
+def caught_up(state: State) -> ClearingMemory:
     """The memory of the view as it stands now."""
-    memo = state.worth if isinstance(state.worth, ClearingMemo) else None
+    memo = state.worth if isinstance(state.worth, ClearingMemory) else None
     items = _closed(state)
     if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
-        memo = ClearingMemo(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
+        memo = ClearingMemory(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
         memo.worth.add(piece_of(item, state))
@@ -180,7 +180,7 @@ def caught_up(state: State) -> ClearingMemo:
     return memo
 
 
-def _overgrown(memo: ClearingMemo) -> bool:
+def _overgrown(memo: ClearingMemory) -> bool:
     """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
@@ -191,7 +191,7 @@ def _closed(state: State) -> list[Item]:
     return state.items[state.context_items : stop]
 
 
-def _same(memo: ClearingMemo, items: list[Item], state: State) -> bool:
+def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
     """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
     known = memo.known
     if len(known) > len(items):
@@ -210,7 +210,7 @@ def _handle(item: Item) -> str:
     return item.handle or f"?{item.key[0]}.{item.key[1]}"
 
 
-def _taken(memo: ClearingMemo, items: list[Item]) -> bool:
+def _taken(memo: ClearingMemory, items: list[Item]) -> bool:
     """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
@@ -292,7 +292,7 @@ class KeptWorth(msgspec.Struct, array_like=True):
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """A `ClearingMemo` as it is stored."""
+    """A `ClearingMemory` as it is stored."""
 
     worth: KeptWorth
     known: list[int | Item]
@@ -308,7 +308,7 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 def encode_memory(state: State, data: bytearray) -> None:
     """Append the memory that hangs on the state to `data`; nothing where there is none."""
     memo = state.worth
-    if not isinstance(memo, ClearingMemo):
+    if not isinstance(memo, ClearingMemory):
         return
     places = {id(item): at for at, item in enumerate(state.items)}
     values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
@@ -317,11 +317,11 @@ def encode_memory(state: State, data: bytearray) -> None:
     _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
 
 
-def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemo:
+def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
     """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
     kept, worth = _decoder.decode(data), NeedsMemory()
     for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)
     known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return ClearingMemo(worth, known, kept.plans, kept.recalls)
+    return ClearingMemory(worth, known, kept.plans, kept.recalls)
