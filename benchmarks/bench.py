@@ -31,7 +31,7 @@ READS = 300
 
 
 @dataclass
-class Ran:
+class RunResult:
     """One run of one harness."""
 
     cpu_s: float
@@ -48,7 +48,7 @@ class Ran:
 
 
 class Bench:
-    """A folder, a server for each script, and the two harnesses."""
+    """A folder, a server per script, and the two harnesses."""
 
     def __init__(self, folder: Path, rounds: int) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Bench:
 
     def serve(self, script: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", str]:
         path = self.folder / "script.json"
-        path.write_text(json.dumps({"turns": expanded(script["turns"])}))
+        path.write_text(json.dumps({"turns": expand_turns(script["turns"])}))
         command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(path), "--lenient"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env=clean_environment())
         assert server.stdout is not None
@@ -85,7 +85,7 @@ class Bench:
         environment |= {"HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
         return [str(LONGREIN), "-p", PROMPT, "--allowedTools", "Bash,Read"], environment
 
-    def run(self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False) -> Ran:
+    def run(self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False) -> RunResult:
         """`bypass`: no rule allows a compound command, so longrein is told to ask for nothing."""
         server, url = self.serve(script)
         try:
@@ -103,13 +103,13 @@ class Bench:
             if process.returncode != 0:
                 raise SystemExit(f"{harness} ended with {process.returncode}")
             cpu = usage.ru_utime + usage.ru_stime
-            return Ran(cpu, exited - begun, usage.ru_maxrss, exited, stats_of(url), first)
+            return RunResult(cpu, exited - begun, usage.ru_maxrss, exited, stats_of(url), first)
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait()
 
-    def both(self, script: dict[str, Any], rounds: int = 0, **more: Any) -> dict[str, list[Ran]]:
-        runs: dict[str, list[Ran]] = {harness: [] for harness in HARNESSES}
+    def both(self, script: dict[str, Any], rounds: int = 0, **more: Any) -> dict[str, list[RunResult]]:
+        runs: dict[str, list[RunResult]] = {harness: [] for harness in HARNESSES}
         for _ in range(rounds or self.rounds):
             for harness in HARNESSES:
                 runs[harness].append(self.run(harness, script, **more))
@@ -138,8 +138,8 @@ def clean_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": os.environ.get("HOME", "/")}
 
 
-def expanded(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`repeat` written out."""
+def expand_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Expand the `repeat` entries."""
     return [{k: v for k, v in turn.items() if k != "repeat"} for turn in turns for _ in range(turn.get("repeat", 1))]
 
 
@@ -150,7 +150,7 @@ def stats_of(url: str) -> list[dict[str, Any]]:
 
 
 def cpu_at_first_request(pid: int, url: str) -> float:
-    """CPU seconds that all threads of `pid` had used when the server had its first request."""
+    """Return the CPU seconds of all threads of `pid` at the server's first request."""
     while not stats_of(url):
         time.sleep(0.01)
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
@@ -160,7 +160,7 @@ def median(values: list[float]) -> float:
     return statistics.median(values)
 
 
-def best(runs: list[Ran], figure: Callable[[Ran], float]) -> float:
+def median_of(runs: list[RunResult], figure: Callable[[RunResult], float]) -> float:
     return median([figure(run) for run in runs])
 
 
@@ -191,14 +191,14 @@ def flush_s(folder: Path) -> float:
 
 def cold_start(bench: Bench) -> None:
     runs = bench.both({"turns": [say(delay_s=0.4)]}, max(7, bench.rounds), first_cpu=True)
-    floor, ours = (1000 * best(runs[h], lambda r: r.first_cpu_s) for h in HARNESSES)
+    floor, ours = (1000 * median_of(runs[h], lambda r: r.first_cpu_s) for h in HARNESSES)
     bench.row("cold start to first request, CPU", floor, ours, "ms", "≤ 1.15 ×", ours <= 1.15 * floor)
     floor, ours = (
-        1000 * best(runs[h], lambda r: r.wall_s - (r.exited_s - r.stats[0]["received_s"])) for h in HARNESSES
+        1000 * median_of(runs[h], lambda r: r.wall_s - (r.exited_s - r.stats[0]["received_s"])) for h in HARNESSES
     )
     bench.row("cold start to first request, wall", floor, ours, "ms", "–", True)
-    shutdown = 1000 * best(runs["longrein"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
-    floor = 1000 * best(runs["floor"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
+    shutdown = 1000 * median_of(runs["longrein"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
+    floor = 1000 * median_of(runs["floor"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
     bench.row("last response to exit", floor, shutdown, "ms", "≤ 30 ms", shutdown <= 30)
     body = runs["longrein"][0].stats[0]["body_bytes"] / 1000
     bench.row("first request, body", runs["floor"][0].stats[0]["body_bytes"] / 1000, body, "kB", "≤ 14 kB", body <= 14)
@@ -207,7 +207,7 @@ def cold_start(bench: Bench) -> None:
 def shell_turns(bench: Bench) -> None:
     runs = bench.both({"turns": [*(bash(f"true {n}") for n in range(20)), say()]})
     flush = flush_s(bench.folder)
-    floor, ours = (1000 * best(runs[h], lambda r: median(r.overheads_s)) for h in HARNESSES)
+    floor, ours = (1000 * median_of(runs[h], lambda r: median(r.overheads_s)) for h in HARNESSES)
     bench.row("flush (p50 of fdatasync)", None, 1000 * flush, "ms", "–", True)
     limit = 1.4 * floor + 1000 * flush
     bench.row("trivial shell turn, overhead, median", floor, ours, "ms", "≤ 1.4 × + flush", ours <= limit)
@@ -216,15 +216,15 @@ def shell_turns(bench: Bench) -> None:
 def many_reads(bench: Bench) -> None:
     reads = [{"calls": [{"name": "Read", "arguments": {"file_path": f"file{n:03d}.txt"}}]} for n in range(READS)]
     runs = bench.both({"turns": [*reads, say()]}, max(2, bench.rounds // 2))
-    floor, ours = (1000 * best(runs[h], lambda r: r.cpu_s / 300) for h in HARNESSES)
+    floor, ours = (1000 * median_of(runs[h], lambda r: r.cpu_s / 300) for h in HARNESSES)
     bench.row("300 reads: CPU per turn", floor, ours, "ms", "≤ 0.6 ×", ours <= 0.6 * floor)
 
-    def growth(run: Ran) -> float:
+    def growth(run: RunResult) -> float:
         return 1000 * (median(run.overheads_s[-20:]) - median(run.overheads_s[:20]))
 
-    floor, ours = (best(runs[h], growth) for h in HARNESSES)
+    floor, ours = (median_of(runs[h], growth) for h in HARNESSES)
     bench.row("300 reads: growth of overhead", floor, ours, "ms", "≤ +5 ms", ours <= 5)
-    floor, ours = (best(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
+    floor, ours = (median_of(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
     bench.row("300 reads: peak RSS", floor, ours, "MiB", "≤ 60 MiB", ours <= 60)
     size = runs["longrein"][0].stats[-1]["body_bytes"] / 1e6
     bench.row("300 reads: last request", runs["floor"][0].stats[-1]["body_bytes"] / 1e6, size, "MB", "–", True)
@@ -237,7 +237,7 @@ BIG_OUTPUTS = {
     "a program that prints": "python3 -c \"for n in range(600000): print('fifty or so characters of a line', n)\"",
     "a file": "cat big.txt",
 }
-"""What is printed -> by which command; the last one is looked at more closely."""
+"""Output -> command that prints it; the last one is examined in detail."""
 
 
 def big_output(bench: Bench) -> None:
@@ -245,10 +245,10 @@ def big_output(bench: Bench) -> None:
     small = bench.both({"turns": [bash("true"), say()]}, 3)
     for what, command in BIG_OUTPUTS.items():
         runs = bench.both({"turns": [bash(command), say()]}, 3, bypass=True)
-        floor, ours = (1000 * best(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
+        floor, ours = (1000 * median_of(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
         bench.row(f"30 MB of output, {what}: time", floor, ours, "ms", "≤ 2 ×", ours <= 2 * floor)
-    floor, ours = (best(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
-    before = best(small["longrein"], lambda r: r.rss_kib / 1024)
+    floor, ours = (median_of(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
+    before = median_of(small["longrein"], lambda r: r.rss_kib / 1024)
     bench.row("30 MB of output: RSS above a small run", None, ours - before, "MiB", "≤ +6 MiB", ours - before <= 6)
     sent = [(r.stats[1]["body_bytes"] - r.stats[0]["body_bytes"]) / 1000 for r in runs["longrein"]]
     bench.row("30 MB of output: sent to the model", None, median(sent), "kB", "≤ 12 kB", median(sent) <= 12)
@@ -258,7 +258,7 @@ def parallel(bench: Bench) -> None:
     compound = ("sleep 1; echo x", f"cd {bench.tree} && sleep 1 2>&1 | tail -1 || echo failed")
     for times, command, limit in ((8, "sleep 1", 1.04), (32, "sleep 1", 1.10), *((8, one, 1.10) for one in compound)):
         runs = bench.both({"turns": [bash(command, times), say()]}, 3, bypass=command in compound)
-        floor, ours = (best(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
+        floor, ours = (median_of(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
         what = f"{times} one-second calls in one reply"
         if command in compound:
             what += f": {command.replace(str(bench.tree), '…')}"
@@ -271,7 +271,7 @@ def deltas(bench: Bench) -> None:
     rounds = max(7, bench.rounds)
     none = bench.both({"turns": [say()]}, rounds)
 
-    def least(runs: list[Ran]) -> float:  # a start varies by more than all these deltas cost
+    def least(runs: list[RunResult]) -> float:  # a start varies by more than all these deltas cost
         return min(run.cpu_s for run in runs)
 
     for name, batch, limit in (("one per read", 1, 15), ("batched", 0, 4)):

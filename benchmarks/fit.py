@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from policy import read, sessions_in
 
-from longrein.context.clearing.features import USER, Piece, call_content, features
+from longrein.context.clearing.features import USER, SourceItem, call_content, features
 from longrein.context.clearing.line_value import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, word_codes
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import rows_of
 from longrein.replay import Item, Recording
 
@@ -35,7 +35,7 @@ WORD_TERMS = (
 EVERY = 6
 """Requests between two samples of a session; the first is drawn from its name."""
 ITEMS_OLD_SHARE = 3
-"""Of items idle for long every third is taken."""
+"""One in this many long-idle items is sampled."""
 LINE_RIDGE, WORD_RIDGE = 40.0, 100.0
 """Rows of one item are alike, so a weight needs many of them; chosen by how well one repository foretells the other."""
 SWEEPS = 20
@@ -52,15 +52,15 @@ class Rows(NamedTuple):
 KINDS = {"user": "user", "tool_call": "call", "tool_result": "result", "assistant_text": "text"}
 
 
-def pieces(session: Recording) -> list[Piece]:
-    """The items of a session as the policy takes them; the handle is the place."""
-    return [_piece(n, item) for n, item in enumerate(session.items)]
+def source_items(session: Recording) -> list[SourceItem]:
+    """Return the items of a session as the policy takes them; the handle is the position."""
+    return [_source_item(n, item) for n, item in enumerate(session.items)]
 
 
-def _piece(n: int, item: Item) -> Piece:
+def _source_item(n: int, item: Item) -> SourceItem:
     kind, call = "thinking" if item.thinking else KINDS[item.kind], item.kind == "tool_call"
     content, arguments = ("", item.text) if call else (item.text, "")
-    return Piece(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
+    return SourceItem(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
 
 
 def last_needs(todo: Sequence[Any]) -> dict[tuple[int, str], int]:
@@ -86,39 +86,39 @@ def last_needs(todo: Sequence[Any]) -> dict[tuple[int, str], int]:
 
 
 def sample(path: Path) -> tuple[Rows, Rows]:
-    """Rows of lines and rows of identifiers of one session."""
+    """Return rows of lines and rows of identifiers of one session."""
     session = read(path)
-    todo = pieces(session)
+    todo = source_items(session)
     needs = last_needs(todo)
-    worth, at = Worth(), 0
+    worth, at = NeedsMemory(), 0
     lines: list[tuple[int, ...]] = []
     words: list[tuple[int, ...]] = []
     first = 3 + sum(map(ord, session.name)) % EVERY
     for request in range(session.requests):
         while at < len(todo) and (todo[at].request < request or (todo[at].request == request and not todo[at].output)):
-            worth.arrive(todo[at])
+            worth.add(todo[at])
             at += 1
-        worth.begin(request)
+        worth.begin_request(request)
         worth.dirty.clear()
         if request >= first and (request - first) % EVERY == 0:
             _sample_now(worth, needs, lines, words)
-        worth.was_sent()
+        worth.mark_sent()
     return _rows(lines), _rows(words)
 
 
-def _sample_now(worth: Worth, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
+def _sample_now(worth: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
     guard = worth.results[-2] if len(worth.results) > 1 else 0
     for held in worth.items[: min(guard, worth.sent)]:
         idle = worth.now - held.last
         share = 1 if idle < 16 else ITEMS_OLD_SHARE
         if held.cls == USER or (held.n + worth.now) % share:
             continue
-        codes, sheet = item_codes(worth, held), worth.sheets.of(held)
-        for row, code in line_codes(worth, held, sheet, rows_of(held, sheet)):
-            key = sheet.keys[row]
+        codes, index = item_codes(worth, held), worth.text_indexes.of(held)
+        for row, code in line_codes(worth, held, index, rows_of(held, index)):
+            key = index.keys[row]
             if key and worth.newest.get(key) == held.n:
                 lines.append((*codes, *code, needs.get((held.n, key), -1) >= worth.now, share))
-        for name, code in word_codes(worth, held, sheet, sheet.places):
+        for name, code in word_codes(worth, held, index, index.places):
             if worth.newest.get(name) == held.n:
                 words.append((*codes, *code, needs.get((held.n, name), -1) >= worth.now, share))
 
@@ -128,14 +128,14 @@ def _rows(found: list[tuple[int, ...]]) -> Rows:
     return Rows(table[:, :-2].astype(np.uint8), table[:, -2].astype(np.uint8), table[:, -1].astype(np.float32))
 
 
-def joined(parts: Iterable[Rows]) -> Rows:
-    """All rows of several sessions, equal ones counted together."""
+def join_rows(parts: Iterable[Rows]) -> Rows:
+    """Join the rows of several sessions; equal rows are counted together."""
     have = [p for p in parts if len(p.needed)]
     return Rows(*(np.concatenate([p[k] for p in have]) for k in range(3)))
 
 
 def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float) -> dict[str, list[float]]:
-    """The weights of an additive logistic model."""
+    """Return the weights of an additive logistic model."""
     names = [*ITEM_CODES, *codes]
     sizes = {**ITEM_CODES, **codes}
     index, length = [], []
@@ -167,8 +167,8 @@ def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float) -
     return {"bias": [bias], **{term: [float(w) for w in table] for term, table in zip(terms, tables, strict=True)}}
 
 
-def written(tables: dict[str, dict[str, list[float]]], about: str) -> str:
-    """The tables as a Python module."""
+def module_text(tables: dict[str, dict[str, list[float]]], about: str) -> str:
+    """Return the tables as a Python module."""
     out = [f'"""{about}"""\n', "# fmt: off"]
     for name, table in tables.items():
         out.append(f"{name.upper()}: dict[str, tuple[float, ...]] = {{")
@@ -183,7 +183,7 @@ def written(tables: dict[str, dict[str, list[float]]], about: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, required=True)
     parser.add_argument("--only", default="")
@@ -196,10 +196,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Pool(args.jobs) as pool:
         parts = list(pool.imap_unordered(sample, files))
     tables = {
-        "line": fit(joined(p[0] for p in parts), LINE_CODES, LINE_TERMS, LINE_RIDGE),
-        "word": fit(joined(p[1] for p in parts), WORD_CODES, WORD_TERMS, WORD_RIDGE),
+        "line": fit(join_rows(p[0] for p in parts), LINE_CODES, LINE_TERMS, LINE_RIDGE),
+        "word": fit(join_rows(p[1] for p in parts), WORD_CODES, WORD_TERMS, WORD_RIDGE),
     }
-    text = written(tables, args.about)
+    text = module_text(tables, args.about)
     if args.out:
         args.out.write_text(text)
     else:

@@ -1,8 +1,8 @@
-"""The least a Python harness can cost: asyncio, httpx2, the standard `json`, no feature.
+"""Minimal Python agent loop for comparison: asyncio, httpx2, the standard `json`, no feature.
 
-One prompt goes to an Anthropic-shaped endpoint; text is printed, `Bash` and `Read` calls are carried out side by side,
-results go back, until a reply holds no call. No log, no permission, no limit, no retry: what is slower than this pays
-for something, and what is faster has found a way. Run: `python benchmarks/floor.py BASE_URL PROMPT`.
+One prompt goes to an Anthropic-shaped endpoint. The loop prints text, runs `Bash` and `Read` calls side by side and
+returns their results, until a reply holds no call. No log, permissions, limits or retries. Run:
+`python benchmarks/floor.py BASE_URL PROMPT`.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Draws what policies cost against what they keep, from a report of the judge, as one SVG.
+"""Draw cost against retention of policies, from a report of the judge, as one SVG.
 
     python benchmarks/pareto.py REPORT.json OUT.svg
 
-REPORT.json is what the judge's `--json` wrote. Each policy is a point: across its cost with recalls over keep-all, up
-the share of uses that only tool results held and that were still shown. A line joins those that none beats in both.
+REPORT.json is the output of the judge's `--json`. Each policy is a point. x: its cost with recalls over keep-all. y:
+the share of uses, of content that only tool results held, that was still shown. A line joins the best policies.
 """
 
 import json
@@ -18,7 +18,7 @@ Point = tuple[str, float, float]
 
 
 def points(report: Path) -> list[Point]:
-    """(policy, cost, kept) of each policy, over all sessions."""
+    """Return (policy, cost, retention) of each policy over all sessions."""
     policies = json.loads(report.read_text())["policies"]
     return [
         (name, found["aggregate"]["all"][COST]["pooled"], found["aggregate"]["all"][KEPT]["pooled"])
@@ -27,7 +27,7 @@ def points(report: Path) -> list[Point]:
 
 
 def front(found: list[Point]) -> list[Point]:
-    """Those that no other beats in both, the cheapest first."""
+    """Return the points that no other beats in both figures, cheapest first."""
     best, kept = [], -1.0
     for point in sorted(found, key=lambda p: (p[1], -p[2])):
         if point[2] > kept:
@@ -36,8 +36,8 @@ def front(found: list[Point]) -> list[Point]:
     return best
 
 
-def drawn(found: list[Point]) -> str:
-    """The picture."""
+def draw_svg(found: list[Point]) -> str:
+    """Draw the picture."""
     low, high = min(p[1] for p in found) - 0.05, max(p[1] for p in found) + 0.15
     floor = min(p[2] for p in found) - 0.05
 
@@ -65,4 +65,4 @@ def drawn(found: list[Point]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(drawn(points(Path(sys.argv[1]))), encoding="utf-8")
+    Path(sys.argv[2]).write_text(draw_svg(points(Path(sys.argv[1]))), encoding="utf-8")

@@ -1,11 +1,10 @@
-"""Writes what a context policy would show, for every session of a folder, in the judge's trace format.
+"""Write the view of a context policy for every session of a folder, in the judge's trace format.
 
     python benchmarks/policy.py --sessions DIR --traces DIR [--policy default|keep-all|seed] [--tables FILE]
                                 [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
-The engine itself is driven, one request at a time (`longrein.replay`): it never sees what a request does not yet
-contain. Recorded results are as their agent sent them, so nothing gets a birth form. Without --sessions a small
-generated set is used.
+Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the future. Recorded results
+are as their agent sent them, so none is shortened at first. Without --sessions a small generated set is used.
 """
 
 import argparse
@@ -23,26 +22,26 @@ from replay.generated import write_sessions
 
 from longrein.commands.simulate import budget_of
 from longrein.context import Budget, use_tables
-from longrein.replay import POLICIES, PRICES, Change, Drive, Recording, base_name, read_recording
+from longrein.replay import POLICIES, PRICES, Change, PolicyReplay, Recording, base_name, read_recording
 
 NO_LIMIT = 10**9
 """A window that no session fills."""
 
 
 def sessions_in(folder: Path) -> list[Path]:
-    """The session files of a folder, or the one file."""
+    """Return the session files of a folder, or the one file."""
     if folder.is_file():
         return [folder]
     return sorted(path for path in folder.glob("*.jsonl*") if path.suffix in (".jsonl", ".gz"))
 
 
 def read(path: Path) -> Recording:
-    """One session."""
+    """Read one session."""
     return read_recording(path.name, path.read_bytes())
 
 
 def tables_in(path: Path) -> Mapping[str, Any]:
-    """The tables of a file written by `fit.py`."""
+    """Read the tables of a file written by `fit.py`."""
     spec = importlib.util.spec_from_file_location("tables", path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path}: not a table file; write one with benchmarks/fit.py --out")
@@ -52,9 +51,9 @@ def tables_in(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def traced(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
-    """The lines of the trace between its header and its end."""
-    for change in Drive(recording, POLICIES[policy], budget, timed=timed).changes():
+def trace_lines(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the trace between its header and its end."""
+    for change in PolicyReplay(recording, POLICIES[policy], budget, timed=timed).changes():
         if line := _line(change):
             yield {"t": change.t, **line}
 
@@ -71,7 +70,7 @@ def _line(change: Change) -> dict[str, Any]:
 
 
 def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> str:
-    """One trace; the session's name."""
+    """Write one trace; return the session's name."""
     path, out, policy, prices, window, ttl_s, tables = job
     if tables is not None:
         use_tables(tables_in(tables))
@@ -80,7 +79,7 @@ def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> st
         budget = msgspec.structs.replace(budget, cache_ttl_s=ttl_s)
     lines = [
         {"session": recording.name, "policy": policy, "prices": prices, "window": window},
-        *traced(recording, policy, budget, timed=bool(ttl_s)),
+        *trace_lines(recording, policy, budget, timed=bool(ttl_s)),
         {"end": True, "requests": recording.requests, "items": len(recording.items)},
     ]
     out.mkdir(parents=True, exist_ok=True)
@@ -89,7 +88,7 @@ def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> st
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, help="folder of recorded sessions; without it a generated set")
     parser.add_argument("--traces", type=Path, required=True, help="folder for TRACES/<policy>/<session>.jsonl")

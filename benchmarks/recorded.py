@@ -1,12 +1,11 @@
-"""Recorded answers of real providers, from a folder of another project's test fixtures, through the four wires.
+"""Check the four wires against recorded answers of real providers, from test fixtures of other projects.
 
     git clone https://github.com/vercel/ai ../ai; git clone https://github.com/pydantic/pydantic-ai ../pydantic-ai
     .venv/bin/python -m benchmarks.recorded ../ai/packages ../pydantic-ai/tests
 
 Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`, which needs PyYAML),
-finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must be what a plain
-reading of the same record gives, and the same wherever the network cuts. The records are other projects': none is
-copied here.
+finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must equal a plain
+reading of the same record, wherever the network cuts. The records stay in the other projects; none is copied here.
 """
 
 import argparse
@@ -30,7 +29,7 @@ Told = tuple[str, list[tuple[str, Any]]]
 
 
 def main() -> None:
-    """Replay each folder; exit code 1 when a record is read otherwise than it says."""
+    """Replay each folder; exit code 1 when a record is read differently from its content."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--cuts", type=int, default=8, help="random ways to cut each stream")
@@ -41,7 +40,7 @@ def main() -> None:
     for name, body in records(given.folders):
         events = events_of(body)
         wire = wire_named(events)
-        if not wire or left_out(body, events):
+        if not wire or is_unsupported(body, events):
             counted["left out" if wire else "of no wire of ours"] += 1
             continue
         streamed = body.lstrip()[:1] not in (b"{", b"[")
@@ -60,7 +59,7 @@ def main() -> None:
 
 
 def records(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Name and body of each recorded answer."""
+    """Yield name and body of each recorded answer."""
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if path.name.endswith(".chunks.txt"):
             yield from chunks(path)
@@ -71,7 +70,7 @@ def records(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The streams in a file of one event a line: each ends with its terminal event."""
+    """Yield the streams of a file with one event per line, each ended by its terminal event."""
     stream = b""
     for n, line in enumerate(line for line in path.read_bytes().split(b"\n") if line.strip()):
         stream += b"data: %b\n\n" % line
@@ -85,7 +84,7 @@ def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def cassette(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The answers of status 200 in a cassette of VCR."""
+    """Yield the answers with status 200 of a VCR cassette."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -103,7 +102,7 @@ def cassette(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def events_of(body: bytes) -> list[Any]:
-    """The events, or the one body, as plain values; [] for what is no JSON."""
+    """Return the events, or the one body, as plain values; [] when it is not JSON."""
     text = body.decode("utf-8", "replace").replace("\r\n", "\n")
     if text.lstrip()[:1] in ("{", "["):
         lines = [text]
@@ -117,7 +116,7 @@ def events_of(body: bytes) -> list[Any]:
 
 
 def wire_named(events: list[Any]) -> str:
-    """The wire of which these are events, by their shape; '' for none."""
+    """Return the wire of these events, by their shape; '' for none."""
     for event in (event for event in events if isinstance(event, dict)):
         kind = str(event.get("type", ""))
         if kind in ("message_start", "message") and ("message" in event or "content" in event):
@@ -132,29 +131,34 @@ def wire_named(events: list[Any]) -> str:
     return ""
 
 
-def left_out(body: bytes, events: list[Any]) -> bool:
-    """Whether it holds arguments in pieces, which longrein never asks for, or was abridged by who keeps it."""
-    said, whole = dict[Any, str](), dict[Any, str]()
+def is_unsupported(body: bytes, events: list[Any]) -> bool:
+    """Return whether the record has argument pieces that longrein never requests, or was shortened by its owner."""
+    deltas, whole = dict[Any, str](), dict[Any, str]()
     for event in events:
         if event.get("type") == "response.output_text.delta":
-            said[event["output_index"]] = said.get(event["output_index"], "") + event["delta"]
+            deltas[event["output_index"]] = deltas.get(event["output_index"], "") + event["delta"]
         elif event.get("type") == "response.output_item.done" and event["item"].get("type") == "message":
             whole[event["output_index"]] = "".join(part.get("text", "") for part in event["item"].get("content", []))
-    return b'"willContinue"' in body or any(not whole.get(at, text).startswith(text) for at, text in said.items())
+    return b'"willContinue"' in body or any(not whole.get(at, text).startswith(text) for at, text in deltas.items())
 
 
 # --- replaying ---------------------------------------------------------------------------------------------------
 
 
 def judge(wire: str, body: bytes, events: list[Any], streamed: bool, random: Random, cuts: int) -> str:
-    """How the adapter's reading differs from the record's own words; '' when it does not."""
+    """Return the difference between the adapter's reading and the record; '' for none."""
     expected = EXPECTED[wire](events)
     end = replayed(wire, [body]) if streamed else whole(wire, body)
     failed = isinstance(end, Failure) and (expected != ("", []) or end.kind not in ("empty", *FAILED))
-    if isinstance(end, Failure) and failed and not any(said(event) for event in events) and not spliced(events):
+    if (
+        isinstance(end, Failure)
+        and failed
+        and not any(is_error_event(event) for event in events)
+        and not has_two_messages(events)
+    ):
         return f"{end.kind}: {end.message}; expected was {expected!r:.200}"
-    if isinstance(end, Reply) and told(end) != expected:
-        return f"read was {told(end)!r:.300}; expected {expected!r:.300}"
+    if isinstance(end, Reply) and summary_of(end) != expected:
+        return f"read was {summary_of(end)!r:.300}; expected {expected!r:.300}"
     for n in range(cuts if streamed else 0):
         ends = (b"\n", b"\r\n", b"\r")[n % 3]
         pieces = cut(body.replace(b"\r\n", b"\n").replace(b"\n", ends), random)
@@ -167,19 +171,19 @@ FAILED = ("server", "overload", "rate", "invalid", "refused")
 """Kinds of a failure that an error in the stream may lead to."""
 
 
-def said(event: Any) -> bool:
-    """Whether an event tells of an error."""
+def is_error_event(event: Any) -> bool:
+    """Return whether an event is an error."""
     response = event.get("response") if isinstance(event.get("response"), dict) else event
     return bool(event.get("error") or event.get("type") == "error" or response.get("error"))
 
 
-def spliced(events: list[Any]) -> bool:
-    """Whether the events are of two messages (a gateway asked again in mid-stream)."""
+def has_two_messages(events: list[Any]) -> bool:
+    """Return whether the events are of two messages (a gateway that asked again in mid-stream)."""
     return len({event["message"]["id"] for event in events if event.get("type") == "message_start"}) > 1
 
 
 def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
-    """What the adapter makes of a stream in these pieces."""
+    """Read a stream in these pieces with the adapter."""
     reading, splitter = reader(wire), Splitter()
     for piece in pieces:
         _, final = take(reading, splitter.feed(piece))
@@ -192,7 +196,7 @@ def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
 
 
 def whole(wire: str, body: bytes) -> Reply | Failure:
-    """What the adapter makes of an answer that is one JSON body."""
+    """Read an answer of one JSON body with the adapter."""
     return take_whole(reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
 
 
@@ -201,13 +205,13 @@ def reader(wire: str) -> Any:
 
 
 def cut(body: bytes, random: Random) -> list[bytes]:
-    """`body` in up to forty pieces of random length."""
+    """Cut `body` into up to forty pieces of random length."""
     places = sorted(random.randrange(len(body) + 1) for _ in range(random.randrange(40)))
     return [body[a:b] for a, b in zip([0, *places], [*places, len(body)], strict=True)]
 
 
-def told(reply: Reply) -> Told:
-    """What a reply says and calls."""
+def summary_of(reply: Reply) -> Told:
+    """Return text and calls of a reply."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     return text.strip(), [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
 
@@ -238,10 +242,10 @@ def _chat(events: list[Any]) -> Told:
     by_index: dict[Any, int] = {}
     for event in events:
         for choice in (event.get("choices") or [])[:1]:
-            said = choice.get("delta") or choice.get("message") or {}
-            content = said.get("content") or said.get("refusal") or ""
+            delta = choice.get("delta") or choice.get("message") or {}
+            content = delta.get("content") or delta.get("refusal") or ""
             text += content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
-            for call in said.get("tool_calls") or []:
+            for call in delta.get("tool_calls") or []:
                 if call.get("index") is None:  # whole, in one piece
                     calls.append((call["function"]["name"], [call["function"].get("arguments") or ""]))
                     continue
@@ -280,7 +284,7 @@ def _gemini(events: list[Any]) -> Told:
 
 
 def object_in(text: str | None) -> Any:
-    """The JSON in `text`; {} for none, None for what is no JSON."""
+    """Return the JSON in `text`; {} for none, None for invalid JSON."""
     try:
         return json.loads(text) if text and text.strip() else {}
     except ValueError:

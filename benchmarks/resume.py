@@ -1,4 +1,4 @@
-"""How long a resume takes: from the start of the process to the first request, with the snapshot and without it.
+"""Time of a resume: from process start to first request, with and without the snapshot.
 
 `python -m benchmarks.resume --entries 100000` writes a session of that many entries, then starts `longrein -p … -c`
 against a provider on this machine. With `--keep FOLDER` the session is made once and lies there.
@@ -16,8 +16,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.context.speed import SECOND_US, Long
-from benchmarks.context.table import Row, told
+from benchmarks.context.speed import SECOND_US, LongSession
+from benchmarks.context.table import Row, print_table
 
 from longrein.context import step
 from longrein.events import AnyEvent, Entry
@@ -32,13 +32,13 @@ LONGREIN = Path(sys.executable).parent / "longrein"
 
 
 @dataclass
-class Written(Long):
+class StoredLongSession(LongSession):
     """A long session whose entries are kept until they are written."""
 
     batch: list[Entry] = field(default_factory=list)
 
     def add(self, event: AnyEvent) -> int:
-        """One more entry; nothing is timed."""
+        """Add one entry without timing."""
         self.at += SECOND_US
         entry = Entry(self.state.seq + 1, self.at, event)
         self.state = step(self.state, entry)
@@ -49,7 +49,7 @@ class Written(Long):
 async def write(state_dir: Path, tree: Path, entries: int) -> None:
     """Write the session: an agent that reads files for long."""
     log = await open_log(str(state_dir), SESSION, create=True, wall_us=lambda: time.time_ns() // 1000)
-    long, n = Written(session=SESSION, root=str(tree), results=RESULTS), 0
+    long, n = StoredLongSession(session=SESSION, root=str(tree), results=RESULTS), 0
     while long.state.seq < entries or long.state.turn_open:
         long.step(n)
         n += 1
@@ -71,20 +71,20 @@ def serve(folder: Path) -> tuple["subprocess.Popen[bytes]", str]:
 
 
 @dataclass
-class Resumed:
-    """One start."""
+class ResumeTimes:
+    """Times and memory of one start."""
 
     first_s: float
     """From the start of the process to its first request."""
     exit_s: float
     """From the answer to the end of the process."""
     cpu_s: float
-    """Of all of it: on a busy machine the steadier figure."""
+    """CPU seconds of the whole run, which vary less on a busy machine."""
     rss_mb: float
     """Peak of its memory."""
 
 
-def resume(home: Path, state_dir: Path, tree: Path) -> Resumed:
+def resume(home: Path, state_dir: Path, tree: Path) -> ResumeTimes:
     """Start longrein once on the newest session of `tree`."""
     server, url = serve(home)
     try:
@@ -106,14 +106,14 @@ def resume(home: Path, state_dir: Path, tree: Path) -> Resumed:
             raise SystemExit(f"longrein ended with {process.returncode}")
         with urllib.request.urlopen(f"{url}/_loopback/report") as answer:
             received, answered, _ = json.loads(answer.read())["times"][0]
-        return Resumed(received - begun, ended - answered, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        return ResumeTimes(received - begun, ended - answered, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
     finally:
         server.terminate()
         server.wait()
 
 
 def measure(entries: int, folder: Path, rounds: int) -> list[Row]:
-    """The lines of the table."""
+    """Return the rows of the table."""
     tree, state_dir = folder / "tree", folder / "state"
     tree.mkdir(parents=True, exist_ok=True)
     session = state_dir / "sessions" / SESSION
@@ -147,7 +147,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder that the session is made in, or lies in")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        return told(measure(given.entries, given.keep or Path(folder), given.rounds))
+        return print_table(measure(given.entries, given.keep or Path(folder), given.rounds))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Measures of what works beside the conversation."""
+"""Measures of background work."""

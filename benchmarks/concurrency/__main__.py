@@ -1,4 +1,4 @@
-"""All measures of what works beside the conversation, that need a quiet machine: `python -m benchmarks.concurrency`.
+"""Measures of background work that need a quiet machine: `python -m benchmarks.concurrency`.
 
 `make bench` runs it after the comparison with the floor; `make load` has the campaigns (kills, storms, many writers).
 """

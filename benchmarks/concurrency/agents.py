@@ -1,4 +1,4 @@
-"""What a subagent costs. Run: `python -m benchmarks.concurrency.agents`.
+"""Cost of a subagent. Run: `python -m benchmarks.concurrency.agents`.
 
 The installed command with a scripted model that takes 0.2 s for each reply: one call of `Agent` with one or with eight
 tasks, each subagent runs one command and reports. CPU and memory of the harness with eight less those with one, by
@@ -25,19 +25,19 @@ ROUNDS = 5
 
 
 @dataclass
-class Ran:
+class RunResult:
     """One run of the command."""
 
     cpu_s: float
     rss_mib: float
     call_s: float
-    """Of the `Agent` call."""
+    """Time of the `Agent` call."""
     slowest_s: float
-    """Of its subagents."""
+    """Time of its slowest subagent."""
 
 
 def script(count: int) -> dict[str, Any]:
-    """A main agent that hands out `count` tasks, and what each subagent says."""
+    """Return the script: a main agent that starts `count` subagents, and their answers."""
     names = [f"PART{n}X" for n in range(count)]
     tasks = [{"description": f"part {name}", "prompt": f"Do {name}."} for name in names]
     call = {"name": "Agent", "arguments": {"description": "parts", "tasks": tasks}}
@@ -49,8 +49,8 @@ def script(count: int) -> dict[str, Any]:
     }
 
 
-def run(count: int) -> Ran:
-    """Hand out `count` tasks once."""
+def run(count: int) -> RunResult:
+    """Start `count` subagents once."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         settings = base / "home" / ".config" / "longrein"
@@ -77,11 +77,11 @@ def run(count: int) -> Ran:
         if process.returncode != 0:
             raise SystemExit(f"longrein ended with {process.returncode}")
         call_s, slowest_s = times(str(base / "state"))
-        return Ran(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, call_s, slowest_s)
+        return RunResult(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, call_s, slowest_s)
 
 
 def times(state: str) -> tuple[float, float]:
-    """(of the call, of the slowest subagent) in seconds, from the log."""
+    """Return (time of the call, time of the slowest subagent) in seconds, from the log."""
     reader = Reader(state, list_sessions(state)[0].session)
     entries: list[Entry] = list(reader.entries())
     reader.close()
@@ -91,7 +91,7 @@ def times(state: str) -> tuple[float, float]:
 
 
 def measure(rounds: int = ROUNDS) -> list[tuple[str, str, str, bool]]:
-    """(measure, reached, reach, whether it was met)."""
+    """Return (measure, reached, goal, whether it was met)."""
     runs = {count: [run(count) for _ in range(rounds)] for count in (1, MANY)}
     many = runs[MANY]
     ratio = statistics.median(one.call_s / one.slowest_s for one in many)

@@ -1,7 +1,7 @@
-"""From the user's interrupt to an idle session with a valid history. Run: `python -m benchmarks.concurrency.interrupt`.
+"""Time from the user's interrupt to an idle session. Run: `python -m benchmarks.concurrency.interrupt`.
 
-A session in this process with real commands that obey TERM: one, four in one reply, one that has children, and a reply
-in mid-stream. The interrupt comes at a random instant; idle is when `TurnEnded` can be read.
+A session in this process with real commands that obey TERM: one, four in one reply, one with child processes, and a
+reply in mid-stream. The interrupt comes at a random instant. The session is idle when `TurnEnded` can be read.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Busy:
-    """Answers with the commands of `kind`; without any it streams on and on."""
+class BusyModel:
+    """Model that calls commands of `kind`; without one it streams without end."""
 
     name, provider, model, wire = "test/busy", "test", "busy", "scripted"
     budget = Budget(200_000, 4_000)
@@ -56,9 +56,9 @@ class Busy:
         """Nothing to close."""
 
 
-async def once(folder: Path, rounds: int) -> list[float]:
-    """Seconds from each interrupt to the end of its turn."""
-    model, luck, took = Busy(), random.Random(1), []
+async def measure_interrupts(folder: Path, rounds: int) -> list[float]:
+    """Return the seconds from each interrupt to the end of its turn."""
+    model, luck, took = BusyModel(), random.Random(1), []
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     built = await build(read_run_context(options, environ, folder=str(folder)), fresh=True, additions=Additions(model))
@@ -69,28 +69,28 @@ async def once(folder: Path, rounds: int) -> list[float]:
         model.commands = list(KINDS.values())[n % len(KINDS)]
         model.streaming.clear()
         await session.tell(UserMessage((Text("go"),)))
-        await (until(heard, ToolStarted) if model.commands else model.streaming.wait())
+        await (read_until(heard, ToolStarted) if model.commands else model.streaming.wait())
         await asyncio.sleep(luck.random() * 0.05)
         begun = time.perf_counter()
         session.interrupt()
-        await until(heard, TurnEnded)
+        await read_until(heard, TurnEnded)
         took.append(time.perf_counter() - begun)
     await session.close()
     await walk
     return took
 
 
-async def until(heard: AsyncIterator[object], kind: type) -> None:
-    """Read on to the first entry of that kind."""
+async def read_until(heard: AsyncIterator[object], kind: type) -> None:
+    """Read up to the first entry of that kind."""
     async for one in heard:
         if isinstance(one, Entry) and isinstance(one.event, kind):
             return
 
 
 def measure(rounds: int = ROUNDS) -> list[tuple[str, str, str, bool]]:
-    """(measure, reached, reach, whether it was met)."""
+    """Return (measure, reached, goal, whether it was met)."""
     with tempfile.TemporaryDirectory() as folder:
-        took = sorted(asyncio.run(once(Path(folder), rounds)))
+        took = sorted(asyncio.run(measure_interrupts(Path(folder), rounds)))
     p99, median = took[int(len(took) * 0.99)], took[len(took) // 2]
     told = f"{1000 * p99:.0f} ms (median {1000 * median:.0f} ms, {len(took)} interrupts)"
     return [("interrupt to idle, p99", told, "≤ 200 ms", p99 <= 0.2)]

@@ -1,7 +1,7 @@
-"""What it costs that a supervisor is the parent of every command. Run: `python -m benchmarks.concurrency.latency`.
+"""Cost of running commands through a supervisor. Run: `python -m benchmarks.concurrency.latency`.
 
-Everything runs in a temporary folder, with the two spawners side by side. A machine that does something else meanwhile
-spoils the figures; each is the median of many, or the best of a few.
+Everything runs in a temporary folder, with the two spawners side by side. Each figure is a median of many or the best
+of a few; other work on the machine spoils them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Spawner = PlainSpawner | SupervisedSpawner
 
 
 class Sink:
-    """Counts what was printed."""
+    """Sink that counts the printed bytes."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -42,7 +42,7 @@ class Sink:
 
 
 def supervised(folder: str) -> SupervisedSpawner:
-    """A spawner with a spool of its own."""
+    """Return a spawner with a spool of its own."""
     return SupervisedSpawner(
         os.path.join(folder, "tasks"),
         SupervisionOptions(nonce="00000000", secrets=("not-a-real-secret",)),
@@ -53,30 +53,30 @@ def supervised(folder: str) -> SupervisedSpawner:
 
 
 async def run(spawner: Spawner, command: str) -> tuple[CommandExit, int]:
-    """One command; gives its end and how much it printed."""
+    """Run one command; return its end and the number of printed bytes."""
     sink = Sink()
     ended = await spawner.run(command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30)
     return ended, sink.size_bytes
 
 
-async def seconds(act: Callable[[], Awaitable[object]]) -> float:
-    """How long it takes."""
+async def elapsed_s(act: Callable[[], Awaitable[object]]) -> float:
+    """Return the seconds that an act takes."""
     before = time.perf_counter()
     await act()
     return time.perf_counter() - before
 
 
 async def added_latency(plain: PlainSpawner, through: SupervisedSpawner) -> tuple[float, float]:
-    """Median seconds of `true` through each, taken in turns."""
+    """Return the median seconds of `true` through each spawner, in turns."""
     took: dict[Spawner, list[float]] = {plain: [], through: []}
     for _ in range(RUNS):
         for spawner, times in took.items():
-            times.append(await seconds(lambda spawner=spawner: run(spawner, "true")))  # type: ignore[misc]
+            times.append(await elapsed_s(lambda spawner=spawner: run(spawner, "true")))  # type: ignore[misc]
     return statistics.median(took[plain]), statistics.median(took[through])
 
 
 async def start_time() -> float:
-    """From nothing until a supervisor answers: the best of five."""
+    """Return the seconds until a new supervisor answers: the best of five."""
     times = []
     for _ in range(5):
         with tempfile.TemporaryDirectory() as folder:
@@ -89,13 +89,15 @@ async def start_time() -> float:
     return min(times)
 
 
-async def waits(spawner: Spawner, count: int) -> float:
-    """So many commands of one second each, at once: the best of three."""
-    return min([await seconds(lambda: asyncio.gather(*[run(spawner, "sleep 1") for _ in range(count)])) for _ in "123"])
+async def parallel_sleeps_s(spawner: Spawner, count: int) -> float:
+    """Return the seconds of `count` one-second commands at once: the best of three."""
+    return min(
+        [await elapsed_s(lambda: asyncio.gather(*[run(spawner, "sleep 1") for _ in range(count)])) for _ in "123"]
+    )
 
 
 async def idle_cpu(folder: str) -> float:
-    """Share of a core that the supervisor of 100 running tasks takes."""
+    """Return the share of a core that the supervisor of 100 running tasks takes."""
     spawner = supervised(folder)
     for number in range(IDLE_TASKS):
         started = await spawner.start("sleep 600", cwd="/", env=ENVIRONMENT, sink=None, output_bytes_max=1 << 20)
@@ -114,19 +116,19 @@ async def idle_cpu(folder: str) -> float:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process."""
+    """Return the CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def own_cpu() -> float:
-    """CPU seconds of this process."""
+    """Return the CPU seconds of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 async def big_output(spawner: Spawner) -> tuple[float, float]:
-    """(CPU seconds of this process, wall seconds) for 30 MB of output: the best of five."""
+    """Return (CPU seconds of this process, wall seconds) for 30 MB of output: the best of five."""
     command = f"head -c {BIG_BYTES} /dev/zero | tr '\\0' 'x'"
     found = []
     for _ in range(5):
@@ -137,33 +139,33 @@ async def big_output(spawner: Spawner) -> tuple[float, float]:
     return min(found)
 
 
-def row(what: str, is_: str, reach: str = "") -> None:
-    """One line of the table."""
+def print_row(what: str, is_: str, reach: str = "") -> None:
+    """Print one line of the table."""
     print(f"| {what} | {is_} | {reach} |", flush=True)
 
 
 async def main() -> None:
     """Print the table."""
     print("| measure | is | reach |\n|---|---|---|")
-    row("a supervisor's start", f"{await start_time() * 1000:.1f} ms", "≤ 30 ms")
+    print_row("a supervisor's start", f"{await start_time() * 1000:.1f} ms", "≤ 30 ms")
     with tempfile.TemporaryDirectory() as folder:
         plain, through = PlainSpawner(ENVIRONMENT["PATH"]), supervised(folder)
         await run(through, "true")
         alone, beside = await added_latency(plain, through)
-        row("`true`, median, a child of longrein", f"{alone * 1000:.2f} ms")
-        row("`true`, median, through the supervisor", f"{beside * 1000:.2f} ms")
-        row("added latency", f"{(beside - alone) * 1000:+.2f} ms", "≤ 1 ms")
-        row("8 one-second commands", f"{await waits(through, 8):.3f} s", "≤ 1.04 s")
-        row("32 one-second commands", f"{await waits(through, 32):.3f} s", "≤ 1.10 s")
+        print_row("`true`, median, a child of longrein", f"{alone * 1000:.2f} ms")
+        print_row("`true`, median, through the supervisor", f"{beside * 1000:.2f} ms")
+        print_row("added latency", f"{(beside - alone) * 1000:+.2f} ms", "≤ 1 ms")
+        print_row("8 one-second commands", f"{await parallel_sleeps_s(through, 8):.3f} s", "≤ 1.04 s")
+        print_row("32 one-second commands", f"{await parallel_sleeps_s(through, 32):.3f} s", "≤ 1.10 s")
         held = [(await run(through, "sleep 3 & echo done"))[0].elapsed_s for _ in range(5)]
-        row("return while a daemon holds the pipe", f"{max(held):.3f} s", "≤ 0.3 s")
+        print_row("return while a daemon holds the pipe", f"{max(held):.3f} s", "≤ 0.3 s")
         for name, spawner in (("a child of longrein", plain), ("through the supervisor", through)):
             cpu, wall = await big_output(spawner)
-            row(f"30 MB of output, {name}", f"{cpu * 1000:.0f} ms CPU, {wall * 1000:.0f} ms")
+            print_row(f"30 MB of output, {name}", f"{cpu * 1000:.0f} ms CPU, {wall * 1000:.0f} ms")
         await plain.drain()
         await through.drain()
     with tempfile.TemporaryDirectory() as folder:
-        row(f"{IDLE_TASKS} running tasks, CPU of a core", f"{await idle_cpu(folder) * 100:.2f} %", "< 1 %")
+        print_row(f"{IDLE_TASKS} running tasks, CPU of a core", f"{await idle_cpu(folder) * 100:.2f} %", "< 1 %")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The measures of the context engine: each file is a program (`python -m benchmarks.context.fuzz`), all one table.
+"""Measures of the context engine: each module is a program (`python -m benchmarks.context.fuzz`) and part of a table.
 
-They use what everybody can use: `longrein.testing`, `longrein.context`, and a real session on a real disk where that
-is the question. Nothing here knows which policy decides.
+They use public parts: `longrein.testing`, `longrein.context`, and a real session on a real disk where needed. They are
+independent of the policy.
 """

@@ -1,4 +1,4 @@
-"""All measures of the context engine in one table: `python -m benchmarks.context [NAME …]`, or `make measures`.
+"""Table of all measures of the context engine: `python -m benchmarks.context [NAME …]`, or `make measures`.
 
 Takes some minutes; with names (`fuzz`, `soak`, …) only those. The table is kept in `benchmarks/out` for the docs.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.context import cached, estimates, fuzz, memory, needles, pins, soak, speed, stall
-from benchmarks.context.table import Row, kept, shown
+from benchmarks.context.table import Row, as_markdown, write_rows
 
 PROGRAMS: Mapping[str, Callable[[], list[Row]]] = {
     "estimates": estimates.measure,
@@ -36,8 +36,8 @@ def main(names: Sequence[str]) -> int:
         print(f"{name} …", file=sys.stderr, flush=True)
         rows += PROGRAMS[name]()
     if not names:
-        kept(rows, OUT)
-    print(shown(rows))
+        write_rows(rows, OUT)
+    print(as_markdown(rows))
     return 0 if all(row.met for row in rows) else 1
 
 

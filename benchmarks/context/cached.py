@@ -1,4 +1,4 @@
-"""The summariser reads what the provider has cached: its share of the request, as a provider on loopback counts it.
+"""Share of a summary request that the provider reads from its cache, as a local provider counts it.
 
 `python -m benchmarks.context.cached`. Real HTTP, a real wire, the provider's own rules for marks and prefixes.
 """
@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.context.material import text
 from benchmarks.context.playing import PRICE, small_tools
 from benchmarks.context.stall import RealClock
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.agent import UserMessage
 from longrein.context import Budget
@@ -55,7 +55,7 @@ async def play(wire: str) -> list[Entry]:
 
 
 def share(log: list[Entry]) -> tuple[float, int]:
-    """(cached share of all input of summary requests, how many there were)."""
+    """Return (cached share of all input of summary requests, number of these requests)."""
     asked = {e.seq for e in log if isinstance(e.event, Asked) and e.event.purpose == "summary"}
     usages = [e.event.usage for e in log if isinstance(e.event, Replied) and e.event.asked in asked]
     carried = sum(usage.context_tokens for usage in usages)
@@ -63,11 +63,11 @@ def share(log: list[Entry]) -> tuple[float, int]:
 
 
 def measure() -> list[Row]:
-    """One row."""
+    """Return the row of the table."""
     got, many = share(asyncio.run(play("anthropic")))
     note = f"{many} summaries in a window of {WINDOW:,}, prepared beside the work"
     return [Row("compaction request read from the cache", f"{got:.3f}", f">= {REACH}", got >= REACH and many > 0, note)]
 
 
 if __name__ == "__main__":
-    sys.exit(told(measure()))
+    sys.exit(print_table(measure()))

@@ -30,7 +30,7 @@ _SUBWORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one tokenizer charges."""
+    """Token counts of one tokenizer."""
 
     name: str
     word_chars: int

@@ -1,4 +1,4 @@
-"""How far the estimate is from what the provider counts, once five calls were answered.
+"""Error of the token estimate against the provider's count, after five answered calls.
 
 For each script and each stand-in tokenizer a session of fifteen calls; from the sixth on three figures are compared
 with the count of a tokenizer that the engine does not know: the next request's size as `Asked` estimates it, what
@@ -13,8 +13,8 @@ from random import Random
 
 from benchmarks.context.counting import DIALECTS, WIDE, Dialect
 from benchmarks.context.material import KINDS
-from benchmarks.context.playing import FEED, Provider, budget_of, feed, played, reply
-from benchmarks.context.table import Row, told
+from benchmarks.context.playing import FEED, Provider, budget_of, feed, play_session, reply
+from benchmarks.context.table import Row, print_table
 
 from longrein.context import State, fold
 from longrein.events import Asked, Entry, Replied, Usage
@@ -27,27 +27,27 @@ LEARNED = 5
 """Calls after which the estimate must be right."""
 REACH = 0.10
 REACH_FRESH = 0.30
-"""For one step's results alone: a single file may be unlike all before."""
+"""Goal for the results of one step, as a single file may differ from all before."""
 Lie = Callable[[Usage], Usage]
 
 
 @dataclass
-class Checked:
-    """The worst errors of one session, as shares; from the sixth call on."""
+class EstimateErrors:
+    """Worst errors of one session, as shares, from the sixth call on."""
 
     name: str
     view: float = 0.0
-    """Of the whole request."""
+    """Error of the whole request."""
     fresh: float = 0.0
-    """Of what came since the last count, where that is 500 tokens or more."""
+    """Error of the part since the last count, where that is 500 tokens or more."""
     factor: float = 0.0
-    """How far the shown factor is from 1."""
+    """Distance of the shown factor from 1."""
 
 
 def session(
     kinds: Sequence[str], dialect: Dialect, *, lie: Lie = lambda usage: usage, seed: int = 0, calls: int = CALLS
 ) -> tuple[list[Entry], dict[int, int]]:
-    """The log of a session whose results are of `kinds`, in turn; and the true count of each request, by its number."""
+    """Return the log of a session with results of `kinds` in turn, and the true count of each request by its number."""
     random, disk, made = Random(seed), MemoryDisk(), [0]
 
     def turn(_: object) -> object:
@@ -65,14 +65,14 @@ def session(
         return tokens
 
     provider.counter.request = counting  # type: ignore[method-assign]
-    run_virtual(played(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
+    run_virtual(play_session(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
     return disk.entries(), true
 
 
-def checked(name: str, played: tuple[list[Entry], dict[int, int]], learned: int = LEARNED) -> Checked:
-    """Compare what the log estimated after `learned` calls with what was true."""
+def compare_estimates(name: str, played: tuple[list[Entry], dict[int, int]], learned: int = LEARNED) -> EstimateErrors:
+    """Compare the estimates of the log after `learned` calls with the true counts."""
     entries, true = played
-    found, number, before = Checked(name), -1, 0
+    found, number, before = EstimateErrors(name), -1, 0
     for entry in entries:
         if isinstance(entry.event, Asked):
             number += 1
@@ -89,28 +89,28 @@ def checked(name: str, played: tuple[list[Entry], dict[int, int]], learned: int 
 
 
 def factor(state: State) -> float:
-    """The sum of all that the view holds, each item estimated by itself: what the shown factor is the count over."""
+    """Return the sum of the items' estimates, each estimated by itself."""
     gauge = state.gauge
     parts = sum(gauge.tokens_of(item.part) for item in state.items)
     prefix = state.prefix
     assert prefix is not None
-    told = [prefix.system, *(tool.name + tool.description + str(tool.schema) for tool in prefix.tools)]
-    return parts + sum(gauge.tokens_of_text(text) for text in told)
+    texts = [prefix.system, *(tool.name + tool.description + str(tool.schema) for tool in prefix.tools)]
+    return parts + sum(gauge.tokens_of_text(text) for text in texts)
 
 
-def worst(rows: Sequence[Checked], what: str) -> tuple[float, str]:
-    """The largest figure of that name and whose it is."""
+def worst(rows: Sequence[EstimateErrors], what: str) -> tuple[float, str]:
+    """Return the largest figure of that name and its row's name."""
     row = max(rows, key=lambda row: float(getattr(row, what)))
     return float(getattr(row, what)), row.name
 
 
-def homogeneous() -> list[Checked]:
-    """One script a session, each tokenizer."""
-    return [checked(f"{kind}, {d.name}", session([kind], d)) for kind in KINDS for d in DIALECTS]
+def homogeneous() -> list[EstimateErrors]:
+    """Play one script per session with each tokenizer."""
+    return [compare_estimates(f"{kind}, {d.name}", session([kind], d)) for kind in KINDS for d in DIALECTS]
 
 
-def mixed() -> list[Checked]:
-    """Several scripts in turn, so that what is fresh is never like the view; measured once each was seen."""
+def mixed() -> list[EstimateErrors]:
+    """Play several scripts in turn, so that new content never resembles the view; measured once each was seen."""
     sets = [
         ("prose", "cjk"),
         ("code", "base64"),
@@ -119,7 +119,7 @@ def mixed() -> list[Checked]:
         KINDS,
     ]
     return [
-        checked(
+        compare_estimates(
             f"{'+'.join(kinds) if len(kinds) < 5 else 'all'}, {d.name}",
             session(kinds, d, calls=len(kinds) + CALLS),
             max(LEARNED, len(kinds) + 1),
@@ -137,17 +137,17 @@ LIES: dict[str, Lie] = {
     "the uncached part only": lambda usage: Usage(min(300, usage.context_tokens), 0, 0, 1),
     "now and then nonsense": lambda usage: usage if usage.output_tokens % 3 else Usage(17, 0, 0, 1),
 }
-"""What a provider may say was used."""
+"""False usage that a provider may report."""
 
 
-def lied_to() -> list[Checked]:
-    """The estimate under each lie; without any true count it must only stay near the guess."""
-    return [checked(f"usage {name}", session(["code", "prose"], WIDE, lie=lie)) for name, lie in LIES.items()]
+def false_usage() -> list[EstimateErrors]:
+    """Measure the estimate under false usage; without a true count it must stay near the guess."""
+    return [compare_estimates(f"usage {name}", session(["code", "prose"], WIDE, lie=lie)) for name, lie in LIES.items()]
 
 
 def measure() -> list[Row]:
-    """For the table of all measures."""
-    plain, several, lies = homogeneous(), mixed(), lied_to()
+    """Return the rows of the table."""
+    plain, several, lies = homogeneous(), mixed(), false_usage()
     rows = []
     for what, of in (("view", "next request"), ("fresh", "what came since the last count"), ("factor", "sum of items")):
         for rows_of, name in ((plain, f"{len(KINDS)} scripts × {len(DIALECTS)} tokenizers"), (several, "mixtures")):
@@ -166,6 +166,6 @@ def measure() -> list[Row]:
 
 if __name__ == "__main__":
     if "-v" in sys.argv:
-        for row in (*homogeneous(), *mixed(), *lied_to()):
+        for row in (*homogeneous(), *mixed(), *false_usage()):
             print(f"{row.name:<70} view {row.view:6.1%}  fresh {row.fresh:6.1%}  items {row.factor:6.1%}")
-    sys.exit(told(measure()))
+    sys.exit(print_table(measure()))

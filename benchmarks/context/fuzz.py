@@ -1,7 +1,7 @@
-"""Always a request that fits: windows × summarisers × what may stand in a conversation, drawn from seeds.
+"""Fuzzing of sessions: windows × summarisers × contents, from seeds. Every request must fit.
 
 `python -m benchmarks.context.fuzz 200` plays seeds 0 to 199, `… 1 77` seed 77 alone. Each seed is one session; the last
-line of a failure is all that is needed to play it again.
+line of a failure is enough to play it again.
 """
 
 import sys
@@ -11,8 +11,8 @@ from random import Random
 
 from benchmarks.context.counting import DIALECTS, WIDE, Dialect
 from benchmarks.context.material import KINDS, text
-from benchmarks.context.playing import BIG_BYTES, SUMMARISERS, Provider, budget_of, chaos_turn, played
-from benchmarks.context.table import Row, told
+from benchmarks.context.playing import BIG_BYTES, SUMMARISERS, Provider, budget_of, chaos_turn, play_session
+from benchmarks.context.table import Row, print_table
 
 from longrein.context import Budget, State, decide, decode_state, encode_state, fold
 from longrein.events import TurnEnded
@@ -25,8 +25,8 @@ SEEDS = 63
 
 
 @dataclass
-class Fuzzed:
-    """What one seed came to."""
+class FuzzResult:
+    """Result of one seed."""
 
     seed: int
     window: int
@@ -47,7 +47,7 @@ class Fuzzed:
         return not (self.overflows or self.broken or self.ended) and self.attempts <= self.attempts_max
 
     def line(self) -> str:
-        """One line for a person."""
+        """Return one line for display."""
         return (
             f"seed {self.seed}: window {self.window}, summariser {self.summariser}, {'+'.join(self.kinds)}: "
             f"{self.requests} requests, {self.overflows} did not fit, "
@@ -59,8 +59,8 @@ class Fuzzed:
 
 def fuzz(
     seed: int, *, window: int = 0, summariser: str = "", steps: int = 40, dialects: tuple[Dialect, ...] = (WIDE,)
-) -> Fuzzed:
-    """Play one seed; what is not given is drawn from it."""
+) -> FuzzResult:
+    """Play one seed; missing arguments are drawn from it."""
     random = Random(seed)
     window = window or WINDOWS[seed % len(WINDOWS)]
     summariser = summariser or SUMMARISERS[seed // len(WINDOWS) % len(SUMMARISERS)]
@@ -74,11 +74,13 @@ def fuzz(
         seed,
     )
     disk = MemoryDisk()
-    session = run_virtual(played(provider, _prompts(random, kinds, window), disk=disk), clock=VirtualClock(), seed=seed)
+    session = run_virtual(
+        play_session(provider, _prompts(random, kinds, window), disk=disk), clock=VirtualClock(), seed=seed
+    )
     entries = disk.entries()
     ended = [e.event for e in entries if isinstance(e.event, TurnEnded) and e.event.reason != "done"]
     again = fold(entries)
-    return Fuzzed(
+    return FuzzResult(
         seed,
         window,
         summariser,
@@ -87,9 +89,9 @@ def fuzz(
         provider.attempts,
         2 + 2 * provider.entered / (0.1 * budget.usable_tokens),
         provider.overflows,
-        (*provider.broken, *_unlike(session.state, again)),
+        (*provider.broken, *_differences(session.state, again)),
         f"{ended[0].reason}: {ended[0].message}" if ended else "",
-        _alike(session.state, budget),
+        _decides_equally(session.state, budget),
     )
 
 
@@ -104,14 +106,14 @@ MADE_ANEW = ("worth",)
 """Fields that a policy makes again from the others; what it decides must be the same."""
 
 
-def _unlike(live: State, again: State) -> list[str]:
+def _differences(live: State, again: State) -> list[str]:
     """Law 1: the log alone gives the state."""
     names = [name for name in State.__struct_fields__ if name not in (*MADE_ANEW, "spent_usd")]
     return [f"law 1: {name} differs after a fold" for name in names if getattr(live, name) != getattr(again, name)]
 
 
-def _alike(live: State, budget: Budget) -> bool:
-    """Law 10: a session resumed from its snapshot is, and decides as, the uninterrupted one."""
+def _decides_equally(live: State, budget: Budget) -> bool:
+    """Check law 10: a session resumed from its snapshot equals, and decides as, the uninterrupted one."""
     again = decode_state(encode_state(live))
     now_us = live.asked_at + 1
     return again == live and decide(live, budget, now_us) == decide(again, budget, now_us)
@@ -149,9 +151,9 @@ def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[D
 
 
 def measure() -> list[Row]:
-    """For the table of all measures."""
+    """Return the rows of the table."""
     return campaign(SEEDS, loud=False)
 
 
 if __name__ == "__main__":
-    sys.exit(told(campaign(*[int(argument) for argument in sys.argv[1:] or [str(SEEDS)]])))
+    sys.exit(print_table(campaign(*[int(argument) for argument in sys.argv[1:] or [str(SEEDS)]])))

@@ -1,4 +1,4 @@
-"""Text as sessions are full of, of any size, drawn from a seed: prose, code, logs, CJK, other scripts, base64."""
+"""Generated text as in sessions, of any size, from a seed: prose, code, logs, CJK, other scripts, base64."""
 
 import base64
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _TABLES: Mapping[str, str] = {
     "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
 }
 KINDS = (*_TABLES, "base64", "log", "json", "files")
-"""What can be asked for."""
+"""Kinds of text."""
 
 
 def text(kind: str, chars: int, random: Random) -> str:

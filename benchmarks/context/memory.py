@@ -1,9 +1,8 @@
-"""A process that is short of memory: does it shrink, and does the session go on?
+"""Behaviour of a process that is short of memory: it shrinks, and the session continues.
 
-The same work three times, each in a process of its own: without a limit, with `limits.memory_mb` set between what it
-starts with and what it would grow to, and under a hard `RLIMIT_DATA`, which kills what does not yield. The window is so
-large that nothing else would ever compact; requests are encoded by the real wire, so that its memo is there to be
-dropped.
+The same work three times, each in a process of its own: without a limit, with `limits.memory_mb` between the initial
+size and the final one, and under a hard `RLIMIT_DATA`, which kills a process that does not shrink. The window is so
+large that nothing else causes a compaction. The real wire encodes the requests, so that its cache can be dropped.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from random import Random
 from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of, reply
 from benchmarks.context.soak import rss_mib
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.agent import OpenSession, UserMessage, UserNotice
 from longrein.composition import Additions, build
@@ -39,8 +38,8 @@ FILE_CHARS = 150_000
 
 
 @dataclass
-class Hoarder:
-    """A model that reads large files, one after the other, and encodes each request as a real one would."""
+class LargeFileModel:
+    """Model that reads large files in turn and encodes each request as a real one would."""
 
     tree: Path
     turns: int
@@ -74,8 +73,8 @@ class Hoarder:
 
 
 @dataclass
-class Ran:
-    """What one process tells of itself."""
+class ProcessResult:
+    """Figures that one process reports of itself."""
 
     turns: int
     peak_mib: float
@@ -86,7 +85,7 @@ class Ran:
     ended: str
 
 
-async def work(folder: Path, turns: int) -> Ran:
+async def work(folder: Path, turns: int) -> ProcessResult:
     """The work, in this process."""
     tree = folder / "tree"
     tree.mkdir()
@@ -94,7 +93,7 @@ async def work(folder: Path, turns: int) -> Ran:
     for n in range(turns):
         body = text("code", FILE_CHARS, random).replace("\n\n", "\n")
         (tree / f"part{n}.txt").write_text(body, encoding="utf-8")
-    hoarder = Hoarder(tree, turns)
+    hoarder = LargeFileModel(tree, turns)
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     session = (
         await build(read_run_context(options, folder=str(tree)), fresh=True, additions=Additions(hoarder))
@@ -110,7 +109,9 @@ async def work(folder: Path, turns: int) -> Ran:
     reasons = [getattr(event, "reason", "") for event in heard if isinstance(event, Cleared | Summarized)]
     notices = [news.text for news in heard if isinstance(news, UserNotice)]
     ended = [event.reason for event in heard if isinstance(event, TurnEnded)]
-    return Ran(len(hoarder.rss), max(hoarder.rss), end, hoarder.rss[0], notices, reasons, ended[-1] if ended else "")
+    return ProcessResult(
+        len(hoarder.rss), max(hoarder.rss), end, hoarder.rss[0], notices, reasons, ended[-1] if ended else ""
+    )
 
 
 async def _hear(session: OpenSession, heard: list[object]) -> None:
@@ -121,7 +122,7 @@ async def _hear(session: OpenSession, heard: list[object]) -> None:
             heard.append(news.event)
 
 
-def in_process(turns: int, *, memory_mb: int = 0, data_mb: int = 0) -> Ran:
+def in_process(turns: int, *, memory_mb: int = 0, data_mb: int = 0) -> ProcessResult:
     """The work in a new process: with a setting, or under a hard limit of its data."""
     with tempfile.TemporaryDirectory() as home:
         if memory_mb:
@@ -132,8 +133,8 @@ def in_process(turns: int, *, memory_mb: int = 0, data_mb: int = 0) -> Ran:
         command = [sys.executable, "-m", "benchmarks.context.memory", "--work", str(turns), str(data_mb)]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        return Ran(0, 0.0, 0.0, 0.0, [], [], f"the process ended with {done.returncode}")
-    return Ran(**json.loads(done.stdout.splitlines()[-1]))
+        return ProcessResult(0, 0.0, 0.0, 0.0, [], [], f"the process ended with {done.returncode}")
+    return ProcessResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _path() -> str:
@@ -141,7 +142,7 @@ def _path() -> str:
 
 
 def measure(turns: int = TURNS) -> list[Row]:
-    """For the table of all measures."""
+    """Return the rows of the table."""
     free = in_process(turns)
     limit = round(free.start_mib + 0.45 * (free.peak_mib - free.start_mib))
     low = in_process(turns, memory_mb=limit)
@@ -160,9 +161,9 @@ def measure(turns: int = TURNS) -> list[Row]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The program."""
+    """Run the program."""
     if "--work" not in arguments:
-        return told(measure(*map(int, arguments)))
+        return print_table(measure(*map(int, arguments)))
     turns, data_mb = int(arguments[-2]), int(arguments[-1])
     if data_mb:
         resource.setrlimit(resource.RLIMIT_DATA, (data_mb * 2**20, data_mb * 2**20))

@@ -1,10 +1,10 @@
-"""Byte-exact recall: needles in every kind of event, ten compactions and a restart later, each brought back.
+"""Byte-exact recall: needles in every kind of event are recalled after ten compactions and a restart.
 
 `python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk: SQLite, files, commands,
-permissions; only the model is scripted. It plants, is compacted in every way there is (results cleared, summaries by
-the model, digests by code), rewound and closed. Then another process's worth of objects opens it, and the model asks
-for each needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when what they brought,
-pages joined, holds it byte for byte. The last part is asked for in a fork of the session.
+permissions; only the model is scripted. The session plants needles, is compacted in every way (cleared results,
+summaries by the model, digests by code), rewound and closed. Then new objects open it, and the model asks for each
+needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when the joined pages hold it byte
+for byte. The last needles are asked for in a fork of the session.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ import msgspec
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.agent import Answer, Compact, Rewind, UserMessage
 from longrein.composition import Additions, Composition, build
@@ -74,7 +74,7 @@ WINDOW = 32_000
 CALLS = 16
 """Calls of `Recall` in one reply."""
 HAY = "\n" + "hay 干草\n" * 20_000
-"""What stands after the needle of a large document."""
+"""Text after the needle of a large document."""
 NEXT = re.compile(r'next: Recall\((?:handle|path)="([^"]+)", lines="([^"]+)"\)')
 OPENS = re.compile(r'^  Recall\(handle="([^"]+)", lines="([^"]+)"\)', re.MULTILINE)
 STORED = re.compile(r"has (\d+) parts, the last all of it as stored")
@@ -90,7 +90,7 @@ SCRIPTS = (
 
 
 def needle_text(n: int, random: Random, *, lines: bool = True) -> str:
-    """A text that stands nowhere else; some have several lines."""
+    """Return a unique text; some have several lines."""
     sign = f"{random.getrandbits(64):016x}"
     one = SCRIPTS[n % len(SCRIPTS)].format(n=n, sign=sign)
     if not lines:
@@ -100,12 +100,12 @@ def needle_text(n: int, random: Random, *, lines: bool = True) -> str:
 
 @dataclass
 class Needle:
-    """One thing to be found again."""
+    """One text to be found again."""
 
     kind: str
     text: str
     mark: str = ""
-    """What stands in the entry where the text itself does not: the hash of its blob."""
+    """Hash of the blob in the entry, where the text itself is in a blob."""
     picture: bool = False
     """Whether a picture must come back, and not a text."""
     handle: str = ""
@@ -114,7 +114,7 @@ class Needle:
     """Set where it is asked for by the file."""
     by: str = "handle"
     got: str = ""
-    """All that was brought for it."""
+    """Texts that were recalled for the needle."""
     calls: int = 0
 
     @property
@@ -144,12 +144,12 @@ PLANT = make_tool(Plant, access="none", together=True)
 
 
 @dataclass
-class Planter:
-    """A model that does what its script says, and sums up well or not at all."""
+class ScriptedPlanter:
+    """Scripted model that summarises well or not at all."""
 
     steps: deque[Reply | Failure] = field(default_factory=deque)
     prose: deque[str] = field(default_factory=deque)
-    """Of the next summaries; '' fails."""
+    """Prose of the next summaries; '' fails."""
     name: str = "test/needles"
     provider: str = "test"
     model: str = "needles"
@@ -174,7 +174,7 @@ class Planter:
 
 
 def reply(*parts: Text | Thinking | ToolCall) -> Reply:
-    """What the model says; it ends the turn unless it calls."""
+    """Return a reply of the model; it ends the turn unless it calls."""
     stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
     return Reply(parts, stop, Usage())
 
@@ -184,13 +184,13 @@ def plant(body: str, how: str = "text") -> ToolCall:
     return ToolCall("", "Plant", {"body": body, "how": how})
 
 
-class Field:
-    """The session while it is planted."""
+class NeedleSession:
+    """Session in which needles are planted."""
 
     def __init__(self, built: Composition, tree: Path, state: Path, seed: int = 1) -> None:
         self.built, self.session, self.tree, self.state = built, built.session, tree, state
         model = built.deps.model
-        assert isinstance(model, Planter)
+        assert isinstance(model, ScriptedPlanter)
         self.model = model
         self.random = Random(seed)
         self.needles: list[Needle] = []
@@ -203,7 +203,7 @@ class Field:
         return made
 
     async def say(self, words: str, *steps: Reply | Failure) -> None:
-        """One turn."""
+        """Play one turn."""
         self.model.steps.extend(steps)
         self.session.tell(UserMessage((Text(words),)))
         await self._rest()
@@ -223,13 +223,13 @@ class Field:
         self.model.prose.extend(["", ""])
         if n % 2:
             self.model.prose.appendleft(f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}")
-        planted, last = self.needles[-1], self.session.state.seq
+        last_needle, last = self.needles[-1], self.session.state.seq
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))
         await self._rest()
         self.model.prose.clear()
         after = [entry.event for entry in self.built.deps.history(last + 1, self.session.state.seq)]
-        if n % 2 and not any(isinstance(event, Summarized) and planted.text in event.prose for event in after):
-            self.needles.remove(planted)  # the audit has struck it, so it never entered
+        if n % 2 and not any(isinstance(event, Summarized) and last_needle.text in event.prose for event in after):
+            self.needles.remove(last_needle)  # the audit has struck it, so it never entered
 
     def write(self, event: AnyEvent) -> None:
         """Append what has no part yet that appends it."""
@@ -326,7 +326,7 @@ KINDS: dict[str, type] = {
     "large document": ToolEnded,
     "image": ToolEnded,
 }
-"""Where a needle of a kind lies; of the others the event is named by the kind."""
+"""Places of needles; other needles are named by their event."""
 
 
 def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
@@ -348,13 +348,13 @@ def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
 # --- bringing it back --------------------------------------------------------------------------------------------
 
 
-class Asker:
-    """A model that asks for needles, in a session that was opened again."""
+class RecallModel:
+    """Model that asks for needles in a resumed session."""
 
     def __init__(self, built: Composition) -> None:
         self.built = built
         model = built.deps.model
-        assert isinstance(model, Planter)
+        assert isinstance(model, ScriptedPlanter)
         self.model = model
         self.asked = 0
         """Calls of `Recall`."""
@@ -407,11 +407,11 @@ class Asker:
 
 
 CALLS_MAX = 40
-"""For one needle."""
+"""Calls for one needle."""
 
 
 def first_call(needle: Needle) -> dict[str, str]:
-    """How the model asks for it."""
+    """Return the first call of the model for a needle."""
     match needle.by:
         case "path":
             return {"path": needle.path}
@@ -431,7 +431,7 @@ UNTIMED = ("Asked", "Opened", "PrefixSet", "PermissionAnswered", "image")
 """Kinds that a list of what happened leaves out, and a picture, which only its handle brings."""
 
 
-def ways(needles: Sequence[Needle]) -> None:
+def choose_queries(needles: Sequence[Needle]) -> None:
     """Most are asked for by their handle, some by words, files, times."""
     for n, needle in enumerate(needles):
         if needle.path:
@@ -448,8 +448,8 @@ def ways(needles: Sequence[Needle]) -> None:
 
 
 @dataclass
-class Told:
-    """What came of it."""
+class RecallOutcome:
+    """Result of planting and recall."""
 
     needles: list[Needle]
     cleared: int
@@ -459,7 +459,7 @@ class Told:
     in_fork: int
 
 
-async def story(folder: Path, count: int, compactions: int, *, hay: bool = True) -> Told:
+async def plant_and_recall(folder: Path, count: int, compactions: int, *, hay: bool = True) -> RecallOutcome:
     """Plant (with `hay` also what must be cleared), compact, close, open, bring back; the last tenth in a fork."""
     random = Random(9)
     names = [needle_text(4_000 + n, random, lines=False) for n in (1, 8, 15, 22)]
@@ -471,8 +471,8 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2])
     place = read_run_context(options, environ, folder=str(tree))
-    built = await build(place, fresh=True, additions=Additions(Planter(), tools))
-    ground = Field(built, tree, state)
+    built = await build(place, fresh=True, additions=Additions(ScriptedPlanter(), tools))
+    ground = NeedleSession(built, tree, state)
     ground.needles = [
         Needle("Opened.cwd", tree.name, tree.name),
         Needle("PrefixSet.context", names[1], repr(names[1])[1:-1]),
@@ -480,26 +480,26 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
         Needle("PrefixSet.tools", names[3], repr(names[3])[1:-1]),
     ]
     allowing = asyncio.ensure_future(ground.allow())
-    await planted(ground, count, compactions, hay=hay)
+    await plant_all(ground, count, compactions, hay=hay)
     needles = ground.needles[:count]
     entries = list(built.log.reader.entries())
     locate(needles, entries)
-    ways(needles)
+    choose_queries(needles)
     made = [entry.event for entry in entries]
     await built.session.close()
     await allowing
-    again = Asker(await build(place, built.session.id, additions=Additions(Planter(), tools)))
+    again = RecallModel(await build(place, built.session.id, additions=Additions(ScriptedPlanter(), tools)))
     fork_at = count - count // 10
     await again.bring(needles[:fork_at])
     await again.built.session.close()
     forking = read_run_context(
         Options(state_dir=str(state), resume=built.session.id, fork_session=True), environ, folder=str(tree)
     )
-    fork = Asker(await build(forking, additions=Additions(Planter(), tools)))
+    fork = RecallModel(await build(forking, additions=Additions(ScriptedPlanter(), tools)))
     await fork.bring(needles[fork_at:])
     await fork.built.session.close()
     summaries = [event for event in made if isinstance(event, Summarized)]
-    return Told(
+    return RecallOutcome(
         needles,
         sum(isinstance(event, Cleared) for event in made),
         sum(bool(event.prose) for event in summaries),
@@ -509,7 +509,7 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     )
 
 
-async def planted(ground: Field, count: int, compactions: int, *, hay: bool) -> None:
+async def plant_all(ground: NeedleSession, count: int, compactions: int, *, hay: bool) -> None:
     """Rounds until there are enough needles and compactions."""
     done = n = 0
     while len(ground.needles) < count or done < compactions:
@@ -525,19 +525,26 @@ async def planted(ground: Field, count: int, compactions: int, *, hay: bool) -> 
 
 
 def measure(count: int = NEEDLES, compactions: int = COMPACTIONS) -> list[Row]:
-    """For the table of all measures."""
+    """Return the rows of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        told = asyncio.run(story(Path(folder), count, compactions))
-    lost = [needle for needle in told.needles if not needle.found]
-    by = ", ".join(f"{sum(n.by == way for n in told.needles)} by {way}" for way in ("handle", "query", "path", "time"))
-    kinds = len({needle.kind for needle in told.needles})
-    what = f"{told.summaries} summaries, {told.digests} digests, {told.cleared} clearings, a restart"
+        outcome = asyncio.run(plant_and_recall(Path(folder), count, compactions))
+    lost = [needle for needle in outcome.needles if not needle.found]
+    by = ", ".join(
+        f"{sum(n.by == way for n in outcome.needles)} by {way}" for way in ("handle", "query", "path", "time")
+    )
+    kinds = len({needle.kind for needle in outcome.needles})
+    what = f"{outcome.summaries} summaries, {outcome.digests} digests, {outcome.cleared} clearings, a restart"
     names = [f"{needle.kind} {needle.handle or '(nowhere)'} by {needle.by}" for needle in lost[:5]]
-    note = f"{kinds} kinds, {by}, {told.in_fork} in a fork, {told.asked} calls" + (f"; lost: {names}" if lost else "")
-    enough = told.summaries + told.digests >= compactions and min(told.summaries, told.digests, told.cleared) > 0
-    got, reach = f"{len(told.needles) - len(lost)} of {count}", f"{count} of {count}"
+    note = f"{kinds} kinds, {by}, {outcome.in_fork} in a fork, {outcome.asked} calls" + (
+        f"; lost: {names}" if lost else ""
+    )
+    enough = (
+        outcome.summaries + outcome.digests >= compactions
+        and min(outcome.summaries, outcome.digests, outcome.cleared) > 0
+    )
+    got, reach = f"{len(outcome.needles) - len(lost)} of {count}", f"{count} of {count}"
     return [Row(f"byte-exact recall after {what}", got, reach, not lost and enough, note)]
 
 
 if __name__ == "__main__":
-    sys.exit(told(measure(*map(int, sys.argv[1:]))))
+    sys.exit(print_table(measure(*map(int, sys.argv[1:]))))

@@ -11,7 +11,7 @@ from random import Random
 
 from benchmarks.context.counting import WIDE
 from benchmarks.context.playing import Provider, budget_of, feed, reply, small_tools
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.agent import Compact, OpenSession, Pin, UserMessage, open_session
 from longrein.context import Request, fold
@@ -50,7 +50,7 @@ class Watching(Provider):
 
 
 def provider_of(window: int) -> Watching:
-    """One that works in small steps for ever."""
+    """Return a provider that works in small steps without end."""
     random = Random(window)
 
     def turn(_: Request) -> Reply:
@@ -76,7 +76,7 @@ async def compacted(session: OpenSession, disk: MemoryDisk, times: int) -> int:
 
 
 def summaries(disk: MemoryDisk) -> int:
-    """How often the log was summarised."""
+    """Count the summaries in the log."""
     return sum(isinstance(entry.event, Summarized) for entry in disk.entries())
 
 
@@ -111,7 +111,7 @@ async def story(window: int, times: int) -> dict[str, tuple[Watching, MemoryDisk
 
 
 def measure(times: int = COMPACTIONS, window: int = 16_000) -> list[Row]:
-    """For the table of all measures."""
+    """Return the rows of the table."""
     rows = []
     clock = VirtualClock()
     for name, (provider, disk, done) in run_virtual(story(window, times), clock=clock).items():
@@ -130,4 +130,4 @@ def measure(times: int = COMPACTIONS, window: int = 16_000) -> list[Row]:
 
 
 if __name__ == "__main__":
-    sys.exit(told(measure(*map(int, sys.argv[1:]))))
+    sys.exit(print_table(measure(*map(int, sys.argv[1:]))))

@@ -1,8 +1,8 @@
-"""A provider that judges, and a session played against it: what fuzz, pins and bad input have in common.
+"""Provider that checks every request, and sessions played against it; shared by fuzz, pins and bad input.
 
-The provider counts in its own way, refuses what does not fit, and holds each request to the laws that can be seen from
-outside: pairing (3), the prefix (2), handles (4), the user's words (5), the window (6). What was wrong is collected and
-not raised, so that one run tells of all of it.
+The provider counts in its own way, refuses requests that do not fit, and checks the laws that are visible from outside:
+pairing (3), the prefix (2), handles (4), the user's words (5), the window (6). It collects violations instead of
+raising, so that one run reports all of them.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ PRICE = Price(3, 15, 0.3, 3.75)
 BIG_BYTES = 5 * 1024 * 1024
 """The result that stands in the tail."""
 SUMMARISERS = ("good", "fails", "lies", "nothing", "too much", "calls tools", "stalls", "is cut", "obeys")
-"""What a summariser may be."""
+"""Kinds of summarisers."""
 
 Answer = Reply | Failure
 Turn = Callable[[Request], Answer]
@@ -58,7 +58,7 @@ def feed(kind: str, chars: int, how: str = "text") -> ToolCall:
 
 
 def small_tools() -> tuple[Tool, ...]:
-    """So few that they fit the smallest window."""
+    """Return few tools, which fit the smallest window."""
     return (FEED, *(tool for tool in builtin_tools() if tool.spec.name == "Recall"))
 
 
@@ -72,9 +72,9 @@ class Provider:
     dialect: Dialect = WIDE
     seed: int = 0
     said_usage: Callable[[Usage], Usage] = lambda usage: usage
-    """What it says was used, where it lies."""
+    """Usage that a lying provider reports."""
     wait: Callable[[], Awaitable[object]] | None = None
-    """How long an answer takes."""
+    """Seconds of an answer."""
     check: bool = True
     """Whether requests are judged; off where only time is measured."""
     name: str = "test/fuzz"
@@ -199,7 +199,7 @@ class Provider:
 
 
 def msg_text(part: AnyPart) -> str:
-    """All text of a part, a call's arguments too."""
+    """Return all text of a part, also of a call's arguments."""
     return str(part.arguments) if isinstance(part, ToolCall) else text_of((part,))
 
 
@@ -208,13 +208,13 @@ def _smuggled(request: Request) -> str:
 
 
 def reply(*parts: str | ToolCall, stop: str = "") -> Reply:
-    """An answer of texts and calls."""
+    """Return an answer of texts and calls."""
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     calls = any(isinstance(part, ToolCall) for part in made)
     return Reply(made, stop or ("calls" if calls else "end"), Usage())
 
 
-async def played(
+async def play_session(
     provider: Provider, prompts: Sequence[str], *, disk: MemoryDisk | None = None, tools: Sequence[Tool] = ()
 ) -> OpenSession:
     """Say each of `prompts` to a session on `disk` and let its turns end; the session is closed again."""
@@ -259,5 +259,5 @@ def chaos_turn(random: Random, budget: Budget, steps: int, *, kinds: Sequence[st
 
 
 def budget_of(window: int, max_output: int = 0) -> Budget:
-    """The budget of a model with that window."""
+    """Return the budget of a model with that window."""
     return Budget(window, max_output or min(64_000, window // 5), PRICE)

@@ -1,10 +1,10 @@
-"""Two thousand turns at a 32k window on a real disk: does anything grow but the log?
+"""Two thousand turns at a 32k window on a real disk: only the log may grow.
 
-`python -m benchmarks.context.soak [TURNS [STEPS]]`: so many requests, so many for each prompt.
-Real SQLite, real files, real commands now and then; only the model is
-scripted. It runs in a process of its own with an empty home, a reader follows the session as a frontend would, and CPU
-is that of the harness between the end of an answer and the next request. A turn is a request. The measure is taken
-twice: with prompts that lead to a dozen requests each, and with a user who speaks before every other.
+`python -m benchmarks.context.soak [TURNS [STEPS]]`: number of requests in all, and per prompt.
+Real SQLite, real files, some real commands; only the model is scripted. It runs in a process of its own with an empty
+home. A reader follows the session as a frontend would. CPU is that of the harness between the end of an answer and the
+next request. A turn is a request. The measure is taken twice: with prompts of a dozen requests each, and with a user
+message before every other request.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from statistics import median
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of, reply
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.context import Request
 from longrein.events import ToolCall, ToolResult, TurnEnded, Usage, text_of
@@ -38,7 +38,7 @@ FILES = 60
 STEPS = 12
 """Requests of one prompt."""
 CHATTY = 2
-"""Of one whose user speaks all the time."""
+"""Requests per prompt of a session whose user writes often."""
 SECRET = "the answer of file one is 4f1d-77e0"
 RSS_GROWTH_MIB_MAX = 10.0
 CPU_RATIO_MAX = 1.2
@@ -46,7 +46,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def rss_mib() -> float:
-    """Resident memory of this process."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE / 2**20
 
 
@@ -72,7 +72,7 @@ class Worker:
     """Why the session would not go on; '' when it did."""
     ended: float = 0.0
     recalled: str = ""
-    """What `Recall` brought in the end."""
+    """Text that `Recall` returned at the end."""
     first: str = ""
     """Handle of the first file's result."""
 
@@ -205,7 +205,7 @@ def rows_of(worker: Worker, turns: int) -> list[Row]:
 
 
 def measure(turns: int = TURNS, steps: Sequence[int] = (STEPS, CHATTY)) -> list[Row]:
-    """For the table of all measures: in processes of their own, whose memory is only this."""
+    """Return the rows of the table. Each session runs in a process of its own."""
     return [row for each in steps for row in _measured(turns, each)]
 
 
@@ -218,11 +218,11 @@ def _measured(turns: int, steps: int) -> list[Row]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The program."""
+    """Run the program."""
     numbers = [int(argument) for argument in arguments if argument.isdigit()]
     turns = numbers[0] if numbers else TURNS
     if "--json" not in arguments:
-        return told(measure(turns, numbers[1:] or (STEPS, CHATTY)))
+        return print_table(measure(turns, numbers[1:] or (STEPS, CHATTY)))
     with tempfile.TemporaryDirectory() as folder:
         worker = asyncio.run(soak(Path(folder), turns, numbers[1]))
     print("RSS each 50 turns:", " ".join(f"{mib:.1f}" for mib in worker.rss), file=sys.stderr)

@@ -1,7 +1,7 @@
-"""What one new entry costs: `step`, then `decide`, in a session of a thousand, ten and a hundred thousand entries.
+"""Cost of one new entry: `step`, then `decide`, in sessions of a thousand to a hundred thousand entries.
 
-A long session at a 200k window is folded, its own decisions obeyed; at each size the next thousand entries are timed
-one by one. The cost must be under a millisecond and must not depend on what lies behind.
+A long session at a 200k window is folded, and its own decisions are applied. At each size the next thousand entries are
+timed one by one. The cost must stay under a millisecond and must not depend on the length of the history.
 """
 
 import gc
@@ -14,7 +14,7 @@ from statistics import median
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.context import (
     Clear,
@@ -56,7 +56,7 @@ SECOND_US = 1_000_000
 
 
 @dataclass
-class Long:
+class LongSession:
     """A session without a loop that goes on for ever."""
 
     window: int = WINDOW
@@ -66,7 +66,7 @@ class Long:
     """Characters that results have."""
     state: State = field(default_factory=State)
     took_ms: list[float] = field(default_factory=list)
-    """Of each entry: `step` and `decide`."""
+    """Milliseconds of `step` and `decide`, per entry."""
     kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Long:
         self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good. " * 200, specs, ("# here",)))
 
     def add(self, event: AnyEvent) -> int:
-        """One more entry, timed with the decision after it."""
+        """Add one entry and time it with the decision after it."""
         self.at += SECOND_US
         entry = Entry(self.state.seq + 1, self.at, event)
         begun = time.perf_counter()
@@ -141,8 +141,8 @@ def _no_history(_: int) -> list[Entry]:
 
 
 @dataclass
-class Timed:
-    """What a thousand entries cost at one size."""
+class EntryTimes:
+    """Cost of a thousand entries at one size."""
 
     entries: int
     median_ms: float
@@ -152,9 +152,9 @@ class Timed:
     slowest: str
 
 
-def timed(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIMED) -> list[Timed]:
+def time_entries(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIMED) -> list[EntryTimes]:
     """Grow one session and time `count` entries at each of `sizes`."""
-    long, found, n = Long(window), [], 0
+    long, found, n = LongSession(window), [], 0
     for size in sizes:
         n = _until(long, size - count, n)
         long.took_ms.clear()
@@ -166,14 +166,14 @@ def timed(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIM
         took = sorted(long.took_ms)
         slowest = max(zip(long.took_ms, long.kinds, strict=True))
         found.append(
-            Timed(
+            EntryTimes(
                 long.state.seq, median(took), took[int(0.99 * len(took))], took[-1], len(long.state.items), slowest[1]
             )
         )
     return found
 
 
-def _until(long: Long, size: int, n: int) -> int:
+def _until(long: LongSession, size: int, n: int) -> int:
     while long.state.seq < size:
         long.step(n)
         n += 1
@@ -183,7 +183,7 @@ def _until(long: Long, size: int, n: int) -> int:
     return n
 
 
-def request_ms(long: Long, count: int = 50) -> float:
+def request_ms(long: LongSession, count: int = 50) -> float:
     """Median time to render the view of `long`: what a request costs before any wire has seen it."""
     took = []
     for _ in range(count):
@@ -193,8 +193,8 @@ def request_ms(long: Long, count: int = 50) -> float:
     return median(took)
 
 
-def rows_of(found: list[Timed], limit_ms: float = LIMIT_MS) -> list[Row]:
-    """The lines of the table."""
+def rows_of(found: list[EntryTimes], limit_ms: float = LIMIT_MS) -> list[Row]:
+    """Return the rows of the table."""
     few, many = found[0], found[-1]
     each = "; ".join(
         f"{t.entries}: {t.median_ms:.3f}, p99 {t.p99_ms:.2f}, worst {t.worst_ms:.1f} ({t.slowest}), {t.items} items"
@@ -210,10 +210,10 @@ def rows_of(found: list[Timed], limit_ms: float = LIMIT_MS) -> list[Row]:
 
 
 def measure() -> list[Row]:
-    """For the table of all measures."""
-    return rows_of(timed())
+    """Return the rows of the table."""
+    return rows_of(time_entries())
 
 
 if __name__ == "__main__":
     numbers = tuple(int(argument) for argument in sys.argv[1:])
-    sys.exit(told(rows_of(timed(numbers or SIZES))))
+    sys.exit(print_table(rows_of(time_entries(numbers or SIZES))))

@@ -1,8 +1,8 @@
-"""Nobody waits for a summary: how long the work stands still while a model needs 60 seconds to write one.
+"""Stall of the work while a model needs 60 seconds for a summary.
 
-`python -m benchmarks.context.stall`. Two runs: one in virtual time, where the only time that passes is what a model
-takes, so a wait for the summary would be seen as 60 seconds; one in real time with a summary that never comes, where
-what is measured is what longrein itself needs between a result and the next request.
+`python -m benchmarks.context.stall`. Two runs: one in virtual time, where only the model takes time, so a wait for the
+summary would show as 60 seconds; one in real time with a summary that never comes, which measures longrein's own time
+between a result and the next request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from time import perf_counter, time_ns
 import msgspec
 from benchmarks.context.material import text
 from benchmarks.context.playing import Provider, budget_of, feed, reply, small_tools
-from benchmarks.context.table import Row, told
+from benchmarks.context.table import Row, print_table
 
 from longrein.agent import UserMessage
 from longrein.context import Request
@@ -33,7 +33,7 @@ REACH_MS = 200
 
 
 class RealClock:
-    """Real time."""
+    """Clock in real time."""
 
     def wall_us(self) -> int:
         """Microseconds UTC."""
@@ -75,7 +75,7 @@ def _waiting(provider: Provider, turn_s: float, summary_s: float) -> Callable[[]
 
 
 async def play(provider: Provider, clock: VirtualClock | RealClock) -> list[Entry]:
-    """One long turn; gives the log."""
+    """Play one long turn; return the log."""
     disk = MemoryDisk()
     deps = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
     session = open_test_session(provider, disk=disk, deps=deps, mode="bypassPermissions")
@@ -98,7 +98,7 @@ def stalls_ms(log: list[Entry]) -> list[float]:
 
 
 def p95(values: list[float]) -> float:
-    """The 95th percentile."""
+    """Return the 95th percentile."""
     return quantiles(values, n=20)[-1]
 
 
@@ -137,4 +137,4 @@ def _never(log: list[Entry]) -> Row:
 
 
 if __name__ == "__main__":
-    sys.exit(told(measure()))
+    sys.exit(print_table(measure()))

@@ -1,4 +1,4 @@
-"""One measure, one line: what was reached, what is to be reached, and whether it was."""
+"""Table of measures: figure reached, goal, and whether it was met."""
 
 import json
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ class Row:
     reach: str
     met: bool
     note: str = ""
-    """What to know beside the figure: how much was tried, or what broke."""
+    """Details of the figure: sample size, or the failures."""
 
 
-def shown(rows: Iterable[Row]) -> str:
-    """The rows as a table of Markdown."""
+def as_markdown(rows: Iterable[Row]) -> str:
+    """Format the rows as a Markdown table."""
     lines = ["| measure | reached | reach | |", "|---|---|---|---|"]
     for row in rows:
         note = f" ({row.note})" if row.note else ""
@@ -27,13 +27,13 @@ def shown(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
-def kept(rows: Iterable[Row], path: Path) -> None:
-    """Write the rows where the docs' table is made from."""
+def write_rows(rows: Iterable[Row], path: Path) -> None:
+    """Write the rows to the file that the table of the docs is made from."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def told(rows: list[Row]) -> int:
-    """Print the table of one program; gives its exit code."""
-    print(shown(rows))
+def print_table(rows: list[Row]) -> int:
+    """Print the table of one program; return its exit code."""
+    print(as_markdown(rows))
     return 0 if all(row.met for row in rows) else 1

@@ -1,4 +1,4 @@
-"""A small made-up set of sessions in the neutral format, for whoever has no recordings: same seed, same bytes."""
+"""Generated sessions in the neutral format, for users without recordings: same seed, same bytes."""
 
 import json
 import random
@@ -10,7 +10,7 @@ VERBS = ("load", "store", "merge", "split", "check", "render", "collect", "publi
 
 
 def write_sessions(folder: Path, count: int = 6, seed: int = 7) -> Path:
-    """Writes `count` sessions into `folder` and gives it back."""
+    """Write `count` sessions into `folder` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     for n in range(count):
         rows = session(f"generated-{n:02}", random.Random(seed * 1000 + n), 30 + 25 * n)
@@ -19,7 +19,7 @@ def write_sessions(folder: Path, count: int = 6, seed: int = 7) -> Path:
 
 
 def session(name: str, chance: random.Random, requests: int) -> list[dict[str, Any]]:
-    """The rows of one session: somebody reads files, looks around, edits what was read and runs tests."""
+    """Return the rows of one session: an agent reads files, searches, edits and runs tests."""
     rows: list[dict[str, Any]] = [{"type": "header", "name": name, "system_tokens_est": 9000}]
     files = {f"src/{noun}_{n}/{noun}_store.py": source(chance, noun, n) for n, noun in enumerate(NOUNS)}
     read: list[str] = []
@@ -58,7 +58,7 @@ def _act(chance: random.Random, path: str, files: dict[str, str], read: list[str
 
 
 def source(chance: random.Random, noun: str, n: int) -> str:
-    """A file of code that nobody needs."""
+    """Return a generated file of code."""
     lines = [f'"""The {noun} store, part {n}."""', "", "import logging", ""]
     for k in range(chance.randrange(10, 40)):
         verb, other = chance.choice(VERBS), chance.choice(NOUNS)

@@ -33,7 +33,7 @@ from longrein.config import (
     is_trusted,
     known_secrets,
     load_instructions,
-    load_kinds,
+    load_subagent_types,
     nested_instructions,
     project_root,
     remember_rule,
@@ -339,7 +339,7 @@ def _spawner(
 
 def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return the subagent types, and notes on parts of their files that were ignored."""
-    return load_kinds(
+    return load_subagent_types(
         builtin_kinds(),
         run_context.cwd,
         run_context.home,

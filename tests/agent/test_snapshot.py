@@ -11,7 +11,7 @@ from longrein.agent import UserMessage
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
 from longrein.context.clear_items import ClearingMemory, KeptWorth
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.events import Entry, Text
 from longrein.models import Delta
 from longrein.store import open_log
@@ -57,8 +57,8 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
 
 
 def test_nothing_that_the_clearing_policy_remembers_is_left_out() -> None:
-    made_again_from_the_texts = {"sheets"}
-    assert set(vars(Worth())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
+    made_again_from_the_texts = {"text_indexes"}
+    assert set(vars(NeedsMemory())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,19 @@ def test_traces_are_whole_and_aligned(tmp_path: Path, policy: str) -> None:
 
 
 def test_the_policy_sees_no_future(tmp_path: Path) -> None:
-    from policy import read, sessions_in, traced
+    from policy import read, sessions_in, trace_lines
     from replay.generated import write_sessions
 
     from longrein.commands.simulate import budget_of
 
     session, budget = read(sessions_in(write_sessions(tmp_path, 3))[2]), budget_of("anthropic", 200_000)
-    whole = list(traced(session, "default", budget))
+    whole = list(trace_lines(session, "default", budget))
     half = session.requests // 2
     early = msgspec.structs.replace(
         session, items=tuple(item for item in session.items if item.request < half), requests=half
     )
     assert whole
-    assert list(traced(early, "default", budget)) == [row for row in whole if row["t"] < half]
+    assert list(trace_lines(early, "default", budget)) == [row for row in whole if row["t"] < half]
 
 
 def test_the_generated_set_is_the_same_each_time(tmp_path: Path) -> None:

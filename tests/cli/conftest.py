@@ -1,4 +1,4 @@
-"""A stdin that is at its end, so that no test waits for the one pytest has."""
+"""Fixture: an empty stdin, so that no test waits for the stdin of pytest."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An app that only writes down how it was called."""
+"""Fake app that records its calls."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from longrein.frontends.argv import Options
 
 
 class FakeApp:
-    """Stands in for `longrein.app`; raises `error` when it has one, gives `code` otherwise."""
+    """Replacement of `longrein.app`: raises `error` if set, else returns `code`."""
 
     def __init__(self, code: int = 0, error: BaseException | None = None) -> None:
         self.code, self.error = code, error
@@ -59,7 +59,7 @@ class FakeApp:
 
 
 def given(options: Options) -> dict[str, Any]:
-    """The fields that differ from their defaults."""
+    """Return the fields that differ from their defaults."""
     return {
         name: getattr(options, name)
         for name, default in msgspec.to_builtins(Options(), builtin_types=(tuple,)).items()

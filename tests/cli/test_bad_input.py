@@ -1,4 +1,4 @@
-"""Bad input: what is typed, the exact line on stderr, the exit code. Nothing is ever on stdout."""
+"""Bad input: arguments, the exact line on stderr, the exit code. Stdout stays empty."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""`longrein doctor` says what it found, and what it only assumes."""
+"""`longrein doctor`: findings and assumptions."""
 
 from pathlib import Path
 

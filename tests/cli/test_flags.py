@@ -1,4 +1,4 @@
-"""What argv means."""
+"""Parsing of argv."""
 
 import shlex
 from contextlib import suppress

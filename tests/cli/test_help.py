@@ -1,4 +1,4 @@
-"""The help pages: everything there is stands there, and fits the screen."""
+"""Help pages: complete, and no wider than the screen."""
 
 import pytest
 

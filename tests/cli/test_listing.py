@@ -1,4 +1,4 @@
-"""`longrein sessions` for people: one line a session, and what is not worth going back to comes last."""
+"""`longrein sessions` as a table: one line per session; sessions without content come last."""
 
 from typing import Any
 

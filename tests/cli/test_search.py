@@ -1,4 +1,4 @@
-"""`longrein search`: over the sessions of a folder, of all folders, or one; like grep by its exit code."""
+"""`longrein search` in the sessions of a folder, of all folders, or of one session; exit codes as in grep."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""R092: what is piped in is added to the prompt, and a pipe that never says anything does not stop the start."""
+"""R092: piped input is added to the prompt, and a silent pipe does not block the start."""
 
 import asyncio
 import os

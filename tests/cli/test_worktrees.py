@@ -1,4 +1,4 @@
-"""`longrein worktrees`: what subagents left, listed, merged into the user's folder, removed."""
+"""`longrein worktrees`: list, merge into the user's folder, remove."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A home and a project on disk, and one way to load settings from them."""
+"""Fixture: a home and a project on disk, and settings loaded from them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,20 +9,20 @@ import pytest
 from longrein.config import Settings, load_settings
 
 
-class House:
+class ConfigFolders:
     """A home with a settings file and a project with another."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.cwd, self.state = folder / "home", folder / "home" / "repo", folder / "state"
         self.cwd.mkdir(parents=True)
 
-    def user(self, text: str) -> "House":
+    def user(self, text: str) -> "ConfigFolders":
         return self._write(self.home / ".config/longrein/config.toml", text)
 
-    def project(self, text: str) -> "House":
+    def project(self, text: str) -> "ConfigFolders":
         return self._write(self.cwd / ".longrein/config.toml", text)
 
-    def _write(self, path: Path, text: str) -> "House":
+    def _write(self, path: Path, text: str) -> "ConfigFolders":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         return self
@@ -34,5 +34,5 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def folders(tmp_path: Path) -> ConfigFolders:
+    return ConfigFolders(tmp_path)

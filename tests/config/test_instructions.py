@@ -1,4 +1,4 @@
-"""Instruction files: which are found, in which order, what they may bring in, and what is said of the rest."""
+"""Instruction files: folders, order, imports, and notes about the rest."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Layers of settings: who wins, what a project may not say, and one exact line for each mistake."""
+"""Layers of settings: precedence, limits of a project's file, and one exact line for each mistake."""
 
 import os
 import subprocess
@@ -9,28 +9,28 @@ import msgspec
 import pytest
 
 from longrein.config import Settings, remember_rule, state_dir
-from longrein.config.settings import Figures
-from longrein.config.settings_schema import KEYS, OWN
+from longrein.config.settings import ModelSettings
+from longrein.config.settings_schema import KEYS, OWN_TOOLS
 from longrein.events import SettingsError
 from longrein.tools import ToolOptions, builtin_tools, goal_tools
-from tests.config.conftest import House
+from tests.config.conftest import ConfigFolders
 
 USER = "~/.config/longrein/config.toml"
 PROJECT = "~/repo/.longrein/config.toml"
 
 
-def test_without_any_file_all_is_built_in(house: House) -> None:
-    settings = house.load()
+def test_without_any_file_all_is_built_in(folders: ConfigFolders) -> None:
+    settings = folders.load()
     assert settings == msgspec.structs.replace(Settings(), origin=settings.origin)
     assert settings.origin["permission_mode"] == "built in"
     assert settings.parallel_max == 32
 
 
-def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(house: House) -> None:
-    house.user('model = "a/user"\nfallback_model = "a/user"\nprofile = "seed"\ncompact_model = "a/user"')
-    house.project('# ours\nmodel = "a/project"\nfallback_model = "a/project"\ncompact_model = "a/project"')
+def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(folders: ConfigFolders) -> None:
+    folders.user('model = "a/user"\nfallback_model = "a/user"\nprofile = "seed"\ncompact_model = "a/user"')
+    folders.project('# ours\nmodel = "a/project"\nfallback_model = "a/project"\ncompact_model = "a/project"')
     environ = {"LONGREIN_MODEL": "a/environment", "LONGREIN_FALLBACK_MODEL": "a/environment", "LONGREIN_PROFILE": ""}
-    settings = house.load(environ, model="a/flag", permission_mode="")
+    settings = folders.load(environ, model="a/flag", permission_mode="")
     assert (settings.model, settings.origin["model"]) == ("a/flag", "--model")
     assert (settings.fallback_model, settings.origin["fallback_model"]) == ("a/environment", "LONGREIN_FALLBACK_MODEL")
     assert (settings.compact_model, settings.origin["compact_model"]) == ("a/project", f"{PROJECT}:4")
@@ -38,8 +38,8 @@ def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(house: H
     assert settings.parallel_max == 10  # of the seed profile
 
 
-def test_everything_a_file_can_say(house: House) -> None:
-    settings = house.user("""
+def test_everything_a_file_can_say(folders: ConfigFolders) -> None:
+    settings = folders.user("""
 model = "mock/small"
 permission_mode = "acceptEdits"
 
@@ -86,7 +86,7 @@ env = ["ACME"]
     assert settings.rules("/w", "/h").allow == ("Bash(npm test)",)
     assert (settings.ask, settings.deny) == (("Bash(git push *)",), ("Read(.env)",))
     assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
-    assert settings.models["mock/small"] == Figures(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
+    assert settings.models["mock/small"] == ModelSettings(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
     assert ToolOptions(**settings.tools).read_lines_max == 10
     assert (settings.turns_max, settings.usd_max, settings.parallel_max) == (3, 1.5, 4)
     assert (settings.instruction_files, settings.instruction_bytes_max) == (("TEAM.md",), 100)
@@ -99,10 +99,10 @@ env = ["ACME"]
     assert settings.notes == ()
 
 
-def test_lists_of_rules_add_up_over_the_layers(house: House) -> None:
-    house.user('[permissions]\nallow = ["Edit"]\ndeny = ["Bash(rm *)"]')
-    house.project('[permissions]\ndeny = ["Bash(curl *)", "Bash(rm *)"]\nask = ["WebFetch"]')
-    settings = house.load(allowed_tools=("Bash(npm test)",), disallowed_tools=("Write",))
+def test_lists_of_rules_add_up_over_the_layers(folders: ConfigFolders) -> None:
+    folders.user('[permissions]\nallow = ["Edit"]\ndeny = ["Bash(rm *)"]')
+    folders.project('[permissions]\ndeny = ["Bash(curl *)", "Bash(rm *)"]\nask = ["WebFetch"]')
+    settings = folders.load(allowed_tools=("Bash(npm test)",), disallowed_tools=("Write",))
     assert settings.allow == ("Edit", "Bash(npm test)")
     assert settings.deny == ("Bash(rm *)", "Bash(curl *)", "Write")
     assert settings.ask == ("WebFetch",)
@@ -135,33 +135,33 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("text", "said", "line"), IGNORED)
-def test_S048_S052_a_project_may_only_narrow(house: House, text: str, said: str, line: int) -> None:
-    house.user("[limits]\nmax_turns = 5\nmax_budget_usd = 2")
-    plain, settings = house.load(), house.project(text).load()
+def test_S048_S052_a_project_may_only_narrow(folders: ConfigFolders, text: str, said: str, line: int) -> None:
+    folders.user("[limits]\nmax_turns = 5\nmax_budget_usd = 2")
+    plain, settings = folders.load(), folders.project(text).load()
     assert settings.notes == (f"{PROJECT}:{line}: {said}; it was ignored.",)
     assert settings == msgspec.structs.replace(plain, notes=settings.notes)
 
 
-def test_a_project_narrows(house: House) -> None:
-    house.user('permission_mode = "acceptEdits"\n[limits]\nmax_turns = 5')
-    settings = house.project('permission_mode = "plan"\n[limits]\nmax_turns = 2\nmax_budget_usd = 1').load()
+def test_a_project_narrows(folders: ConfigFolders) -> None:
+    folders.user('permission_mode = "acceptEdits"\n[limits]\nmax_turns = 5')
+    settings = folders.project('permission_mode = "plan"\n[limits]\nmax_turns = 2\nmax_budget_usd = 1').load()
     assert (settings.permission_mode, settings.turns_max, settings.usd_max) == ("plan", 2, 1.0)
-    assert house.load(permission_mode="bypassPermissions").permission_mode == "bypassPermissions"
+    assert folders.load(permission_mode="bypassPermissions").permission_mode == "bypassPermissions"
 
 
-def test_S058_without_trust_a_project_file_is_not_even_opened(house: House) -> None:
-    house.project("this is = not [ toml")
-    assert house.load(trusted=False).notes == (
+def test_S058_without_trust_a_project_file_is_not_even_opened(folders: ConfigFolders) -> None:
+    folders.project("this is = not [ toml")
+    assert folders.load(trusted=False).notes == (
         f"{PROJECT} was not read: this folder is not trusted; `longrein trust` changes that.",
     )
     with pytest.raises(SettingsError):
-        house.load(trusted=True)
+        folders.load(trusted=True)
 
 
-def test_a_home_that_is_the_project_is_no_project(house: House) -> None:
-    house.cwd = house.home / ".config"
-    (house.home / ".config/.longrein").mkdir(parents=True)
-    assert house.user('model = "a/b"').load().model == "a/b"
+def test_a_home_that_is_the_project_is_no_project(folders: ConfigFolders) -> None:
+    folders.cwd = folders.home / ".config"
+    (folders.home / ".config/.longrein").mkdir(parents=True)
+    assert folders.user('model = "a/b"').load().model == "a/b"
 
 
 # --- mistakes: one line each -------------------------------------------------------------------------------------
@@ -239,23 +239,23 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line"), WRONG)
-def test_malformed_settings_say_file_line_key_and_nearest_key(house: House, text: str, line: str) -> None:
+def test_malformed_settings_say_file_line_key_and_nearest_key(folders: ConfigFolders, text: str, line: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        house.user(text).load()
+        folders.user(text).load()
     assert str(caught.value) == line
 
 
-def test_a_file_that_cannot_be_read_says_so(house: House) -> None:
-    (house.home / ".config/longrein/config.toml").mkdir(parents=True)
+def test_a_file_that_cannot_be_read_says_so(folders: ConfigFolders) -> None:
+    (folders.home / ".config/longrein/config.toml").mkdir(parents=True)
     with pytest.raises(
         SettingsError, match=r"^~/.config/longrein/config.toml: cannot be read \(Is a directory\): mend"
     ):
-        house.load()
+        folders.load()
 
 
 @pytest.mark.parametrize("text", ["", "\ufeff", "# nothing\n", "[providers.mock]\n[limits]\n[models]\n"])
-def test_R049_an_empty_file_says_nothing(house: House, text: str) -> None:
-    assert house.user(text).load().notes == ()
+def test_R049_an_empty_file_says_nothing(folders: ConfigFolders, text: str) -> None:
+    assert folders.user(text).load().notes == ()
 
 
 VARIABLES = [
@@ -266,17 +266,17 @@ VARIABLES = [
 
 
 @pytest.mark.parametrize(("environ", "line"), VARIABLES)
-def test_a_wrong_variable_is_named(house: House, environ: dict[str, str], line: str) -> None:
+def test_a_wrong_variable_is_named(folders: ConfigFolders, environ: dict[str, str], line: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        house.load(environ)
+        folders.load(environ)
     assert str(caught.value) == line
 
 
-def test_variables_and_flags(house: House) -> None:
-    settings = house.load({"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0)
+def test_variables_and_flags(folders: ConfigFolders) -> None:
+    settings = folders.load({"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0)
     assert (settings.turns_max, settings.usd_max, settings.tools) == (7, 2.0, {"bash_timeout_s": 1.5})
     with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": an allow rule covers plain words only'):
-        house.load(allowed_tools=("Bash(a;b)",))
+        folders.load(allowed_tools=("Bash(a;b)",))
 
 
 RULES = [
@@ -292,34 +292,42 @@ RULES = [
 
 
 @pytest.mark.parametrize(("rule", "said"), RULES)
-def test_a_rule_for_a_tool_that_nobody_knows_is_told(house: House, rule: str, said: str) -> None:
-    settings = house.user(f'[permissions]\n# ours\ndeny = ["{rule}"]').load()
+def test_a_rule_for_a_tool_that_nobody_knows_is_told(folders: ConfigFolders, rule: str, said: str) -> None:
+    settings = folders.user(f'[permissions]\n# ours\ndeny = ["{rule}"]').load()
     assert settings.deny == (rule,)
     assert settings.notes == ((f"{USER}:3: permissions.deny {rule}: {said}",) if said else ())
 
 
-def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(house: House) -> None:
-    assert house.load(allowed_tools=("Bsh(ls)",)).notes == (
+def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(folders: ConfigFolders) -> None:
+    assert folders.load(allowed_tools=("Bsh(ls)",)).notes == (
         "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? The rule has no effect.",
     )
 
 
 def test_every_tool_of_ours_is_known_to_rules() -> None:
     names = {tool.spec.name for tool in (*builtin_tools(), *goal_tools())}
-    assert names <= set(OWN)
-    assert set(OWN) - names <= {"Agent", "ToolSearch", "CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput"}
+    assert names <= set(OWN_TOOLS)
+    assert set(OWN_TOOLS) - names <= {
+        "Agent",
+        "ToolSearch",
+        "CallTool",
+        "TaskList",
+        "TaskOutput",
+        "TaskStop",
+        "TaskInput",
+    }
 
 
-def test_an_unknown_variable_is_told(house: House) -> None:
-    notes = house.load({"LONGREIN_MODLE": "a/b", "LONGREIN_STATE_DIR": "/x", "LONGREIN_SESSION": "y"}).notes
+def test_an_unknown_variable_is_told(folders: ConfigFolders) -> None:
+    notes = folders.load({"LONGREIN_MODLE": "a/b", "LONGREIN_STATE_DIR": "/x", "LONGREIN_SESSION": "y"}).notes
     assert notes == ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",)
-    assert house.load({"LONGREIN_ZZZZZZZZZZZZ": "1"}).notes == (
+    assert folders.load({"LONGREIN_ZZZZZZZZZZZZ": "1"}).notes == (
         "LONGREIN_ZZZZZZZZZZZZ is not a setting. It was ignored.",
     )
 
 
-def test_what_longrein_hands_to_its_commands_is_no_unknown_variable(house: House) -> None:
-    assert house.load({"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"}).notes == ()
+def test_what_longrein_hands_to_its_commands_is_no_unknown_variable(folders: ConfigFolders) -> None:
+    assert folders.load({"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"}).notes == ()
 
 
 PLACES = [
@@ -361,41 +369,41 @@ ALWAYS = [
 
 
 @pytest.mark.parametrize(("before", "after"), ALWAYS)
-def test_always_allow_changes_nothing_else_in_the_users_file(house: House, before: str, after: str) -> None:
+def test_always_allow_changes_nothing_else_in_the_users_file(folders: ConfigFolders, before: str, after: str) -> None:
     if before:
-        house.user(before)
-    remember_rule("Edit", {}, str(house.home))
-    path = house.home / ".config/longrein/config.toml"
+        folders.user(before)
+    remember_rule("Edit", {}, str(folders.home))
+    path = folders.home / ".config/longrein/config.toml"
     written = path.read_text()
     if '"Read",]' in before:
-        assert house.load().allow == ("Read", "Edit")
+        assert folders.load().allow == ("Read", "Edit")
     else:
         assert written == after
-    assert "Edit" in house.load().allow
-    remember_rule("Edit", {}, str(house.home))
+    assert "Edit" in folders.load().allow
+    remember_rule("Edit", {}, str(folders.home))
     assert path.read_text() == written
 
 
-def test_always_allow_keeps_mode_and_link_and_takes_any_rule(house: House, tmp_path: Path) -> None:
+def test_always_allow_keeps_mode_and_link_and_takes_any_rule(folders: ConfigFolders, tmp_path: Path) -> None:
     target = tmp_path / "dotfiles.toml"
     target.write_text('model = "a/b"\n')
     target.chmod(0o640)
-    link = house.home / ".config/longrein/config.toml"
+    link = folders.home / ".config/longrein/config.toml"
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
     rules = ('Bash(echo "a\'b")', "Edit(//x/\\[a])", "Bash(git commit -m 'é')")
     for rule in rules:
-        remember_rule(rule, {}, str(house.home))
+        remember_rule(rule, {}, str(folders.home))
     assert link.is_symlink()
     assert target.stat().st_mode & 0o777 == 0o640
-    assert house.load().allow == rules
+    assert folders.load().allow == rules
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".new")] == []
 
 
-def test_a_new_file_is_the_users_alone(house: House) -> None:
+def test_a_new_file_is_the_users_alone(folders: ConfigFolders) -> None:
     os.umask(umask := os.umask(0))
-    remember_rule("Edit", {}, str(house.home))
-    assert (house.home / ".config/longrein/config.toml").stat().st_mode & 0o777 == 0o600
+    remember_rule("Edit", {}, str(folders.home))
+    assert (folders.home / ".config/longrein/config.toml").stat().st_mode & 0o777 == 0o600
     assert os.umask(umask) == umask
 
 
@@ -408,12 +416,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("before", "rule", "line"), REFUSED)
-def test_what_cannot_be_added_safely_is_left_alone(house: House, before: str, rule: str, line: str) -> None:
-    house.user(before)
+def test_what_cannot_be_added_safely_is_left_alone(folders: ConfigFolders, before: str, rule: str, line: str) -> None:
+    folders.user(before)
     with pytest.raises(SettingsError) as caught:
-        remember_rule(rule, {}, str(house.home))
+        remember_rule(rule, {}, str(folders.home))
     assert str(caught.value) == line
-    assert (house.home / ".config/longrein/config.toml").read_text() == before
+    assert (folders.home / ".config/longrein/config.toml").read_text() == before
 
 
 def test_import_brings_nothing_dear() -> None:

@@ -1,4 +1,4 @@
-"""Trust in folders: kept by real path in the state folder, never taken from the folder itself. S047, S052."""
+"""Trusted folders: kept by real path in the state folder, never taken from the folder itself. S047, S052."""
 
 import os
 from pathlib import Path

@@ -19,7 +19,7 @@ from benchmarks.context.playing import (
     Provider,
     budget_of,
     feed,
-    played,
+    play_session,
     reply,
     small_tools,
 )
@@ -72,7 +72,7 @@ def events(disk: MemoryDisk, kind: type[Any]) -> list[Any]:
 def play(provider: Provider, *prompts: str) -> MemoryDisk:
     """Say `prompts` to a session; its log."""
     disk = MemoryDisk()
-    run_virtual(played(provider, prompts or ("go on", "and on"), disk=disk), clock=VirtualClock())
+    run_virtual(play_session(provider, prompts or ("go on", "and on"), disk=disk), clock=VirtualClock())
     return disk
 
 
@@ -166,7 +166,7 @@ def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again()
     disk = play(provider, "one", "two")
     assert [end.reason for end in events(disk, TurnEnded)] == ["error", "error"]
     ill[0] = False
-    run_virtual(played(provider, ("three",), disk=disk), clock=VirtualClock())
+    run_virtual(play_session(provider, ("three",), disk=disk), clock=VirtualClock())
     assert events(disk, TurnEnded)[-1] == TurnEnded("done")
     assert fold(disk.entries()).refused_raw == 0, "a request of that size was taken"
 

@@ -2,7 +2,7 @@
 
 import pytest
 from benchmarks.context.counting import DENSE, DIALECTS, WIDE
-from benchmarks.context.estimates import LIES, REACH, checked, session
+from benchmarks.context.estimates import LIES, REACH, compare_estimates, session
 from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
@@ -39,22 +39,22 @@ def test_a_long_text_is_guessed_from_pieces_of_it() -> None:
 @pytest.mark.parametrize("kind", [k for k in KINDS if k in ("prose", "cjk", "code", "base64", "files")])
 def test_A5_after_five_calls_the_estimate_is_within_ten_percent(kind: str) -> None:
     for dialect in (WIDE, DENSE):
-        found = checked(kind, session([kind], dialect, calls=9))
+        found = compare_estimates(kind, session([kind], dialect, calls=9))
         assert found.view <= REACH, found
         assert found.factor <= REACH, found
 
 
 def test_A5_scripts_are_learned_apart() -> None:
     for dialect in DIALECTS:
-        found = checked("mixed", session(["code", "cjk", "base64"], dialect, calls=12))
+        found = compare_estimates("mixed", session(["code", "cjk", "base64"], dialect, calls=12))
         assert found.view <= REACH, found
         assert found.factor <= REACH, found
 
 
 @pytest.mark.parametrize("lie", ["missing", "a seventh", "ten million"])
 def test_a_provider_that_counts_nonsense_does_not_move_the_gauge(lie: str) -> None:
-    honest = checked("honest", session(["code"], WIDE, calls=8))
-    lied = checked(lie, session(["code"], WIDE, lie=LIES[lie], calls=8))
+    honest = compare_estimates("honest", session(["code"], WIDE, calls=8))
+    lied = compare_estimates(lie, session(["code"], WIDE, lie=LIES[lie], calls=8))
     assert lied.view <= honest.view + 0.35, lied
 
 

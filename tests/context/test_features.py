@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from longrein.context.clearing.features import (
     arguments_of,
     call_content,
-    declares,
     features,
     identifiers,
-    is_part,
+    is_declaration,
+    is_partial_read,
     line_key,
     line_keys,
     names_by_line,
     tool_class,
-    touched,
+    touched_paths,
 )
 
 
@@ -79,12 +79,12 @@ def test_many_lines_are_read_as_each_of_them_is(lines: list[str]) -> None:
 )
 def test_what_a_call_does(tool: str, arguments: str, kind: str, paths: tuple[str, ...]) -> None:
     parsed = arguments_of(arguments)
-    assert (tool_class(tool, parsed), touched(parsed)) == (kind, paths)
+    assert (tool_class(tool, parsed), touched_paths(parsed)) == (kind, paths)
 
 
 def test_parts_and_contents() -> None:
-    assert is_part('{"file_path": "a", "offset": 3}')
-    assert not is_part('{"file_path": "a"}')
+    assert is_partial_read('{"file_path": "a", "offset": 3}')
+    assert not is_partial_read('{"file_path": "a"}')
     assert call_content('{"a": "x", "b": ["y", {"c": "z"}], "d": 1}') == "x\ny\nz"
     assert call_content("raw text") == "raw text"
 
@@ -94,4 +94,4 @@ def test_parts_and_contents() -> None:
     [("x = 1", False), ("def f():", True), ("  # def of why", False), ("     7→class Word:", True)],
 )
 def test_declarations(line: str, *, expected: bool) -> None:
-    assert declares(line) is expected
+    assert is_declaration(line) is expected

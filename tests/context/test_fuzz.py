@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 from benchmarks.context.counting import DIALECTS
-from benchmarks.context.fuzz import WINDOWS, Fuzzed, fuzz
+from benchmarks.context.fuzz import WINDOWS, FuzzResult, fuzz
 from benchmarks.context.playing import SUMMARISERS
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 
-def check(found: Fuzzed) -> None:
+def check(found: FuzzResult) -> None:
     """Fine; but a tokenizer that is dear with something may teach it by one refusal, before it was ever counted."""
     assert found.overflows <= 1, found.line()
     assert replace(found, overflows=0).fine, found.line()

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.context.needles import KINDS, story
+from benchmarks.context.needles import KINDS, plant_and_recall
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_A12_D10_needles_of_every_kind_come_back_after_compactions_a_restart_and_a_fork(tmp_path: Path) -> None:
     """By handle, words, file and time, without a tool being run again."""
-    told = await story(tmp_path, 72, 2, hay=False)
+    told = await plant_and_recall(tmp_path, 72, 2, hay=False)
     assert told.summaries >= 1
     assert told.digests >= 1
     lost = [f"{needle.kind} {needle.handle} by {needle.by}" for needle in told.needles if not needle.found]

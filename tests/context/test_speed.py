@@ -2,14 +2,14 @@
 
 from statistics import quantiles
 
-from benchmarks.context.speed import Long
+from benchmarks.context.speed import LongSession
 
 from longrein.context import State
 from longrein.events import AnyEvent
 from tests.work_counters import functions_called
 
 
-class Counted(Long):
+class Counted(LongSession):
     """A session that counts the functions called for each entry."""
 
     counts: list[int] | None = None
@@ -42,7 +42,7 @@ def sizes(state: State) -> dict[str, int]:
 
 
 def test_what_the_state_holds_is_bounded_by_the_view_and_not_by_the_log() -> None:
-    long, n = Long(12_000), 0
+    long, n = LongSession(12_000), 0
     while long.state.seq < 300:
         long.step(n)
         n += 1

@@ -5,21 +5,21 @@ import json
 import pytest
 
 from longrein.context.clearing import text_index as sheets
-from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, Piece
-from longrein.context.clearing.line_value import Measure, Values, body, why
-from longrein.context.clearing.needs import Worth
-from longrein.context.clearing.rewrite import is_small, saved
-from longrein.context.clearing.timing import Rental, Tolerates, decide, squeeze, view_tokens
+from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, SourceItem
+from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
+from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.clearing.rewrite import is_too_small, tokens_saved
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, plan_clearing, plan_shrinking, view_tokens
 from longrein.context.clearing.weights import TABLES
 
-RENTAL = Rental(Values(TABLES), nonce="a1b2c3")
+POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")
 
 
 class Story:
     """Items that arrive one after the other; a request is made after each result."""
 
-    def __init__(self, rental: Rental = RENTAL) -> None:
-        self.worth, self.rental, self.n, self.breaks = Worth(), rental, 0, 0
+    def __init__(self, policy: ClearingPolicy = POLICY) -> None:
+        self.worth, self.policy, self.n, self.breaks = NeedsMemory(), policy, 0, 0
         self.put("user", "Please mend the ledger in src/ledger_book.py")
         self.ask()
 
@@ -29,13 +29,13 @@ class Story:
         self.n += 1
         size = len(content or arguments) / 3 + (31 if kind in ("call", "result") else 4)
         handle = f"r{self.n}"
-        self.worth.arrive(
-            Piece(handle, kind, content, size, self.worth.now, tool, arguments, call, more.get("status", "ok"))
+        self.worth.add(
+            SourceItem(handle, kind, content, size, self.worth.now, tool, arguments, call, more.get("status", "ok"))
         )
         return handle
 
     def ask(self) -> None:
-        self.worth.was_sent()
+        self.worth.mark_sent()
 
     def step(self, tool: str, arguments: dict[str, str], result: str, thought: str = "", **more: str) -> str:
         if thought:
@@ -45,8 +45,8 @@ class Story:
         self.worth.now += 1  # the result is carried by the next request
         handle = self.put("result", result, tool, "", call, **more)
         self.worth.now -= 1
-        self.worth.begin(self.worth.now + 1)
-        plan = decide(self.worth, self.rental)
+        self.worth.begin_request(self.worth.now + 1)
+        plan = plan_clearing(self.worth, self.policy)
         if plan:
             plan.take(self.worth)
             self.breaks += 1
@@ -123,7 +123,7 @@ def test_a_plan_changes_nothing_until_it_is_taken() -> None:
     story.wander(12)
     before = [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
     visible = dict(story.worth.visible)
-    plan = squeeze(story.worth, RENTAL, 1e9)
+    plan = plan_shrinking(story.worth, POLICY, 1e9)
     assert plan is not None
     assert before == [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
     assert visible == story.worth.visible
@@ -134,8 +134,8 @@ def test_a_plan_changes_nothing_until_it_is_taken() -> None:
 
 def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
-    for rows in (sheets.ROWS_KEPT, 1):
-        monkeypatch.setattr(sheets, "ROWS_KEPT", rows)
+    for rows in (sheets.ROWS_CACHED_MAX, 1):
+        monkeypatch.setattr(sheets, "ROWS_CACHED_MAX", rows)
         story = Story()
         story.wander(45)
         shown.append([(h.form, h.tokens, h.rows, h.words, h.body, h.gain) for h in story.worth.items])
@@ -149,19 +149,19 @@ def test_what_is_too_small_to_be_looked_at_would_save_nothing() -> None:
     story.step("Write", {"file_path": "src/new_book.py", "content": lines("open", "split", "merge")}, "done")
     story.step("Bash", {"command": "make check"}, "boom\n" * 300, status="failed")
     story.wander(20)
-    desk, small = RENTAL.desk(story.worth), 0
+    builder, small = POLICY.builder(story.worth), 0
     for held in story.worth.items:
         for least in (1.0, 20.0, 60.0):
-            if is_small(desk, held, least):
+            if is_too_small(builder, held, least):
                 small += 1
-                assert saved(desk, held) <= least
+                assert tokens_saved(builder, held) <= least
     assert small > 40
 
 
 def test_calls_and_results_go_together() -> None:
     story = Story()
     story.wander(40)
-    plan = squeeze(story.worth, RENTAL, 1e9)
+    plan = plan_shrinking(story.worth, POLICY, 1e9)
     if plan:
         plan.take(story.worth)
     for held in story.worth.items:
@@ -175,7 +175,7 @@ def test_a_failed_call_says_so_in_its_ledger() -> None:
     story.step("Bash", {"command": "make other"}, "fine\n" * 300)
     story.step("Bash", {"command": "make wrong"}, "boom\n" * 300, status="failed")
     story.wander(12)
-    plan = squeeze(story.worth, RENTAL, 1e9)
+    plan = plan_shrinking(story.worth, POLICY, 1e9)
     assert plan is not None
     text = "\n".join(change.text for change in plan.changes)
     assert 'cleared: failed, 301 lines, Recall("r3")' in text
@@ -191,9 +191,9 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     story.step("Edit", {**edit, "new_string": "    pass"}, "done")
     story.step("Bash", {"command": "echo call_number_41 call_number_42 call_number_43"}, "ok")
     story.wander(10)
-    sheet = story.worth.sheets.of(story.held(read))
+    sheet = story.worth.text_indexes.of(story.held(read))
     assert sheet.numbered
-    assert body(story.held(read), sheet, [40, 41, 60], ()).split("\n") == [
+    assert body_text(story.held(read), sheet, [40, 41, 60], ()).split("\n") == [
         "41→    call_number_41(ledger_state)",
         "    call_number_42(ledger_state)",
         "…",
@@ -205,7 +205,7 @@ def test_why_says_what_it_is_that_keeps_a_line() -> None:
     story = Story()
     read = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge"))
     story.step("Bash", {"command": "grep -n close_ledger_entry -r ."}, "nothing")
-    found = why(story.worth, story.held(read), RENTAL.values, RENTAL.price(story.worth), Measure())
+    found = explain_lines(story.worth, story.held(read), POLICY.values, POLICY.price(story.worth), SizeEstimate())
     assert [reason.line for reason in found] == lines("open", "close", "audit", "merge").split("\n")
     assert found[1].why == "a name in it was needed"
     assert found[1].chance > found[3].chance
@@ -213,9 +213,9 @@ def test_why_says_what_it_is_that_keeps_a_line() -> None:
 
 def test_missing_something_makes_losses_dearer() -> None:
     story = Story()
-    calm = RENTAL.price(story.worth).line
+    calm = POLICY.price(story.worth).line
     story.worth.losses = 12
-    assert RENTAL.price(story.worth).line > 2 * calm
+    assert POLICY.price(story.worth).line > 2 * calm
 
 
 def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
@@ -223,7 +223,7 @@ def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
     story.wander(45)
     cleared = next(h for h in story.worth.items if h.piece.kind == "result" and h.form != "full")
     before = story.worth.losses
-    story.worth.recalled(cleared.piece.handle)
+    story.worth.record_recall(cleared.piece.handle)
     assert story.worth.losses == before + 1
     again = next(h for h in story.worth.items if h.piece.kind == "result" and h is not cleared and h.paths)
     again.cleared_at = story.worth.now - 3
@@ -233,9 +233,9 @@ def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
 
 @pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])
 def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
-    story = Story(Rental(Values(TABLES), tolerates=Tolerates(kinds)))
+    story = Story(ClearingPolicy(ValueModels(TABLES), clearable=ClearableKinds(kinds)))
     story.wander(20)
-    plan = squeeze(story.worth, story.rental, 1e9)
+    plan = plan_shrinking(story.worth, story.policy, 1e9)
     assert plan is not None
     plan.take(story.worth)
     assert {h.piece.kind for h in story.worth.items if h.form != "full"} <= set(kinds)

@@ -1,10 +1,10 @@
-"""Any caller: whatever is said, called, taken back or edited, what is sent stays paired, fits and is stable."""
+"""Random callers: any list stays paired, fits the window, and has a stable prefix."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Engine
-from tests.integrations.lists import WIRES, Chat, Wire, big, check_paired, tokens
+from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 
 WINDOW, OUTPUT = 8_000, 1_000
 

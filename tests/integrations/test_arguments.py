@@ -1,4 +1,4 @@
-"""`longrein.engine`: what it knows of a model by name, and what it says of arguments that cannot be."""
+"""`longrein.engine`: figures of known models, and errors for invalid arguments."""
 
 from typing import Any
 

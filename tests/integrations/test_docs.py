@@ -1,4 +1,4 @@
-"""docs/library.md is run, and it is the list of what is public for users of the library."""
+"""docs/library.md: its code runs, and it lists the public names."""
 
 import re
 import subprocess

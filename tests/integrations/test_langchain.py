@@ -8,7 +8,7 @@ import pytest
 
 from longrein.context import Engine
 from longrein.testing.loopback import Call, LoopbackProvider, Turn
-from tests.integrations.story import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
+from tests.integrations.long_session import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
 
 pytest.importorskip("langchain", reason="needs `make library` (pip install longrein[langchain])")
 

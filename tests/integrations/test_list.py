@@ -9,7 +9,7 @@ import longrein
 from longrein.context import Engine
 from longrein.events import Cleared, ToolError, UsageError
 from longrein.integrations import did_not_fit
-from tests.integrations.lists import WIRES, Chat, Wire, big, check_paired, tokens
+from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 
 WINDOW, OUTPUT = 12_000, 1_000
 USABLE = WINDOW - OUTPUT

@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.testing.loopback import LoopbackProvider
-from tests.integrations.story import LIMITS, OUTPUT, WINDOW, answer, check, read_file
+from tests.integrations.long_session import LIMITS, OUTPUT, WINDOW, answer, check, read_file
 
 pytest.importorskip("agents", reason="needs `make library` (pip install longrein[openai-agents])")
 

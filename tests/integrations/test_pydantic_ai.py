@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.testing.loopback import LoopbackProvider
-from tests.integrations.story import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
+from tests.integrations.long_session import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
 
 pytest.importorskip("pydantic_ai", reason="needs `make library` (pip install longrein[pydantic-ai])")
 

@@ -1,4 +1,4 @@
-"""A recorded session through the engine, offline: aligned by request, priced by hand, nothing seen too early."""
+"""Replay of a recorded session: aligned by request, priced by hand, no output seen too early."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from longrein import app
 from longrein.cli import main as cli
 from longrein.context import Budget, Clear, Nothing, State
 from longrein.events import Cleared, Form, UsageError, decode_entry
-from longrein.replay import POLICIES, PRICES, Account, Change, Drive, Recording, of_entries, read_recording
+from longrein.replay import POLICIES, PRICES, Change, CostAccount, PolicyReplay, Recording, of_entries, read_recording
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
 BUDGET = Budget(200_000, 16_000)
@@ -31,8 +31,12 @@ def made(results: list[str], system: int = 2_000) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def play(recording: Recording, policy: str = "keep-all") -> tuple[Account, list[Change]]:
-    drive, account, seen = Drive(recording, POLICIES[policy], BUDGET), Account(recording, PRICES["anthropic"]), []
+def play(recording: Recording, policy: str = "keep-all") -> tuple[CostAccount, list[Change]]:
+    drive, account, seen = (
+        PolicyReplay(recording, POLICIES[policy], BUDGET),
+        CostAccount(recording, PRICES["anthropic"]),
+        [],
+    )
     for change in drive.changes():
         account.request(change, drive.tokens, drive.summary_tokens)
         seen.append(change)
@@ -65,7 +69,7 @@ def test_what_is_hidden_and_then_used_is_lost_and_what_is_shown_elsewhere_is_not
         handle = next(item.handle for item in state.items if item.kind == "result")
         return Clear(Cleared((Form(handle, "placeholder", "gone"),), "rent"))
 
-    drive, account = Drive(recording, hide_first, BUDGET), Account(recording, PRICES["anthropic"])
+    drive, account = PolicyReplay(recording, hide_first, BUDGET), CostAccount(recording, PRICES["anthropic"])
     for change in drive.changes():
         account.request(change, drive.tokens, drive.summary_tokens)
     assert (account.uses, account.kept) == (2, 1), "file_0 stands in the call's argument, compute_total nowhere"
@@ -87,7 +91,7 @@ def test_the_engine_never_sees_what_a_request_does_not_contain() -> None:
         seen.append(sum(item.kind == "result" and item.seqs[0] > 0 for item in state.items))
         return Nothing("")
 
-    list(Drive(recording, count, BUDGET).changes())
+    list(PolicyReplay(recording, count, BUDGET).changes())
     assert seen == [0, 1, 2, 3, 4, 5]
 
 

@@ -1,8 +1,8 @@
-"""`longrein demo`: a small real job, offline and without a key. Only the model is played; everything else is real.
+"""`longrein demo`: a small real job, offline and without a key. Only the model is scripted; the rest is real.
 
-A git project with a really failing test is made in a temporary folder. The demo starts longrein on it as a user would,
-kills it with SIGKILL in the middle of a command, goes on with it, and at the end runs the test itself. In a second act
-things run beside the conversation (tasks, subagents), and the one that is to outlive a second kill does.
+The demo makes a git project with a failing test in a temporary folder, starts longrein on it as a user would, kills it
+with SIGKILL during a command, resumes it, and runs the test itself at the end. The second part runs background tasks
+and subagents; one task outlives a second kill.
 """
 
 import os
@@ -19,9 +19,7 @@ import msgspec
 
 from longrein.frontends.stdio import show
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The demo's second act: what is done while other things run, and what the played model and its subagents say of it.
+# --- Second part: scripted turns of the background work --------------------------------------------------------------
 
 
 TILL_PROMPT = (
@@ -46,11 +44,11 @@ CHECKS = (
     ("watch the till", "sh till.sh"),
 )
 SLOW = "sh receipts.sh"
-"""Takes longer than the half second that it is given."""
+"""Takes longer than its timeout of half a second."""
 
 
 def branches() -> list[dict[str, Any]]:
-    """The conversations of the second act, for `models.script`."""
+    """Return the conversations of the second part, for `models.script`."""
     return [
         {"when": GOAL, "turns": _synthesis()},
         {"when": ASK_NOTES, "turns": _looks("NOTES.md", 97, "Day 97: DECIDED, a refund, so it is negative.")},
@@ -125,7 +123,7 @@ def _bash(command: str, **more: Any) -> dict[str, Any]:
     return {"name": "Bash", "arguments": {"command": command, **more}}
 
 
-# --- The demo's material: a small project with a bug, and what the played model says about it ------------------------
+# --- First part: the project and the scripted turns ------------------------------------------------------------------
 
 
 LEDGER = '''"""Money as people type it, in cents."""
@@ -192,7 +190,7 @@ TOPICS = ("rounding", "bread prices", "the shop's till", "the yearly report", "o
 
 
 def notes() -> str:
-    """Minutes of many meetings; one line of them matters."""
+    """Return long meeting notes, of which one line matters."""
     lines = ["# Notes", ""]
     for day in range(1, 281):
         topic = TOPICS[day % len(TOPICS)]
@@ -204,7 +202,7 @@ def notes() -> str:
 
 
 def script(test: str, window_tokens: int) -> dict[str, Any]:
-    """What the played model says, for `models.script`. `test` is the command that runs the tests."""
+    """Return the model's part, for `models.script`. `test`: the command that runs the tests."""
     edit = {
         "file_path": "ledger.py",
         "old_string": '    digits = text.strip().replace(",", "").strip("()")\n'
@@ -271,16 +269,16 @@ def _run(command: str) -> dict[str, Any]:
     return {"name": "Bash", "arguments": {"command": command, "description": "run the tests"}}
 
 
-# --- demo ------------------------------------------------------------------------------------------------------------
+# --- The run ---------------------------------------------------------------------------------------------------------
 
 
 PROMPT = "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says about amounts."
 WINDOW_TOKENS = 14_300
-"""Small on purpose: the notes do not fit beside the rest, so that old results are cleared and one is recalled."""
+"""Small, so that the notes do not fit beside the rest: old results are cleared and one is recalled."""
 
 
 class _Line(msgspec.Struct):
-    """What the demo reads of a stream-json line."""
+    """Fields of a stream-json line that the demo reads."""
 
     type: str
     subtype: str = ""
@@ -310,7 +308,7 @@ class _Message(msgspec.Struct):
 
 
 def demo(*, keep: bool) -> int:
-    """Play the demo; 0 only if the mended test really passes. With `keep` its folder stays."""
+    """Run the demo; 0 only if the mended test really passes. With `keep` its folder stays."""
     folder = tempfile.mkdtemp(prefix="longrein-demo-")
     try:
         return _Demo(folder).play()
@@ -320,7 +318,7 @@ def demo(*, keep: bool) -> int:
 
 
 class _Demo:
-    """One showing in its own folder, with its own home and state."""
+    """One run in its own folder, with its own home and state."""
 
     def __init__(self, folder: str) -> None:
         self.project = os.path.join(folder, "project")
@@ -333,7 +331,7 @@ class _Demo:
     def play(self) -> int:
         self._say("longrein demo: the model's part is played from a script, offline. Files, commands, the log,")
         self._say("the kill and the resume are real.\n")
-        self._make()
+        self._make_project()
         self._say(f"A git project with a failing test: {self.project}")
         self._say(f"$ longrein -p {PROMPT!r}\n")
         killed = self._run(["-p", PROMPT], kill_at="Bash")
@@ -342,11 +340,11 @@ class _Demo:
             self._say("$ longrein -p -c\n")
             self._run(["-p", "-c"])
         self._show_context()
-        self._beside()
+        self._run_second_part()
         return self._verdict()
 
-    def _beside(self) -> None:
-        """The second act: three tasks, a promotion, two subagents that contradict each other, a kill, an adoption."""
+    def _run_second_part(self) -> None:
+        """Run the second part: three tasks, a promotion, two subagents that disagree, a kill, an adoption."""
         for name, text in TILL_FILES.items():
             _write(os.path.join(self.project, name), text)
         self._say(f"\n$ longrein -p {TILL_PROMPT!r}\n")
@@ -360,9 +358,9 @@ class _Demo:
     def _say(self, line: str) -> None:
         show(f"{line}\n")
 
-    # --- the stage -------------------------------------------------------------------------------------------
+    # --- Setup -------------------------------------------------------------------------------------------------------
 
-    def _make(self) -> None:
+    def _make_project(self) -> None:
         os.makedirs(self.project)
         for name, text in {**FILES, "NOTES.md": notes()}.items():
             _write(os.path.join(self.project, name), text)
@@ -380,10 +378,10 @@ class _Demo:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "LONGREIN_", "GIT_"))}
         return {**kept, "HOME": self.home, "LONGREIN_STATE_DIR": os.path.join(self.home, "state")}
 
-    # --- the play --------------------------------------------------------------------------------------------
+    # --- Runs and their output ---------------------------------------------------------------------------------------
 
     def _run(self, words: Sequence[str], kill_at: str = "") -> bool:
-        """Run longrein and tell what it does; kill it when it starts the tool `kill_at`. Whether it was killed."""
+        """Run longrein and print its events; kill it at the start of tool `kill_at`. Return whether it was killed."""
         commands = dict.fromkeys([self.test, SLOW, *(command for _, command in CHECKS)])
         rules = ",".join(["Edit", *(f"Bash({command})" for command in commands)])
         command = [sys.executable, "-m", "longrein", *words, "--output-format", "stream-json", "--allowedTools", rules]
@@ -391,11 +389,11 @@ class _Demo:
             command, cwd=self.project, env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         ) as process:
             for line in self._lines(process):
-                if kill_at and self._tell(line) == kill_at:
+                if kill_at and self._print_line(line) == kill_at:
                     process.send_signal(signal.SIGKILL)
                     return True
                 if not kill_at:
-                    self._tell(line)
+                    self._print_line(line)
         return False
 
     def _lines(self, process: "subprocess.Popen[bytes]") -> Iterator[_Line]:
@@ -403,18 +401,18 @@ class _Demo:
         for line in process.stdout:
             yield msgspec.json.decode(line, type=_Line)
 
-    def _tell(self, line: _Line) -> str:
-        """One line of the stream in a person's words; gives the last tool that it starts."""
+    def _print_line(self, line: _Line) -> str:
+        """Print one line of the stream in plain words; return the last tool that it starts."""
         started = ""
         match line.type, line.subtype:
             case "assistant", _:
                 self.requests += 1
                 for block in _blocks(line):
-                    begun = self._tell_reply(block, "  | " if line.parent_tool_use_id else "  ")
+                    begun = self._print_reply(block, "  | " if line.parent_tool_use_id else "  ")
                     started = started if line.parent_tool_use_id else begun or started
             case "user", _:
                 for block in _blocks(line) if not line.parent_tool_use_id else ():
-                    self._tell_result(block)
+                    self._print_result(block)
             case "system", "init":
                 self.session = line.session_id
             case "system", "task_started":
@@ -431,7 +429,7 @@ class _Demo:
                     self.totals[key] += int(str(line.usage.get(key, 0)))
         return started
 
-    def _tell_reply(self, block: _Block, margin: str) -> str:
+    def _print_reply(self, block: _Block, margin: str) -> str:
         if block.type == "text":
             self._say(margin + block.text.replace("\n", f"\n{margin}"))
         if block.type != "tool_use":
@@ -440,7 +438,7 @@ class _Demo:
         self._say(f"{margin}  > {block.name} {argument.replace(sys.executable, 'python3')}")
         return block.name
 
-    def _tell_result(self, block: _Block) -> None:
+    def _print_result(self, block: _Block) -> None:
         if block.type != "tool_result":
             return
         text = block.content if isinstance(block.content, str) else str(block.content)
@@ -457,7 +455,7 @@ class _Demo:
         page = subprocess.run(command, cwd=self.project, env=self._environment(), capture_output=True, check=True)
         return page.stdout.decode().replace(sys.executable, "python3").rstrip()
 
-    # --- the end ---------------------------------------------------------------------------------------------
+    # --- Result ------------------------------------------------------------------------------------------------------
 
     def _verdict(self) -> int:
         passed = subprocess.run(
@@ -479,7 +477,7 @@ class _Demo:
 
 
 def _short(text: str) -> str:
-    """One line of it."""
+    """Return the text in one line."""
     line = " ".join(text.replace(sys.executable, "python3").split())
     return line if len(line) <= 96 else line[:95] + "…"
 

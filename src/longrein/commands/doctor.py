@@ -1,4 +1,4 @@
-"""`longrein doctor`: what is here, what is missing, and what to do about it."""
+"""`longrein doctor`: report missing programs, folders, keys and settings, and how to fix them."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from longrein.store import list_sessions
 
 
 def doctor(place: RunContext) -> int:
-    """Print the findings; 0 when longrein can work, 1 when it cannot."""
+    """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1

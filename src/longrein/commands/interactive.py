@@ -1,4 +1,4 @@
-"""The interactive hall: one session after another in the terminal, until the user leaves."""
+"""The interactive terminal: run one session after another until the user leaves."""
 
 import asyncio
 import os
@@ -21,24 +21,24 @@ from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_session
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 
 FILES_MAX = 500_000
-"""Files that are looked at for `@`, where git does not list them."""
+"""Files searched for `@`, where git does not list them."""
 FILES_LIMIT_S = 5.0
-"""How long these are looked for."""
+"""Longest search for these files, seconds."""
 FILES_KEPT_S = 10.0
-"""How long a list of them is good while one types on."""
+"""Seconds that a list of files is reused while the user types."""
 FILES_SHOWN_MAX = 50
 """Files offered at once."""
 ROWS_MAX = 30
 """Sessions shown by `/resume`."""
 
 
-async def talk(options: Options) -> int:
-    """Open what the options ask for, then what the user asks for; gives the exit code."""
+async def run_interactive(options: Options) -> int:
+    """Run the session of the options, then those that the user opens. Return the exit code."""
     place = read_run_context(options)
     built = await build(place)
     prompt, choosing = options.prompt, options.resume == ""
     while True:
-        outcome = await _one(place, built, prompt, choosing=choosing)
+        outcome = await _run_session(place, built, prompt, choosing=choosing)
         left = built.session
         if outcome.kind == "exit":
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
@@ -53,7 +53,7 @@ async def talk(options: Options) -> int:
             built, prompt = await build(place, built.session.id), ""
 
 
-async def _one(place: RunContext, built: Composition, prompt: str, *, choosing: bool) -> Outcome:
+async def _run_session(place: RunContext, built: Composition, prompt: str, *, choosing: bool) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
     names = FileNames(built.deps.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -71,7 +71,7 @@ async def _one(place: RunContext, built: Composition, prompt: str, *, choosing: 
 
 
 async def _end_tasks(folder: str) -> None:
-    """End what still runs of a session that is closed; its next start takes the ends into the log."""
+    """Stop the running tasks of a closed session; its next start takes their ends into the log."""
     running = [one.task for one in spooled_tasks(folder) if one.state == "running"]
     if running:
         say(f"ending {', '.join(running)}")
@@ -96,9 +96,9 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         analysis=lambda: analysis_lines(analyse(session.state, deps.model.budget)),
         sessions=lambda: _sessions(place),
         models=lambda: _models(place, deps.model.name),
-        file_text=lambda path: _text(built, path),
+        file_text=lambda path: _file_text(built, path),
         wall_us=CLOCK.wall_us,
-        task_tail=lambda task, lines: _tail(place, built, task, lines),
+        task_tail=lambda task, lines: _task_tail(place, built, task, lines),
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
@@ -107,13 +107,13 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
     )
 
 
-async def _tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
+async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
     archive = HistoryReader(place.state_dir, built.session.id)
     return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
 
 
 async def _sessions(place: RunContext) -> Sequence[SessionRow]:
-    """Those of this folder in which something was said."""
+    """Return the sessions of this folder that have a title."""
     infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
     return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
 
@@ -123,13 +123,13 @@ def _when(info: SessionInfo) -> str:
 
 
 def _models(place: RunContext, present: str) -> Sequence[str]:
-    """The present model, those of the settings, then those of providers whose key is here."""
+    """Return the present model, those of the settings, then those of providers with a key."""
     with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
     offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
     return list(dict.fromkeys((present, *place.settings.models, *offered)))
 
 
-def _text(built: Composition, path: str) -> str | None:
+def _file_text(built: Composition, path: str) -> str | None:
     workspace = built.deps.workspace
     try:
         found = workspace.resolve(path, built.session.state.cwd)
@@ -139,7 +139,7 @@ def _text(built: Composition, path: str) -> str | None:
 
 
 class FileNames:
-    """The files of a folder by their names, for `@`."""
+    """Completion of file names in a folder, for `@`."""
 
     def __init__(
         self, workspace: Workspace, cwd: Callable[[], str], mono_s: Callable[[], float], files_max: int = FILES_MAX
@@ -148,10 +148,13 @@ class FileNames:
         self._of, self._listed_s = "", 0.0
         self._paths: list[str] = []
         self._whole = True
-        """Whether these are all."""
+        """Whether the list is complete."""
 
     async def find(self, typed: str) -> FilesFound:
-        """Files whose path holds `typed`, case aside, short ones first. The list is made anew where a name begins."""
+        """Return files whose path holds `typed`, ignoring case, shortest first.
+
+        The list is renewed when a new name begins.
+        """
         cwd, now_s = self._cwd(), self._mono_s()
         if not typed or cwd != self._of or now_s - self._listed_s > FILES_KEPT_S:
             self._paths, self._whole = await self._list(cwd)
@@ -164,7 +167,7 @@ class FileNames:
         return FilesFound(shown, "; ".join(filter(None, (more, partial))))
 
     async def _list(self, cwd: str) -> tuple[list[str], bool]:
-        """Those that git knows, else those of a walk that stops in time; and whether these are all."""
+        """Return the files that git knows, else those of a walk with a time limit; and whether they are complete."""
         listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         code, listed = await run_git(self._workspace, listing, cwd)
         if code in (0, GIT_CUT):
@@ -174,13 +177,13 @@ class FileNames:
         try:
             await asyncio.shield(walking)
         except asyncio.CancelledError:
-            walk.whole = False  # it ends soon, and nobody waits for it
+            walk.whole = False  # the walk ends soon without a waiter
             raise
         return walk.paths, walk.whole
 
 
 class _Walk:
-    """The files below `folder`, at most `files_max`."""
+    """Walk that collects at most `files_max` files below `folder`."""
 
     def __init__(self, folder: str, files_max: int) -> None:
         self._folder, self._files_max = folder, files_max

@@ -1,4 +1,4 @@
-"""Ways through the hall to stored sessions, which may be open elsewhere: listed, exported, measured, searched."""
+"""`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open elsewhere."""
 
 import os
 
@@ -13,14 +13,14 @@ from longrein.store import Reader, export_jsonl, find_session, list_sessions, se
 
 
 def sessions(place: RunContext, *, json: bool) -> int:
-    """The list of sessions, newest first."""
+    """List the sessions, newest first."""
     infos = list_sessions(place.state_dir)
     show(listing.as_json(infos) if json else listing.as_table(infos))
     return 0
 
 
 def export(place: RunContext, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
-    """One session as JSON lines, or as the documents' transcript."""
+    """Export one session as JSON lines, or as a transcript folder."""
     reader = Reader(place.state_dir, find_session(place.state_dir, session))
     try:
         if format == "transcript":
@@ -33,7 +33,7 @@ def export(place: RunContext, session: str, format: str, out: str) -> int:  # no
 
 
 def _export(reader: Reader, out: str) -> None:
-    """To the new file `out`, of which nothing stays when it cannot be written to its end; to stdout without `out`."""
+    """Write to the new file `out`, or to stdout. A file that cannot be completed is removed."""
     try:
         with open(out, "xb") if out else stdout_file() as file:
             try:
@@ -51,7 +51,7 @@ def _export(reader: Reader, out: str) -> None:
 
 
 def context(place: RunContext, session: str, *, json: bool) -> int:
-    """What fills the context of one session."""
+    """Show what fills the context of one session."""
     reader = Reader(place.state_dir, find_session(place.state_dir, session))
     try:
         state = fold(list(reader.entries()))
@@ -65,7 +65,7 @@ def context(place: RunContext, session: str, *, json: bool) -> int:
 
 
 def search(place: RunContext, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
-    """Where words stand in stored sessions; 1 when nowhere."""
+    """Search stored sessions; 1 when nothing is found."""
     if not query.strip('" '):
         raise UsageError("what is to be found? longrein search QUERY")
     if session:

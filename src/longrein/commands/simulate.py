@@ -1,4 +1,4 @@
-"""`longrein simulate`: what policies would have cost on sessions that are already over."""
+"""`longrein simulate`: cost of recorded or stored sessions under other context policies."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ from longrein.frontends.stdio import show
 from longrein.replay import (
     POLICIES,
     PRICES,
-    Account,
-    Drive,
+    CostAccount,
+    PolicyReplay,
     Recording,
     Row,
     as_json,
@@ -22,7 +22,7 @@ from longrein.replay import (
 from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX = 8_192
-"""Largest answer that the budget leaves room for."""
+"""Largest answer that the budget reserves."""
 
 
 def simulate(
@@ -34,12 +34,12 @@ def simulate(
     window: str = "200000",
     json: str = "",
 ) -> int:
-    """Print a line for each session and policy. Raises `UsageError` for what is no recorded session."""
+    """Print a line for each session and policy. Raises `UsageError` for a file that is no recorded session."""
     rows = []
     budget = budget_of(prices, int(window))
     for session in _recordings(state_dir, recorded):
         for name in [policy] if policy else POLICIES:
-            drive, account = Drive(session, POLICIES[name], budget), Account(session, PRICES[prices])
+            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(session, PRICES[prices])
             for change in drive.changes():
                 account.request(change, drive.tokens, drive.summary_tokens)
             rows.append(Row.of(name, account))
@@ -48,7 +48,7 @@ def simulate(
 
 
 def budget_of(prices: str, window: int) -> Budget:
-    """The budget of a model with these price ratios; one input token is a millionth of a dollar."""
+    """Return the budget of a model with these price ratios; one input token costs a millionth of a dollar."""
     rates = PRICES[prices]
     return Budget(window, min(OUTPUT_TOKENS_MAX, window // 4), Price(1.0, rates.output, rates.read, rates.write))
 
@@ -65,7 +65,7 @@ def _recordings(state_dir: str, words: Sequence[str]) -> Iterator[Recording]:
 
 
 def _file(path: str) -> Recording:
-    """A recorded session in the neutral format, or one of ours as `longrein export` wrote it."""
+    """Read a recorded session in the neutral format, or one written by `longrein export`."""
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(b'{"seq":'):

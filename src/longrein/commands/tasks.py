@@ -1,4 +1,4 @@
-"""What works beside the conversations of this machine, seen from outside: `longrein tasks` and `longrein agents`."""
+"""`longrein tasks` and `longrein agents`: background tasks and subagents of all sessions on this machine."""
 
 import asyncio
 import os
@@ -14,18 +14,18 @@ from longrein.store import SessionHistory, SessionInfo, find_session, list_sessi
 from longrein.workspace import SPOOL, SpooledTask, is_supervised, spooled_tasks, stop_background_task, unreadable_tasks
 
 ID_CHARS, ID_DASHES = 36, 4
-"""Of a session's id, which its folder is called by."""
+"""Length of a session id, which names its folder, and the number of dashes in it."""
 USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longrein tasks --help"
 
 
-# --- tasks -------------------------------------------------------------------------------------------------------
+# --- Tasks -----------------------------------------------------------------------------------------------------------
 
 
 def tasks(place: RunContext, words: Sequence[str], tail: int, *, json: bool) -> int:
-    """`longrein tasks WORDS`; gives the exit code."""
+    """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
-    if ended := sweep_orphans(place):  # nothing runs that is not listed
+    if ended := sweep_orphans(place):  # so that every running process is listed
         say(f"ended what a crash had left running: {', '.join(ended)}")
     if words[:1] == ["stop"]:
         return _stop(place, words[1] if len(words) == 2 else "")
@@ -41,7 +41,7 @@ def tasks(place: RunContext, words: Sequence[str], tail: int, *, json: bool) -> 
 
 
 def _is_session(word: str) -> bool:
-    """Whether `word` names a session and not a task, such as `b3` or `a398.b3`."""
+    """Return whether `word` names a session rather than a task, such as `b3` or `a398.b3`."""
     if "/" in word:
         return False
     *above, last = word.split(".")
@@ -58,7 +58,7 @@ def _names(place: RunContext) -> list[str]:
 
 
 def _spooled(place: RunContext) -> list[TaskRow]:
-    """All that the spools hold. Only sessions that have one are looked at."""
+    """Return all tasks in the spools. Sessions without a spool are skipped."""
     folders = ((name, os.path.join(place.state_dir, "sessions", name)) for name in _names(place))
     return [row for name, folder in folders if os.path.isdir(os.path.join(folder, SPOOL)) for row in _rows(place, name)]
 
@@ -76,12 +76,12 @@ def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
 
 
 def _queued(place: RunContext, session: str) -> list[SpooledTask]:
-    """Tasks that wait for their turn: only the log knows of them."""
+    """Return the queued tasks of a session, which only its log knows."""
     past = SessionHistory(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
     except SessionError:
-        return []  # its log cannot be read; what its spool holds is listed all the same
+        return []  # unreadable log: list the spool only
     finally:
         past.close()
     tasks = [tasks_page.spooled_from_log(entry, None) for entry, ended in logged.values() if ended is None]
@@ -96,11 +96,11 @@ def _info(place: RunContext, session: str) -> SessionInfo | None:
     try:
         return session_info(place.state_dir, session)
     except SessionError:
-        return None  # its log cannot be read; its tasks can be listed and stopped all the same
+        return None  # unreadable log: its tasks can still be listed and stopped
 
 
 def _of_session(place: RunContext, session: str) -> list[TaskRow]:
-    """All that a session ever started: those that run as the spool tells of them, then those that are over."""
+    """Return all tasks of a session: those in the spool, then the ended ones of the log."""
     spooled = {row.task.task: row for row in _rows(place, session)}
     past = SessionHistory(place.state_dir, session)
     try:
@@ -147,11 +147,11 @@ def _stop(place: RunContext, wanted: str) -> int:
     return 0
 
 
-# --- subagents ---------------------------------------------------------------------------------------------------
+# --- Subagents -------------------------------------------------------------------------------------------------------
 
 
 def agents(place: RunContext, session: str, *, json: bool) -> int:
-    """`longrein agents [SESSION]`; gives the exit code."""
+    """Run `longrein agents [SESSION]`; return the exit code."""
     if session:
         info = session_info(place.state_dir, find_session(place.state_dir, session))
         every = [_agents(place, info)] if info is not None else []

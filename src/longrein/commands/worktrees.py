@@ -1,4 +1,4 @@
-"""`longrein worktrees`: what subagents have left on branches of their own: listed, merged into the folder, removed."""
+"""`longrein worktrees`: list, merge and remove the worktrees of subagents."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One worktree."""
+    """Worktree in the listing."""
 
     name: str
     branch: str
@@ -34,16 +34,16 @@ class Row(msgspec.Struct, frozen=True):
     repository: str
     """Top folder of the user's own work tree."""
     committed: int
-    """Files that its commits changed."""
+    """Number of files that its commits changed."""
     uncommitted: int
-    """Files with changes beyond that."""
+    """Number of files with uncommitted changes."""
 
 
 def worktrees(place: RunContext, words: Sequence[str], *, unmerged: bool, json: bool) -> int:
-    """`longrein worktrees WORDS`; gives the exit code: 1 where a merge or a removal was refused."""
+    """Run `longrein worktrees WORDS`; return the exit code: 1 when a merge or removal was refused."""
     every = list_worktrees(f"{place.state_dir}/worktrees")
     if not words:
-        rows = [_run(place, tree, _looking_at(tree)) for tree in every]
+        rows = [_run(place, tree, _row_work(tree)) for tree in every]
         show(msgspec.json.format(msgspec.json.encode(rows)) + b"\n" if json else _table(rows))
         return 0
     if len(words) != 2 or words[0] not in ("merge", "remove"):
@@ -71,12 +71,12 @@ def _remove(place: RunContext, tree: Worktree, *, unmerged: bool) -> int:
 
 
 def name_of(tree: Worktree) -> str:
-    """Its name: the last part of its folder and of its branch."""
+    """Return the name: the last part of the folder and of the branch."""
     return str(tree.path.rpartition("/")[2])
 
 
 def _named(every: Sequence[Worktree], word: str) -> Worktree:
-    """The one whose name is `word` or begins with it."""
+    """Return the worktree whose name is `word` or begins with it. Raises `UsageError`."""
     word = word.removeprefix("longrein/")
     found = [tree for tree in every if name_of(tree) == word] or [t for t in every if name_of(t).startswith(word)]
     if len(found) == 1:
@@ -87,7 +87,7 @@ def _named(every: Sequence[Worktree], word: str) -> Worktree:
 
 
 def _run(place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]) -> T:
-    """`work` with a workspace around the tree's repository."""
+    """Run `work` with a workspace around the worktree's repository."""
 
     async def walk() -> T:
         spawner = PlainSpawner(place.environ.get("PATH", ""), (tree.root,))
@@ -99,7 +99,7 @@ def _run(place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutin
     return asyncio.run(walk())
 
 
-def _looking_at(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
+def _row_work(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
     async def look(space: Workspace) -> Row:
         committed, uncommitted = await worktree_changes(space, tree)
         return Row(name_of(tree), tree.branch, tree.path, tree.root, len(committed), len(uncommitted))

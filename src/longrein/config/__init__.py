@@ -1,4 +1,4 @@
-"""What the user's files and environment say: settings in layers, trust, instructions, which model, which secrets."""
+"""The user's files and environment: settings in layers, trust, instructions, model choice, secrets."""
 
 from longrein.config.environment import (
     config_dir,
@@ -16,14 +16,14 @@ from longrein.config.instructions import (
     project_root,
 )
 from longrein.config.model_choice import Probe, choose_model, subagent_model
-from longrein.config.settings import Figures, Provider, Settings, known_secrets, load_settings
+from longrein.config.settings import ModelSettings, Provider, Settings, known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
-from longrein.config.subagent_types import load_kinds
+from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import distrust, is_trusted, trust
 
 __all__ = [
-    "Figures",
     "Instructions",
+    "ModelSettings",
     "Probe",
     "Provider",
     "Settings",
@@ -36,8 +36,8 @@ __all__ = [
     "is_trusted",
     "known_secrets",
     "load_instructions",
-    "load_kinds",
     "load_settings",
+    "load_subagent_types",
     "nested_instructions",
     "project_file",
     "project_root",

@@ -1,4 +1,4 @@
-"""Where the user's settings and longrein's state lie, and the one look at the environment."""
+"""Environment variables, the folders of settings and state, and the description of the environment for the model."""
 
 import os
 import sys
@@ -6,33 +6,33 @@ from collections.abc import Mapping, Sequence
 
 
 def environment() -> dict[str, str]:
-    """The environment variables of this process, as they are now. Nothing else in longrein looks at them."""
+    """Return the environment variables of this process. Nothing else in longrein reads them."""
     return dict(os.environ)
 
 
 def home_folder(environ: Mapping[str, str]) -> str:
-    """The user's home, absolute; from the user database where HOME is not set."""
+    """Return the user's home, absolute; from the user database where HOME is not set."""
     home = environ.get("HOME", "")
     return home if home.startswith("/") else os.path.expanduser("~")
 
 
 def config_dir(environ: Mapping[str, str], home: str, platform: str = sys.platform) -> str:
-    """The folder of the user's settings: `~/.config/longrein` or its like."""
+    """Return the folder of the user's settings, such as `~/.config/longrein`."""
     return _place(environ, home, platform, "XDG_CONFIG_HOME", ".config")
 
 
 def user_file(environ: Mapping[str, str], home: str) -> str:
-    """The user's settings file, whether or not it is there."""
+    """Return the path of the user's settings file, which may not exist."""
     return f"{config_dir(environ, home)}/config.toml"
 
 
 def project_file(cwd: str) -> str:
-    """The settings file of the folder longrein was started in, whether or not it is there."""
+    """Return the path of the project's settings file in `cwd`, which may not exist."""
     return f"{cwd.rstrip('/')}/.longrein/config.toml"
 
 
 def state_dir(environ: Mapping[str, str], home: str, platform: str = sys.platform) -> str:
-    """Where sessions are kept: LONGREIN_STATE_DIR, else `~/.local/state/longrein` or its like. Absolute."""
+    """Return the folder of sessions, absolute: LONGREIN_STATE_DIR, else such as `~/.local/state/longrein`."""
     given = environ.get("LONGREIN_STATE_DIR", "")
     if given:
         return os.path.abspath(home + given[1:] if given == "~" or given.startswith("~/") else given)
@@ -40,8 +40,7 @@ def state_dir(environ: Mapping[str, str], home: str, platform: str = sys.platfor
 
 
 def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, below: str) -> str:
-    # These lines are the XDG rules themselves (a relative value counts as none); the package that knows them for every
-    # system costs 14 ms to import, so it is asked only where they do not hold.
+    # The XDG rules; a relative value counts as none. `platformdirs` takes 14 ms to import, so it is used on macOS only.
     given = environ.get(variable, "")
     if given.startswith("/"):
         return f"{given.rstrip('/')}/longrein"
@@ -52,17 +51,21 @@ def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, 
     return platformdirs.user_config_dir("longrein") if below == ".config" else platformdirs.user_state_dir("longrein")
 
 
-# --- What the model is told of where it is: once, at the start, so it holds nothing that changes ---------------------
+# --- Description for the model ---------------------------------------------------------------------------------------
+# Sent once at the start, so it holds nothing that changes.
 
 
 PLATFORM = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
-"""Where this runs."""
+"""Name of this platform."""
 
 
 def describe_environment(
     *, cwd: str, day: str, roots: Sequence[str] = (), branch: str = "", platform: str = PLATFORM, shell: str = "bash"
 ) -> str:
-    """Text for the static context. Pure: all is given as values, `day` as `2026-11-21`, `branch` '' where unknown."""
+    """Describe the environment for the static context. Pure.
+
+    `day`: as `2026-11-21`. `branch`: '' where unknown.
+    """
     lines = [f"Current folder: {cwd}"]
     others = [root for root in roots if root != cwd]
     if others:

@@ -1,9 +1,9 @@
-"""The head of a markdown file, between two lines of `---`: the part of YAML that such files are written in.
+"""Reader of the YAML head of a markdown file, between two lines of `---`.
 
-Keys with texts, numbers, booleans, lists in both spellings, maps below a key, and blocks of text. More lenient than
-YAML where people write what it forbids (a colon or a quote inside plain text, ` #12`), strict where a meaning would
-have to be guessed: anchors, tags, several documents. No YAML package: a reader of the whole language costs more than
-this file, and takes names like `no` for something else.
+Supports keys with texts, numbers, booleans, lists in both spellings, maps below a key, and blocks of text. More
+lenient than YAML where people write what it forbids (a colon or a quote inside plain text, ` #12`); strict where the
+meaning would be a guess (anchors, tags, several documents). A YAML package costs more to import than this module, and
+reads names like `no` as something else.
 """
 
 import re
@@ -11,51 +11,51 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 FENCE = "---"
-WORDS = {"true": True, "false": False, "null": None, "~": None}
+CONSTANTS = {"true": True, "false": False, "null": None, "~": None}
 NUMBER = r"-?(?:\d+|\d+\.\d*|\.\d+)"
 KEY = r"""(?P<key>"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:\n]*?|-\w[^:\n]*?)\s*:(?:\s+(?P<value>.*))?$"""
 DEPTH_MAX = 8
-"""Deeper heads are a mistake."""
+"""Maximum nesting of a head."""
 
 
-class BadHead(ValueError):
-    """The head cannot be read: `line 3: …`. Becomes a note for the user."""
+class FrontmatterError(ValueError):
+    """Error in a head, such as `line 3: …`. It becomes a note for the user."""
 
 
 class Line(NamedTuple):
     """One line of a head."""
 
     number: int
-    """From 1, in the file."""
+    """Line number in the file, from 1."""
     indent: int
     text: str
-    """Without indentation and trailing blanks."""
+    """Text without indentation and trailing blanks."""
 
 
-def split_head(text: str) -> tuple[dict[str, Any], str]:
-    """(fields, body) of a file; no fields when it has no head. Raises `BadHead`."""
+def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
+    """Split a file into (fields, body). Without a head the fields are empty. Raises `FrontmatterError`."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != FENCE:
         return {}, text
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in (FENCE, "...")), None)
     if end is None:
-        raise BadHead("line 1: the head that begins here is not closed by a line of ---")
-    return read_head(lines[1:end], first=2), "\n".join(lines[end + 1 :]).strip("\n")
+        raise FrontmatterError("line 1: the head that begins here is not closed by a line of ---")
+    return parse_frontmatter(lines[1:end], first=2), "\n".join(lines[end + 1 :]).strip("\n")
 
 
-def read_head(lines: list[str], first: int = 1) -> dict[str, Any]:
-    """The fields in these lines; `first` is the number of the first one. Raises `BadHead`."""
+def parse_frontmatter(lines: list[str], first: int = 1) -> dict[str, Any]:
+    """Parse the lines of a head. `first`: number of the first line. Raises `FrontmatterError`."""
     reader = _Reader([_line(number, raw) for number, raw in enumerate(lines, first)])
     fields = reader.block(0, 0)
     if reader.left():
-        raise BadHead(
-            f"line {reader.now.number}: {_said(reader.now.text)} is indented otherwise than what it belongs to"
+        raise FrontmatterError(
+            f"line {reader.now.number}: {_shown(reader.now.text)} is indented otherwise than what it belongs to"
         )
     if fields is None:
         return {}
     if not isinstance(fields, dict):
-        raise BadHead(f"line {first}: the head is a list, not fields with names")
+        raise FrontmatterError(f"line {first}: the head is a list, not fields with names")
     return fields
 
 
@@ -65,7 +65,7 @@ def _line(number: int, raw: str) -> Line:
 
 
 class _Reader:
-    """Goes down the lines once."""
+    """Parser that reads the lines once, from first to last."""
 
     def __init__(self, lines: list[Line]) -> None:
         self._lines = lines
@@ -76,17 +76,17 @@ class _Reader:
         return self._lines[self._at]
 
     def left(self) -> bool:
-        """Whether there are more lines that say something; passes over the others."""
+        """Skip blank lines and comments; return whether a line is left."""
         while self._at < len(self._lines) and (not self.now.text or self.now.text.startswith("#")):
             self._at += 1
         return self._at < len(self._lines)
 
     def block(self, least: int, depth: int) -> Any:
-        """The map or list whose lines are indented by `least` or more; None when there is none."""
+        """Return the map or list indented by `least` or more; None when there is none."""
         if not self.left() or self.now.indent < least:
             return None
         if depth > DEPTH_MAX:
-            raise BadHead(f"line {self.now.number}: more than {DEPTH_MAX} levels")
+            raise FrontmatterError(f"line {self.now.number}: more than {DEPTH_MAX} levels")
         indent = self.now.indent
         if _is_item(self.now.text):
             return self._items(indent, depth)
@@ -115,7 +115,7 @@ class _Reader:
             line = self.now
             match = re.compile(KEY).match(line.text)
             if match is None:
-                raise BadHead(f"line {line.number}: {_said(line.text)} is not `name: value`")
+                raise FrontmatterError(f"line {line.number}: {_shown(line.text)} is not `name: value`")
             self._at += 1
             value = match["value"] or ""
             if not value or value.startswith("#"):
@@ -125,7 +125,7 @@ class _Reader:
         return found
 
     def _below(self, indent: int, depth: int) -> Any:
-        """What stands below a key without a value; a list may stand at the key's own indentation."""
+        """Return the value below a key without one; a list may have the indentation of the key."""
         if self.left() and self.now.indent == indent and _is_item(self.now.text):
             return self._items(indent, depth + 1)
         if self.left() and self.now.indent > indent and not self._is_structure():
@@ -136,7 +136,7 @@ class _Reader:
         return _is_item(self.now.text) or re.compile(KEY).match(self.now.text) is not None
 
     def _value(self, text: str, line: Line, indent: int) -> Any:
-        """What stands after a colon or a dash, with the lines that go on with it."""
+        """Return the value after a colon or a dash, with its continuation lines."""
         block = re.fullmatch(r"([|>])([+-]?\d?|\d[+-])(?:\s+#.*)?", text)
         if block:
             return self._text_block(block[1], block[2], indent)
@@ -145,11 +145,13 @@ class _Reader:
         if text[0] in "[{":
             return self._flow(text, line, indent)
         if text[0] in "&*!%@`" and not text.startswith(("*", "@", "`")):
-            raise BadHead(f"line {line.number}: {_said(text)} is YAML that is not read here: put the value in quotes")
+            raise FrontmatterError(
+                f"line {line.number}: {_shown(text)} is YAML that is not read here: put the value in quotes"
+            )
         return _scalar(_folded([_without_comment(text), *self._continued(indent)]))
 
     def _continued(self, indent: int) -> list[str]:
-        """The further lines of a plain text."""
+        """Return the continuation lines of a plain text."""
         found = []
         while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
             found.append(self.now.text)
@@ -159,7 +161,7 @@ class _Reader:
         return found
 
     def _text_block(self, style: str, how: str, indent: int) -> str:
-        """`|` keeps lines, `>` joins them; `-` takes the last line end away."""
+        """Return a block of text: `|` keeps lines, `>` joins them, `-` removes the last line end."""
         raw: list[Line] = []
         while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
             raw.append(self.now)
@@ -170,7 +172,7 @@ class _Reader:
         return text if "-" in how or not text else f"{text}\n"
 
     def _quoted(self, text: str, line: Line, indent: int) -> str:
-        """A quoted text, which may go on over lines; one that only begins with a quoted word is plain."""
+        """Return a quoted text, which may span lines. A text that only begins with a quoted word is plain."""
         whole, quote = text, text[0]
         end = _end_of_quote(whole)
         while end < 0 and self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
@@ -178,7 +180,7 @@ class _Reader:
             self._at += 1
             end = _end_of_quote(whole)
         if end < 0:
-            raise BadHead(f"line {line.number}: the quote that begins with {_said(text)} is not closed")
+            raise FrontmatterError(f"line {line.number}: the quote that begins with {_shown(text)} is not closed")
         rest = whole[end + 1 :].strip()
         if rest and not rest.startswith("#"):
             return whole
@@ -186,13 +188,13 @@ class _Reader:
         return inner.replace("''", "'") if quote == "'" else _unescaped(inner)
 
     def _flow(self, text: str, line: Line, indent: int) -> Any:
-        """`[a, b]` or `{a: true}`, also over lines."""
+        """Return `[a, b]` or `{a: true}`, which may span lines."""
         whole = text
         while not _is_closed(whole) and self._at < len(self._lines) and self.now.indent >= indent and self.now.text:
             whole += f" {_without_comment(self.now.text)}"
             self._at += 1
         if not _is_closed(whole):
-            raise BadHead(f"line {line.number}: {_said(text)} is not closed")
+            raise FrontmatterError(f"line {line.number}: {_shown(text)} is not closed")
         whole = whole[: _closing(whole) + 1]
         pieces = list(split_outside(whole[1:-1]))
         if whole[0] == "[":
@@ -201,11 +203,11 @@ class _Reader:
         return {_plain_key(key.strip()): _flow_value(value.strip()) for key, _, value in pairs}
 
 
-# --- pieces ------------------------------------------------------------------------------------------------------
+# --- Values and quotes -----------------------------------------------------------------------------------------------
 
 
 def split_outside(text: str) -> Iterator[str]:
-    """The pieces between commas that stand in no bracket and no quotes; empty ones are left out."""
+    """Yield the non-empty pieces between commas outside of brackets and quotes."""
     depth, quote, start = 0, "", 0
     for at, c in enumerate(f"{text},"):
         if quote:
@@ -233,9 +235,9 @@ def _flow_value(text: str) -> Any:
 
 
 def _scalar(text: str) -> Any:
-    """A plain text as what it plainly means."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    """Return a plain text as a constant or number where it is one."""
+    if text.lower() in CONSTANTS:
+        return CONSTANTS[text.lower()]
     if re.fullmatch(NUMBER, text) and len(text) < 18:
         return float(text) if "." in text else int(text)
     return text
@@ -255,7 +257,7 @@ def _without_comment(text: str) -> str:
 
 
 def _folded(lines: list[str]) -> str:
-    """Lines joined by blanks; an empty one is a line break."""
+    """Join lines with blanks; an empty line is a line break."""
     text = ""
     for line in lines:
         text += "\n" if not line else line if not text or text.endswith("\n") else f" {line}"
@@ -263,7 +265,7 @@ def _folded(lines: list[str]) -> str:
 
 
 def _end_of_quote(text: str) -> int:
-    """Where the quote that begins `text` ends; -1 when it does not."""
+    """Return the index of the closing quote of the quote that begins `text`; -1 without one."""
     quote, at = text[0], 1
     while at < len(text):
         if quote == '"' and text[at] == "\\":
@@ -292,7 +294,7 @@ def _unescaped(text: str) -> str:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket that begins `text` closes; -1 when it does not."""
+    """Return the index of the closing bracket of the bracket that begins `text`; -1 without one."""
     depth, quote = 0, ""
     for at, c in enumerate(text):
         if quote:
@@ -312,5 +314,5 @@ def _is_closed(text: str) -> bool:
     return _closing(text) >= 0
 
 
-def _said(text: str) -> str:
+def _shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -1,8 +1,7 @@
-"""Instruction files (`AGENTS.md` and its kin): found from the project's root down to where longrein was started.
+"""Instruction files (`AGENTS.md` and similar), from the project's root down to the current folder.
 
-Far ones come first, so that the nearest speaks last. A file of the project may bring in only files of the project: a
-link or an import that leads out of it is left out and said so, since a repository must not read the user's files by
-way of its instructions.
+The nearest file comes last. A file of the project may import only files of the project: a link or import that leads
+out of it is left out with a note, because a repository must not read the user's files through its instructions.
 """
 
 import hashlib
@@ -14,13 +13,11 @@ from typing import NamedTuple
 
 from longrein.config.environment import config_dir
 from longrein.config.settings import Settings
-from longrein.config.settings_file import short
+from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
 from longrein.permissions import escape
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What instruction files mean beyond their text: comments that are not for the model, and `@path` imports.
+# --- Comments and imports --------------------------------------------------------------------------------------------
 
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
@@ -30,7 +27,7 @@ _IMPORT = r"(?:^|(?<=[\s(]))@((?:~/|/)?[\w.][\w./+-]*|/[\w./+-]+)"
 
 
 def without_comments(text: str) -> str:
-    """`text` without HTML comments that begin a line; inside fenced code they stay. An unclosed one stays."""
+    """Remove HTML comments that begin a line. Comments in fenced code and unclosed ones stay."""
     kept: list[str] = []
     fence = ""
     lines = text.splitlines(keepends=True)
@@ -50,7 +47,7 @@ def without_comments(text: str) -> str:
 
 
 def imports(text: str) -> Iterator[str]:
-    """The paths after `@`, in order, each once; none from code spans and fenced code. Mail addresses are none."""
+    """Yield each path after `@` once, in order. Code spans, fenced code and mail addresses are skipped."""
     seen: set[str] = set()
     for paragraph in _prose(text):
         for match in re.compile(_IMPORT).finditer(re.compile(_SPAN).sub(" ", paragraph)):
@@ -61,7 +58,7 @@ def imports(text: str) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The text in paragraphs, without fenced code: a code span never reaches over an empty line."""
+    """Yield the paragraphs without fenced code. A code span never crosses an empty line."""
     fence, paragraph = "", ""
     for line in text.splitlines(keepends=True):
         before, fence = fence, _fence_after(fence, line)
@@ -76,7 +73,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _fence_after(fence: str, line: str) -> str:
-    """The fence that is open after `line`; '' outside of fenced code."""
+    """Return the fence that is open after `line`; '' outside of fenced code."""
     match = re.compile(_FENCE).match(line)
     if not match:
         return fence
@@ -86,34 +83,35 @@ def _fence_after(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-# --- instructions ----------------------------------------------------------------------------------------------------
+# --- Instruction files -----------------------------------------------------------------------------------------------
 
 
 HOPS_MAX = 4
-"""Imports of imports; as deep as other agents go."""
+"""Depth of nested imports, as in other agents."""
 FILE_BYTES_MAX = 16 << 20
-"""A larger file holds no instructions. It is read whole for its hash, which tells whether it has changed since."""
+"""Larger files are skipped. A file is read whole for its hash, which shows later changes."""
 ROOT_MARK = ".git"
-"""What a project's root holds: a folder or, in a worktree or submodule, a file."""
+"""Entry of a project's root: a folder or, in a worktree or submodule, a file."""
 
 
 class Instructions(NamedTuple):
-    """What was found."""
+    """Instruction texts, their files and notes."""
 
     texts: tuple[str, ...] = ()
-    """One text a file, each headed by its path, in the order to send."""
+    """One text per file, headed by its path, in the order to send."""
     sources: tuple[SourceFile, ...] = ()
-    """The files, in the same order, by real path with the hash of their content."""
+    """Real path and hash of each file, in the same order."""
     notes: tuple[str, ...] = ()
-    """Lines for the user: what was cut or left out."""
+    """Lines for the user about files that were cut or left out."""
 
 
 def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> Instructions:
-    """The user's own files, then those of the folders from the project's root (the nearest folder above with `.git`,
-    else `cwd` alone) down to `cwd`. Reads only these; never raises for what is on the disk.
+    """Load the user's own instruction files, then those from the project's root down to `cwd`.
+
+    The root is the nearest folder above with `.git`, else `cwd`. Never raises for the content of the disk.
     """
     root = project_root(cwd)
-    taking = _Taking(root, home, settings)
+    taking = _InstructionReader(root, home, settings)
     for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
         taking.take(path, own=True)
     for folder in _folders(root, cwd):
@@ -124,11 +122,12 @@ def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings:
 def nested_instructions(
     folder: str, root: str, already: Collection[str], home: str, settings: Settings
 ) -> Instructions:
-    """Files of the folders below `root` down to `folder` that are not in `already` (real paths of sources).
+    """Load the files of the folders below `root` down to `folder` that are not in `already`.
 
-    For the moment a tool touches a file in `folder`. A `folder` outside `root` gives nothing.
+    `already`: real paths of loaded files. Called when a tool touches a file in `folder`. A `folder` outside `root`
+    gives nothing.
     """
-    taking = _Taking(root, home, settings, already)
+    taking = _InstructionReader(root, home, settings, already)
     if folder.startswith(root.rstrip("/") + "/"):
         for below in _folders(root, folder)[1:]:
             taking.take_folder(below)
@@ -136,7 +135,7 @@ def nested_instructions(
 
 
 def project_root(cwd: str) -> str:
-    """The nearest folder from `cwd` upwards that holds `.git`; `cwd` where there is none."""
+    """Return the nearest folder from `cwd` upwards that holds `.git`; `cwd` where there is none."""
     folder = cwd
     while True:
         if os.path.lexists(f"{folder.rstrip('/')}/{ROOT_MARK}"):
@@ -148,7 +147,7 @@ def project_root(cwd: str) -> str:
 
 
 def _folders(root: str, folder: str) -> list[str]:
-    """`root`, … , `folder`."""
+    """Return the folders from `root` to `folder`."""
     found = [folder]
     while folder != root and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
@@ -157,12 +156,12 @@ def _folders(root: str, folder: str) -> list[str]:
 
 
 def _local_names(names: Sequence[str]) -> list[str]:
-    """`AGENTS.local.md` beside `AGENTS.md`: notes a person keeps out of git."""
+    """Return names such as `AGENTS.local.md`, for notes that a person keeps out of git."""
     return [f"{name.removesuffix('.md')}.local.md" for name in names if name.endswith(".md") and name.count(".") == 1]
 
 
-class _Taking:
-    """Files as they are taken in, until the room is used up."""
+class _InstructionReader:
+    """Reader of instruction files up to the byte limit."""
 
     def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
         self.root = os.path.realpath(root)
@@ -179,7 +178,7 @@ class _Taking:
         return Instructions(tuple(self.texts), tuple(self.sources), tuple(self.notes))
 
     def take_folder(self, folder: str) -> None:
-        """At most one of the usual names, and the local ones."""
+        """Read at most one file of the usual names, and the local ones."""
         for name in self.names:
             if self.take(f"{folder.rstrip('/')}/{name}"):
                 break
@@ -187,11 +186,14 @@ class _Taking:
             self.take(f"{folder.rstrip('/')}/{name}")
 
     def take(self, path: str, *, own: bool = False, hops: int = 0, by: str = "") -> bool:
-        """Take one file and what it imports; whether there was something in it. `own`: the user's, free to import."""
+        """Read one file and its imports; return whether it has content.
+
+        `own`: the user's own file, which may import any file.
+        """
         if not os.path.lexists(path):
-            return False  # most folders hold none, and a real path costs a call for each folder above it
+            return False  # most folders hold none, and realpath makes a system call per folder
         real = os.path.realpath(path)
-        shown = short(path, self.home)
+        shown = shorten_home(path, self.home)
         if real in self.seen:
             return True
         if not own and not real.startswith(self.root.rstrip("/") + "/"):
@@ -208,8 +210,7 @@ class _Taking:
         return True
 
     def _read(self, real: str, shown: str) -> tuple[bytes, str]:
-        """Content of a regular file, no more than can be taken and one byte to tell that there is more; and the hash of
-        all of it."""
+        """Return the content of a regular file, up to one byte over the limit, and the hash of all of it."""
         try:
             if not stat.S_ISREG(os.stat(real).st_mode):
                 return b"", ""
@@ -247,7 +248,7 @@ class _Taking:
             target = f"{self.home}{name[1:]}" if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
             target = os.path.normpath(target)
             if not os.path.isfile(target):
-                continue  # most words after an @ are no files
+                continue  # most words after an @ are not files
             if hops >= HOPS_MAX:
                 self.notes.append(f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out.")
                 continue
@@ -255,6 +256,6 @@ class _Taking:
 
 
 def _cut(text: str, size_bytes: int) -> str:
-    """The first lines of `text` that fit, else its first characters."""
+    """Return the first lines of `text` that fit, else its first characters."""
     part = text.encode("utf-8", "surrogatepass")[:size_bytes].decode("utf-8", "ignore")
     return part[: part.rfind("\n")] if "\n" in part else part

@@ -1,4 +1,4 @@
-"""Which model to open: the one that was named, else the first whose key or local server is found."""
+"""Choice of the model: the named one, else the first whose key or local server is found; and subagents' models."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,8 @@ from math import isfinite
 import msgspec
 
 from longrein.config.environment import home_folder, user_file
-from longrein.config.settings import Figures, Provider, Settings
-from longrein.config.settings_file import short
+from longrein.config.settings import ModelSettings, Provider, Settings
+from longrein.config.settings_file import shorten_home
 from longrein.config.settings_schema import nearest
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
@@ -16,23 +16,23 @@ from longrein.models import ModelOptions, known_models, known_provider, known_pr
 from longrein.models import Provider as Known
 
 Probe = Callable[[str], Sequence[str]]
-"""Asks the server at a base URL for the names of its models; () where none answers. Must give up quickly."""
+"""Function from a base URL to the names of the server's models; () without a server. Must return quickly."""
 
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
 def no_server(_url: str) -> Sequence[str]:
-    """A probe that finds nothing."""
+    """Probe that finds nothing."""
     return ()
 
 
 def choose_model(
     settings: Settings, environ: Mapping[str, str], probe: Probe = no_server, *, name: str = ""
 ) -> ModelOptions:
-    """Options for `name` (`provider/model`), else for the model in the settings, else for the first one found.
+    """Return the options for `name` (`provider/model`), else for the settings' model, else for the first found.
 
     Looks for keys in `environ` first, in the catalog's order, then for local servers on their usual ports. Raises
-    ModelUnknown (which keys and servers were looked for, and where; nearest names) and SettingsError.
+    `ModelUnknown` (the keys and servers that were looked for, nearest names) and `SettingsError`.
     """
     name = name or settings.model
     if name:
@@ -71,7 +71,7 @@ def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOp
 def _unknown_provider(provider: str, name: str, settings: Settings, environ: Mapping[str, str]) -> str:
     names = [*settings.providers, *(known.name for known in known_providers())]
     close, home = nearest(provider, names), home_folder(environ)
-    file = short(user_file(environ, home), home)
+    file = shorten_home(user_file(environ, home), home)
     origin = f" ({settings.origin['model']})" if name == settings.model and "model" in settings.origin else ""
     return (
         f"Unknown provider {provider!r} in {name!r}{origin}"
@@ -115,14 +115,14 @@ def _lacking(settings: Settings, provider: str, key: str) -> str:
 
 
 def _wire(known: Known | None, url: str) -> str:
-    """The provider's wire; at another address OpenAI's older one, which is what compatible servers speak."""
+    """Return the provider's wire; at another address `openai-chat`, which compatible servers speak."""
     if known is None:
         return ""
     return "openai-chat" if known.wire == "openai-responses" and not url.startswith(known.base_url) else known.wire
 
 
 def _address(provider: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Base URL without a slash at its end: of the settings, a variable such as OPENAI_BASE_URL, the catalog; or ''."""
+    """Return the base URL without a final slash: from settings, variable or catalog; '' without one."""
     given, known = settings.providers.get(provider), known_provider(provider)
     if given and given.base_url:
         return given.base_url.rstrip("/")
@@ -137,7 +137,7 @@ def _address(provider: str, settings: Settings, environ: Mapping[str, str]) -> s
 
 
 def _key(known: Known | None, given: Provider | None, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The key ('' for none) and the variables that were looked at."""
+    """Return the key ('' for none) and the variables that were read."""
     names = (given.api_key_env,) if given and given.api_key_env else known.keys if known else ()
     return next((environ[v].strip() for v in names if environ.get(v, "").strip()), ""), names
 
@@ -153,7 +153,7 @@ def _needed_key(provider: str, known: Known | None, given: Provider, url: str, e
     return key
 
 
-def _budget(provider: str, model: str, figures: Figures, settings: Settings) -> Budget | None:
+def _budget(provider: str, model: str, figures: ModelSettings, settings: Settings) -> Budget | None:
     table = look_up(provider, model)
     changes: dict[str, object] = {}
     for name, field in (
@@ -197,7 +197,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def _proxy(url: str, environ: Mapping[str, str]) -> str:
-    """The proxy for an `https` address by HTTPS_PROXY, '' where NO_PROXY names its host."""
+    """Return the proxy for an `https` address by HTTPS_PROXY; '' where NO_PROXY names its host."""
     proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or environ.get("ALL_PROXY") or ""
     if not proxy or not url.startswith("https://") or _is_loopback(url):
         return ""
@@ -209,24 +209,20 @@ def _proxy(url: str, environ: Mapping[str, str]) -> str:
     return proxy
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Which model a subagent runs on: what the environment says for all of them, else what is asked for, else its
-# parent's.
-#
-# An alias (`haiku`) or a bare id is looked for among the models the settings name, then among those of the parent's
-# own provider; of several the newest. What cannot be had is no error: the parent's model does the work, and that is
-# said.
+# --- Models of subagents ---------------------------------------------------------------------------------------------
+# The environment decides for all subagents, else the subagent's own choice, else its parent's model. An alias (`haiku`)
+# or a bare id is searched among the models in the settings, then among those of the parent's provider; the newest wins.
+# An unavailable model is no error: the subagent runs on its parent's model, with a note.
 
 
 VARIABLES = ("LONGREIN_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-"""The first that is set holds for every subagent, whatever it asks for."""
+"""The first variable that is set applies to every subagent."""
 
 
 def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
-    """(`provider/model`, note) for a subagent that asks for `asked`, '' for its parent's, which is `parent`.
+    """Return (`provider/model`, note) for a subagent that asks for `asked`; '' for the model of its parent.
 
-    The note is '' when it gets what it asks for.
+    `parent`: the parent's model. The note is '' when the subagent gets what it asks for.
     """
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     wanted = environ[variable].strip() if variable else asked.strip()
@@ -239,7 +235,7 @@ def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping
 
 
 def resolved(alias: str, parent: str, settings: Settings) -> str:
-    """The `provider/model` that an alias or a bare id stands for here; '' for none."""
+    """Return the `provider/model` that an alias or a bare id stands for; '' for none."""
     provider = parent.partition("/")[0]
     named = (settings.model, settings.fallback_model, settings.compact_model)
     configured = list(dict.fromkeys((*filter(None, named), *settings.models)))
@@ -254,18 +250,18 @@ def resolved(alias: str, parent: str, settings: Settings) -> str:
 
 
 def _fits(alias: str, name: str) -> bool:
-    """Whether `alias` is a model's id, or one of the words it is made of."""
+    """Return whether `alias` is the model's id or one of its words."""
     model = name.partition("/")[2].lower()
     return alias.lower() == model or alias.lower() in re.split(r"[-_./:@]", model)
 
 
 def _version(name: str) -> tuple[int, ...]:
-    """The numbers of a name; a date is no version."""
+    """Return the version numbers in a name. Dates are skipped."""
     return tuple(int(digits) for digits in re.findall(r"\d+", name.partition("/")[2]) if len(digits) < 6)
 
 
 def _problem(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Why the model cannot be had; '' when it can."""
+    """Return why the model cannot be used; '' when it can."""
     try:
         choose_model(settings, environ, name=name)
     except LongreinError as error:

@@ -1,7 +1,7 @@
-"""Settings in layers, the nearest wins: built in, the user's file, the project's, the environment, the command line.
+"""Settings in layers: built in, the user's file, the project's, environment, command line. The nearest wins.
 
-Each value knows where it came from. A project's file is read only in a trusted folder, and there it may only narrow
-what may happen: it cannot allow calls, widen the mode, raise a limit or say where requests and keys go.
+Each value knows its origin. A project's file is read only in a trusted folder, and there it may only narrow: it cannot
+allow calls, widen the mode, raise a limit or say where requests and keys go.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.config.environment import project_file, user_file
-from longrein.config.settings_file import Value, read_file, short
+from longrein.config.settings_file import SettingValue, read_file, shorten_home
 from longrein.config.settings_schema import (
     FLAGS,
     KEYS,
@@ -31,10 +31,10 @@ from longrein.events import SettingsError
 from longrein.permissions import Rules
 
 INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Names of instruction files; of these at most one a folder, the first that is there."""
+"""Names of instruction files; at most the first that exists is read per folder."""
 MIB = 1024 * 1024
 INSTRUCTION_BYTES_MAX = 32 * 1024
-"""All instruction files together; the limit other agents use, too."""
+"""Limit of all instruction files together, as in other agents."""
 
 BUILT_IN: Mapping[str, Any] = {
     "permission_mode": "default",
@@ -53,16 +53,16 @@ BUILT_IN: Mapping[str, Any] = {
 }
 _RULES = ("permissions.allow", "permissions.ask", "permissions.deny")
 SEED_PARALLEL_MAX = 10
-"""Calls at once in the `seed` profile where nothing else is said."""
+"""Parallel calls in the `seed` profile where the settings do not say."""
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A provider as the settings have it; '' and () where they do not say."""
+    """Settings of one provider; '' and () where not set."""
 
     wire: str = ""
     """`anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`."""
     base_url: str = ""
-    """Where requests go; for `scripted` the path of the script."""
+    """Address of requests; for `scripted` the path of the script."""
     api_key_env: str = ""
     """Variable that holds the key."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -70,27 +70,27 @@ class Provider(msgspec.Struct, frozen=True):
     text_tools: bool = False
     """Use the text tool-call protocol."""
     idle_timeout_s: int = 120
-    """Longest silence in the middle of an answer."""
+    """Longest pause inside an answer, seconds."""
     content_timeout_s: int = 900
-    """Longest time in which nothing of the answer itself comes."""
+    """Longest time without content of the answer, seconds."""
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """What the settings say of one model; negative where they do not say."""
+class ModelSettings(msgspec.Struct, frozen=True):
+    """Settings of one model; negative where not set."""
 
     window: int = -1
     """Tokens, input and output together."""
     max_output: int = -1
     """Tokens."""
     price_input: float = -1.0
-    """US dollars for a million tokens; so the other prices."""
+    """US dollars for a million tokens, as are the other prices."""
     price_output: float = -1.0
     price_cache_read: float = -1.0
     price_cache_write: float = -1.0
     cache_ttl_s: float = -1.0
     """Seconds a cached prefix lives after its last use."""
     effort: str = ""
-    """How hard to think: `none`, `minimal`, `low`, `medium`, `high` or `max`."""
+    """Effort of thinking: `none`, `minimal`, `low`, `medium`, `high` or `max`."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -110,10 +110,10 @@ class Settings(msgspec.Struct, frozen=True):
     deny: tuple[str, ...] = ()
     providers: Mapping[str, Provider] = {}
     """By name."""
-    models: Mapping[str, Figures] = {}
+    models: Mapping[str, ModelSettings] = {}
     """By `provider/model`."""
     tools: Mapping[str, Any] = {}
-    """Limits of tools, by the names of `tools.ToolOptions`, only those that were set."""
+    """Limits of tools, by the fields of `tools.ToolOptions`; only those that were set."""
     turns_max: int = 0
     """Requests for one prompt; 0 for no limit."""
     usd_max: float = 0.0
@@ -121,48 +121,48 @@ class Settings(msgspec.Struct, frozen=True):
     parallel_max: int = 32
     """Calls that run at once."""
     memory_mb: int = 0
-    """Memory that longrein itself should stay below, MB; 0: only the system's limits count."""
+    """Memory limit of longrein itself, MB; 0: only the system's limits apply."""
     agents_max: int = 20
-    """Subagents that work at once."""
+    """Subagents that run at once."""
     agents_depth: int = 1
     """Levels of subagents."""
     agents_spawns: int = 200
     """Subagents that one session may start, on all levels together."""
     task_keep_s: float = 24 * 3600.0
-    """How long background tasks go on when no longrein comes back to them."""
+    """Seconds that background tasks run on without longrein."""
     task_quota_bytes: int = 64 * MIB
-    """Output kept of one task: its first and its newest half."""
+    """Bytes of output kept per task: the first and the newest half."""
     task_memory_bytes: int = 0
-    """Memory of one task and all below it; 0 for no limit."""
+    """Memory limit of one task with its child processes; 0 for no limit."""
     task_cpu_s: float = 0
-    """CPU of one task and all below it; 0 for no limit."""
+    """CPU seconds of one task with its child processes; 0 for no limit."""
     tasks_max: int = 32
     """Background tasks that run at once."""
     task_options: Mapping[str, Any] = {}
-    """What else was set about tasks, by the names of `agent.TaskOptions`, only those that were set."""
+    """Other task settings, by the fields of `agent.TaskOptions`; only those that were set."""
     background: str = "steer"
-    """What a headless run does about work in the background when its answer is done: `exit`, `drain` or `steer`."""
+    """Background work at the end of a headless run: `exit`, `drain` or `steer`."""
     background_s: float = 600.0
-    """How long it waits for that at most."""
+    """Longest time a headless run waits for background work, seconds."""
     task_policy: str = ""
-    """What becomes of them when longrein is left: `ask`, `keep` or `stop`; '': asked of who is there, else kept."""
+    """Background tasks when longrein exits: `ask`, `keep` or `stop`; '': ask a user who is there, else keep."""
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
     """Names looked for in each folder, in this order."""
     instruction_bytes_max: int = INSTRUCTION_BYTES_MAX
-    """All instruction files together."""
+    """Limit of all instruction files together."""
     env_keep: tuple[str, ...] = ()
-    """Variables that commands get beside the usual ones; `*` at the end stands for anything."""
+    """Variables that commands get beside the usual ones; a final `*` matches anything."""
     redact_patterns: tuple[str, ...] = ()
     """Regular expressions of secrets."""
     redact_env: tuple[str, ...] = ()
-    """Variables whose values are secrets."""
+    """Variables whose values are secret."""
     origin: Mapping[str, str] = {}
-    """Where each value that was set comes from: key to `file:line`, variable, flag or `built in`."""
+    """Origin of each value: key to `file:line`, variable, flag or `built in`."""
     notes: tuple[str, ...] = ()
-    """Lines for the user: what was left out and why."""
+    """Lines for the user: values that were left out, and why."""
 
     def rules(self, base: str, home: str) -> Rules:
-        """The permission rules; `base` is the first root, absolute, `home` the user's home."""
+        """Return the permission rules. `base`: the first root, absolute; `home`: the user's home."""
         return Rules(self.allow, self.ask, self.deny, base, home)
 
 
@@ -171,27 +171,27 @@ def load_settings(
 ) -> Settings:
     """Read and merge all layers.
 
-    `flags`: fields of the command line as in `keys.FLAGS`; empty ones and other fields count as not given. Without
-    `trusted` the project's file is not even opened; a note says so where it is there. Raises SettingsError: one line
-    with file, line, key and the nearest valid key.
+    `flags`: fields of the command line as in `settings_schema.FLAGS`; empty and other fields are ignored. Without
+    `trusted` the project's file is not opened; a note says so where it exists. Raises `SettingsError`: one line with
+    file, line, key and the nearest valid key.
     """
-    merged = _Merged()
-    merged.take([Value(tuple(k.split(".")), v, "built in") for k, v in BUILT_IN.items()])
+    merged = _MergedLayers()
+    merged.take([SettingValue(tuple(k.split(".")), v, "built in") for k, v in BUILT_IN.items()])
     path = user_file(environ, home)
-    merged.take(read_file(path, short(path, home)) or ())
+    merged.take(read_file(path, shorten_home(path, home)) or ())
     path = project_file(cwd)
     if trusted and path != user_file(environ, home):
-        merged.narrow(read_file(path, short(path, home)) or ())
+        merged.narrow(read_file(path, shorten_home(path, home)) or ())
     elif path != user_file(environ, home) and os.path.lexists(path):
         merged.notes.append(
-            f"{short(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
+            f"{shorten_home(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
         )
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
     return merged.settings()
 
 
-def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Value]:
+def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[SettingValue]:
     found = []
     for name in sorted(environ):
         if not name.startswith("LONGREIN_") or name in OTHER_VARIABLES or not environ[name]:
@@ -207,31 +207,31 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Valu
     return found
 
 
-def _from_flags(flags: Mapping[str, Any]) -> list[Value]:
+def _from_flags(flags: Mapping[str, Any]) -> list[SettingValue]:
     return [_checked(key, flags[field], flag) for field, (key, flag) in FLAGS.items() if flags.get(field)]
 
 
-def _checked(key: str, value: Any, place: str) -> Value:
-    """A value that was given under a name of its own: messages speak of that name."""
+def _checked(key: str, value: Any, place: str) -> SettingValue:
+    """Return the value of a variable or flag, named `place` in messages. Raises `SettingsError`."""
     problem = problem_with(KEYS[key][0], value)
     if problem:
         raise SettingsError(f"{place} {problem}")
-    return Value(tuple(key.split(".")), value, place)
+    return SettingValue(tuple(key.split(".")), value, place)
 
 
-class _Merged:
-    """Layers laid over each other."""
+class _MergedLayers:
+    """Merged layers of settings."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, ...], Any] = {}
         self.origin: dict[str, str] = {}
         self.notes: list[str] = []
 
-    def take(self, layer: list[Value] | tuple[Value, ...]) -> None:
+    def take(self, layer: list[SettingValue] | tuple[SettingValue, ...]) -> None:
         for value in layer:
             self._put(value)
 
-    def _put(self, given: Value) -> None:
+    def _put(self, given: SettingValue) -> None:
         key = dotted(given.path)
         if key in _RULES:
             told = [(rule, unknown_tool(rule)) for rule in given.value]
@@ -244,8 +244,8 @@ class _Merged:
             self.values[given.path] = tuple(given.value) if isinstance(given.value, list) else given.value
             self.origin[key] = given.place
 
-    def narrow(self, layer: tuple[Value, ...]) -> None:
-        """Take a project's layer: only what it may set, and only downwards."""
+    def narrow(self, layer: tuple[SettingValue, ...]) -> None:
+        """Add a project's layer: only what a project may set, and only narrower."""
         for value in layer:
             policy = KEYS[pattern_of(value.path)][1]
             if policy == "no":
@@ -257,7 +257,7 @@ class _Merged:
             else:
                 self._put(value)
 
-    def _is_narrower(self, given: Value) -> bool:
+    def _is_narrower(self, given: SettingValue) -> bool:
         present = self.values.get(given.path, 0)
         if given.path == ("permission_mode",):
             return MODES.index(given.value) <= MODES.index(present)
@@ -279,7 +279,7 @@ class _Merged:
             ask=value("permissions.ask", ()),
             deny=value("permissions.deny", ()),
             providers={name: _provider(table) for name, table in self._tables("providers").items()},
-            models={name: Figures(**table) for name, table in self._tables("models").items()},
+            models={name: ModelSettings(**table) for name, table in self._tables("models").items()},
             tools={path[1]: v for path, v in self.values.items() if path[0] == "tools"},
             turns_max=value("limits.max_turns", 0),
             usd_max=float(value("limits.max_budget_usd", 0.0)),
@@ -318,9 +318,8 @@ def _provider(table: dict[str, Any]) -> Provider:
     return Provider(**{**table, "headers": tuple(sorted(table.get("headers", {}).items()))})
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The values that must never be stored: keys of providers and whatever else the environment holds of that kind.
+# --- Secrets ---------------------------------------------------------------------------------------------------------
+# Values that are never stored: providers' keys and other secrets of the environment.
 
 
 _SECRET_WORDS = frozenset(
@@ -330,15 +329,16 @@ _VALUE_CHARS_MIN = 8
 
 
 def known_secrets(environ: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
-    """Values to redact: of variables whose name says so, of the providers' keys, of those the settings name.
+    """Return the values to redact: of variables with a secret's name, of providers' keys, of `redact_env`.
 
-    Longest first. Short values, paths and plain words such as `true` are left out: replacing them would garble text.
+    Longest first. Short values, paths and plain words such as `true` are left out, because replacing them would garble
+    text.
     """
     named = {*settings.redact_env, *(p.api_key_env for p in settings.providers.values())}
     values = [
         value.strip()
         for name, value in environ.items()
-        if (name in named or (_says_secret(name) and _like_a_secret(value))) and len(value.strip()) >= _VALUE_CHARS_MIN
+        if (name in named or (_says_secret(name) and _looks_secret(value))) and len(value.strip()) >= _VALUE_CHARS_MIN
     ]
     return tuple(sorted(dict.fromkeys(values), key=lambda value: (-len(value), value)))
 
@@ -347,8 +347,8 @@ def _says_secret(name: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(name.upper().split("_"))
 
 
-def _like_a_secret(value: str) -> bool:
-    """Not a path (`…_TOKEN_FILE=/run/x`), not an address without a password, not an ordinary word or number."""
+def _looks_secret(value: str) -> bool:
+    """Return False for a path, an address without a password, and an ordinary word or number."""
     if value.startswith(("/", "~", "./")) or ("://" in value and "@" not in value):
         return False
     return not (value.isalpha() and value.islower()) and not value.isdigit()

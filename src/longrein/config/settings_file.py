@@ -1,4 +1,4 @@
-"""A settings file as flat values, each with the place it stands at; what is wrong is said with file, line and key."""
+"""Settings files: read as flat values with their place, written whole or not at all, extended by one rule."""
 
 import os
 import re
@@ -13,39 +13,39 @@ from longrein.events import SettingsError
 from longrein.permissions import check_rule
 
 SIZE_MAX_BYTES = 1_000_000
-"""A settings file is never this big."""
+"""Larger files are no settings files."""
 
 
-class Value(msgspec.Struct, frozen=True):
-    """One setting as one layer has it."""
+class SettingValue(msgspec.Struct, frozen=True):
+    """One setting of one layer."""
 
     path: tuple[str, ...]
     """Names from the top, such as `("providers", "mock", "wire")`."""
     value: Any
     place: str
-    """Where it comes from: `file:line`, a variable or a flag."""
+    """Origin: `file:line`, a variable or a flag."""
 
 
-def short(path: str, home: str) -> str:
-    """A path as it is shown: `~/…` below home."""
+def shorten_home(path: str, home: str) -> str:
+    """Return a path for display: `~/…` below the home."""
     return "~" + path[len(home) :] if home and path.startswith(home.rstrip("/") + "/") else path
 
 
-def read_file(path: str, shown: str) -> tuple[Value, ...] | None:
-    """The values of the TOML file at `path`; None when there is none. Raises SettingsError (one line)."""
+def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
+    """Read the values of a TOML file; None when it does not exist. Raises `SettingsError` (one line)."""
     text = read_text(path, shown)
     if text is None:
         return None
     return values_of(text, shown)
 
 
-def values_of(text: str, shown: str) -> tuple[Value, ...]:
-    """The values of a TOML text; `shown` is what messages call it. Raises SettingsError."""
+def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
+    """Parse the values of a TOML text. `shown`: the file's name in messages. Raises `SettingsError`."""
     return tuple(_values(_parsed(text, shown), text, shown))
 
 
 def read_text(path: str, shown: str) -> str | None:
-    """The file's text; None when there is none. Raises SettingsError where it cannot be read or is not text."""
+    """Read a text file; None when it does not exist. Raises `SettingsError` for an unreadable or binary file."""
     try:
         with open(path, "rb") as file:
             data = file.read(SIZE_MAX_BYTES + 1)
@@ -63,7 +63,7 @@ def read_text(path: str, shown: str) -> str | None:
 
 
 def _parsed(text: str, shown: str) -> dict[str, Any]:
-    import tomllib  # costs as much as the rest of this room together, and most starts have no file
+    import tomllib  # slow to import, and most starts have no file
 
     try:
         return tomllib.loads(text)
@@ -74,7 +74,7 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
         raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
 
 
-def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
+def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
     found = []
     for path, value in _flat(table, ()):
         place = f"{shown}:{line_of(text, path)}"
@@ -84,7 +84,7 @@ def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
         problem = problem_with(KEYS[pattern][0], value)
         if problem:
             raise SettingsError(f"{place}: {dotted(path)} {problem}")
-        found.append(Value(path, value, place))
+        found.append(SettingValue(path, value, place))
     return found
 
 
@@ -109,21 +109,21 @@ def _unknown(path: tuple[str, ...]) -> str:
     if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
         return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
-    known = [_like(path, key) for key in KEYS]
+    known = [_spelled_like(path, key) for key in KEYS]
     close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
     close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
 
 
-def _like(path: tuple[str, ...], key: str) -> str:
-    """A key with the name the user gave in place of its star."""
+def _spelled_like(path: tuple[str, ...], key: str) -> str:
+    """Return a key with the user's name in place of its star."""
     if "*" not in key:
         return key
     return key.replace("*", dotted(path[1:2]) if len(path) > 2 else "NAME")
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int:
-    """The line (1-based) on which a setting stands; the nearest one that can be told."""
+    """Return the line (1-based) of a setting, or the nearest one that can be told."""
     table: tuple[str, ...] = ()
     best, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -139,7 +139,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`models."mock/small"` as its names. No pattern: most starts have a file, and no other reason to compile one."""
+    """Split `models."mock/small"` into its names. Without a regular expression, which is slow to compile at start."""
     names, rest = list[str](), text.strip()
     while rest:
         if rest[0] in "\"'":
@@ -151,13 +151,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-# --- Writing the user's own small files: whole or not at all ---------------------------------------------------------
+# --- Atomic writing --------------------------------------------------------------------------------------------------
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Put `data` in place of the file that `path` leads to (links followed), keeping its mode; 0600 for a new one.
+    """Replace the content of a file atomically, following links and keeping its mode; 0600 for a new file.
 
-    A reader, or a crash, sees the old content or the new. Raises OSError.
+    A reader, or a crash, sees the old content or the new. Raises `OSError`.
     """
     path = os.path.realpath(path)
     try:
@@ -178,7 +178,7 @@ def replace_file(path: str, data: bytes) -> None:
         raise
 
 
-# --- An "always allow" goes into the user's settings file, and not one other character of it changes -----------------
+# --- Adding a permission rule ----------------------------------------------------------------------------------------
 
 
 _HEADER = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
@@ -189,13 +189,14 @@ _TOKEN = r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|
 
 
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Add `rule` to `[permissions] allow` of the user's settings file, which is made where it is missing.
+    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does not change.
 
-    Nothing happens where it stands there already. Raises SettingsError when the rule or the file is malformed, or when
-    the file is written in a way that cannot be added to safely; it is unchanged then.
+    The file is created where it is missing. A rule that is there already is not added again. Raises `SettingsError`
+    when the rule or the file is malformed, or when the file's form does not allow a safe edit; the file is unchanged
+    then.
     """
     path = user_file(environ, home)
-    shown = short(path, home)
+    shown = shorten_home(path, home)
     problem = check_rule(rule, "allow")
     if problem or not rule.isprintable():
         raise SettingsError(f"{rule!r} cannot be stored: {problem or 'it holds invisible characters'}")
@@ -206,7 +207,7 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     text = with_rule(read_text(path, shown) or "", rule, bool(listed))
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        _try_out(text, path, {*listed, rule}, before)
+        _check_new_text(text, path, {*listed, rule}, before)
         replace_file(path, text.encode())
     except OSError as error:
         raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {rule} to it by hand") from None
@@ -215,11 +216,11 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
 
 
 class _Unsafe(Exception):
-    """The text would not say what it should."""
+    """The edited text would not hold what it should."""
 
 
-def _try_out(text: str, path: str, rules: set[str], before: tuple[Value, ...]) -> None:
-    """Read the new text: it must hold what the old one held, and the rule."""
+def _check_new_text(text: str, path: str, rules: set[str], before: tuple[SettingValue, ...]) -> None:
+    """Parse the new text: it must hold the old values and the rule. Raises `_Unsafe`."""
     try:
         after = values_of(text, path)
     except SettingsError as error:
@@ -231,7 +232,7 @@ def _try_out(text: str, path: str, rules: set[str], before: tuple[Value, ...]) -
 
 
 def with_rule(text: str, rule: str, any_before: bool) -> str:
-    """TOML text with `rule` at the end of `[permissions] allow`."""
+    """Return the TOML text with `rule` at the end of `[permissions] allow`."""
     quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
     header = re.compile(_HEADER).search(text)
     end = len(text)
@@ -248,7 +249,7 @@ def with_rule(text: str, rule: str, any_before: bool) -> str:
 
 
 def _into_list(text: str, start: int, quoted: str, any_before: bool) -> str:
-    """Add an element before the bracket that closes the list whose content begins at `start`."""
+    """Insert an element before the closing bracket of the list whose content begins at `start`."""
     comma_wanted, last = any_before, start
     for token in re.compile(_TOKEN).finditer(text, start):
         if token[0] == "]":

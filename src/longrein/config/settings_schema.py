@@ -1,4 +1,4 @@
-"""Every setting there is: what it holds and how far a project's own file may set it."""
+"""Schema of the settings: kind of each value, what a project's file may set, checks, environment variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 from longrein.permissions import check_rule, rule_tool
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
-"""From the narrowest to the widest."""
+"""Permission modes, narrowest first."""
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
-"""What becomes of background tasks when longrein is left."""
-STAYS = ("exit", "drain", "steer")
-"""What a headless run does about work in the background when its answer is done."""
+"""Policies for background tasks when longrein exits."""
+BACKGROUND_MODES = ("exit", "drain", "steer")
+"""Policies of a headless run for background work at its end."""
 TASK_OPTIONS = ("promote", "wake", "wake_after_s", "stall_s", "timeout_s")
-"""Settings of `tasks` that are options of the agent by the same names."""
+"""Settings of `tasks` that are options of the agent under the same names."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 
@@ -81,7 +81,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
 }
 
 LISTS = ("permissions.allow", "permissions.ask", "permissions.deny", "env.keep", "redact.patterns", "redact.env")
-"""Lists that a nearer layer adds to; any other value it replaces."""
+"""Lists that a nearer layer adds to. Other values are replaced."""
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     # field of the command line: (key, flag)
@@ -105,7 +105,7 @@ VARIABLES: Mapping[str, str] = {
     for key, (kind, _) in KEYS.items()
     if "*" not in key and kind in ("model", "mode", "profile", "policy", "stay", "count", "size", "number")
 }
-"""Environment variable to key, for all single values: by the key's last word, those of `tasks` by both."""
+"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` by both."""
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
@@ -115,23 +115,23 @@ OTHER_VARIABLES = (
     "LONGREIN_TEST_TAG",
     "LONGREIN_SUBAGENT_MODEL",
 )
-"""Variables that are no settings."""
+"""Variables that are not settings."""
 
 
 def pattern_of(path: Sequence[str]) -> str:
-    """The key in `KEYS` that a path of names would have: `providers.mock.wire` is `providers.*.wire`."""
+    """Return the key of `KEYS` for a path: `providers.mock.wire` becomes `providers.*.wire`."""
     if len(path) == 3 and path[0] in ("providers", "models"):
         return f"{path[0]}.*.{path[2]}"
     return ".".join(path)
 
 
 def dotted(path: Sequence[str]) -> str:
-    """A path as TOML spells it: `models."mock/small".window`."""
+    """Return a path as TOML spells it: `models."mock/small".window`."""
     return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """The word that takes the fewest slips (a letter, or two swapped), if these are at most a third of it; else ''."""
+    """Return the word with the fewest typos, if these are at most a third of its letters; else ''."""
     scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
     if scored and scored[0][0] <= max(1, len(word) // 3):
         return words[scored[0][1]]
@@ -150,28 +150,39 @@ def _changes(a: str, b: str) -> int:
     return row[-1]
 
 
-# --- One value of one setting: is it what the key holds, and if not, in which words to say so ------------------------
+# --- Checking values -------------------------------------------------------------------------------------------------
 
 
-_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS, "policy": POLICIES, "stay": STAYS}
+_CHOICES = {
+    "mode": MODES,
+    "profile": PROFILES,
+    "wire": WIRES,
+    "effort": EFFORTS,
+    "policy": POLICIES,
+    "stay": BACKGROUND_MODES,
+}
 COUNT_MAX = 2**53
-"""A larger number is a slip."""
+"""Larger numbers are typos."""
 
 
 def problem_with(kind: str, value: Any) -> str:
-    """What is wrong with a value, to stand after its key; '' when nothing is."""
+    """Return the problem of a value, to follow its key in a message; '' without one."""
     if kind in _CHOICES:
-        return "" if value in _CHOICES[kind] else f"must be one of {', '.join(_CHOICES[kind])}, not {_said(value)}"
+        return (
+            "" if value in _CHOICES[kind] else f"must be one of {', '.join(_CHOICES[kind])}, not {_shown_value(value)}"
+        )
     if kind == "model":
-        return "" if isinstance(value, str) and _is_model(value) else f"must be PROVIDER/MODEL, not {_said(value)}"
+        return (
+            "" if isinstance(value, str) and _is_model(value) else f"must be PROVIDER/MODEL, not {_shown_value(value)}"
+        )
     if kind in ("text", "flag"):
         right = isinstance(value, str if kind == "text" else bool)
-        return "" if right else f"must be {'a text' if kind == 'text' else 'true or false'}, not {_said(value)}"
+        return "" if right else f"must be {'a text' if kind == 'text' else 'true or false'}, not {_shown_value(value)}"
     if kind in ("count", "size", "number"):
         return _number_problem(kind, value)
     if kind == "headers":
         right = isinstance(value, dict) and all(isinstance(v, str) and "\n" not in v for v in value.values())
-        return "" if right else f"must be a table of texts, not {_said(value)}"
+        return "" if right else f"must be a table of texts, not {_shown_value(value)}"
     return _list_problem(kind, value)
 
 
@@ -179,12 +190,12 @@ def _number_problem(kind: str, value: Any) -> str:
     types, least = (int, float) if kind == "number" else int, 1 if kind == "size" else 0
     right = isinstance(value, types) and not isinstance(value, bool) and least <= value <= COUNT_MAX
     what = "a number" if kind == "number" else "a whole number"
-    return "" if right else f"must be {what} of {least} or more, not {_said(value)}"
+    return "" if right else f"must be {what} of {least} or more, not {_shown_value(value)}"
 
 
 def _list_problem(kind: str, value: Any) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        return f"must be a list of texts, not {_said(value)}"
+        return f"must be a list of texts, not {_shown_value(value)}"
     for item in value:
         problem = ""
         if kind in ("rules", "allow"):
@@ -192,7 +203,7 @@ def _list_problem(kind: str, value: Any) -> str:
         elif kind == "patterns":
             problem = _pattern_problem(item)
         if problem:
-            return f"{_said(item)}: {problem}"
+            return f"{_shown_value(item)}: {problem}"
     return ""
 
 
@@ -209,14 +220,14 @@ def _is_model(name: str) -> bool:
     return bool(provider and slash and model) and name.isprintable() and " " not in name
 
 
-def _said(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def from_text(kind: str, text: str) -> Any:
-    """The value of an environment variable; what is no number stays text and is refused later."""
+    """Convert the value of an environment variable. Invalid numbers stay text and are refused later."""
     if kind in ("count", "size", "number"):
         try:
             return int(text)
@@ -230,31 +241,30 @@ def from_text(kind: str, text: str) -> Any:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Names of tools that rules may speak of: a slip in one would make a rule that forbids nothing, without a word.
+# --- Tool names in rules ---------------------------------------------------------------------------------------------
+# A typo in a tool's name would make a rule without effect.
 
 
-OWN = (
+OWN_TOOLS = (
     *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
     *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
 )
-"""Those of longrein."""
-OTHERS = (
+"""Tools of longrein."""
+FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
     *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),
     *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
     *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
 )
-"""Those of other agents whose rules are copied into settings."""
+"""Tools of other agents, whose rules users copy into settings."""
 
 
 def unknown_tool(rule: str) -> str:
-    """What to say of a rule whose tool nobody knows; '' where it is known, or a server's own (`mcp__…`)."""
+    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers (`mcp__…`)."""
     name = rule_tool(rule)
-    if name.startswith("mcp_") or name in OTHERS or name in OWN:
+    if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
         return ""
-    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN, *OTHERS)):
+    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)):
         return ""
-    same = next((one for one in OWN if one.lower() == name.lower()), "") or nearest(name, OWN)
+    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(name, OWN_TOOLS)
     return f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no effect."

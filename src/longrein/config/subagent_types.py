@@ -1,8 +1,8 @@
-"""Subagent types from files, as users of terminal agents have them: `.claude/agents/*.md` and its kin.
+"""Subagent types from files, as terminal agents have them: `.claude/agents/*.md` and similar.
 
-Of two types with one name the nearer wins: `--agents`, then the project's folders from the present one upwards (only in
-a trusted one, like its settings), then the user's, then the built-in ones. A file that cannot be taken is left out with
-a line that names it and the reason; nothing here ever stops a start. What reads files is imported where there are any.
+Of two types with one name the nearer wins: `--agents`, then the project's folders from the current one upwards (only
+in a trusted one, like its settings), then the user's, then the built-in ones. An invalid file is left out with a note
+that names it and the reason; it never stops a start.
 """
 
 import os
@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 
 from longrein.config.environment import config_dir
-from longrein.config.frontmatter import split_head, split_outside
+from longrein.config.frontmatter import split_frontmatter, split_outside
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import short
+from longrein.config.settings_file import shorten_home
 from longrein.config.settings_schema import MODES
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
 from longrein.tools import SubagentType
 
-PROJECT = (".longrein/agents", ".agents/agents", ".claude/agents")
-"""Below each folder from the present one up to the project's root, in this order."""
+PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
+"""Folders below each folder from the current one up to the project's root, in this order."""
 
 
-def load_kinds(
+def load_subagent_types(
     builtin: Sequence[SubagentType],
     cwd: str,
     home: str,
@@ -36,17 +36,17 @@ def load_kinds(
     given: str = "",
     known_tools: Sequence[str] = (),
 ) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
-    """(types, lines for the user): those of `builtin` first, in their order, then the others by name.
+    """Return (types, notes): the `builtin` types first, in their order, then the others by name.
 
     `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
-    JSON object of name -> fields, `prompt` for the text. `known_tools`: names of tools that need no mention. Raises
+    JSON object of name -> fields, with `prompt` for the text. `known_tools`: names of tools that need no note. Raises
     `UsageError` where `given` is no such object.
     """
     notes: list[str] = []
     folders = list(_folders(cwd, home, environ, trusted, notes))
     if not folders and not given:
         return tuple(builtin), tuple(notes)
-    found, more = kinds_of(folders, given, home, known_tools)
+    found, more = read_types(folders, given, home, known_tools)
     kinds = {kind.name: kind for kind in builtin} | found
     own = [kinds.pop(kind.name) for kind in builtin]
     return (*own, *(kinds[name] for name in sorted(kinds))), (*notes, *more)
@@ -55,46 +55,44 @@ def load_kinds(
 def _folders(
     cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool], notes: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """(folder that is there, what its files must not lead out of; '' for the user's own), the nearest first."""
+    """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
     root = project_root(cwd)
     for above in _upwards(cwd, root):
-        for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT):
+        for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
             if above == home or not os.path.isdir(folder):
-                continue  # the home's own are the user's
+                continue  # folders in the home belong to the user's own types
             if trusted(above):
                 yield folder, root
             else:
-                notes.append(f"{short(folder, home)} was not read: it is not trusted; `longrein trust` changes that.")
+                notes.append(
+                    f"{shorten_home(folder, home)} was not read: it is not trusted; `longrein trust` changes that."
+                )
     for folder in (f"{config_dir(environ, home)}/agents", f"{home}/.agents/agents", f"{home}/.claude/agents"):
         if os.path.isdir(folder):
             yield folder, ""
 
 
 def _upwards(folder: str, root: str) -> Iterator[str]:
-    """`folder`, … , `root`."""
+    """Yield the folders from `folder` up to `root`."""
     yield folder
     while folder != root and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
         yield folder
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# From the fields of a subagent file to a type: the names that several agents use, each read as what it means there.
-#
-# Everything can only narrow: what a type asks for beyond its parent, it does not get; what would narrow in a way that
-# is not possible here is left out rather than granted whole.
+# --- Fields of several agents, read into a type ----------------------------------------------------------------------
+# Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.
 
 
 NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 500
-"""It stands in every request."""
+"""Characters of a description, which is part of every request."""
 TURNS_MAX = 1_000
-LATER = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
-"""Fields that mean something elsewhere and nothing here yet."""
+UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
+"""Fields of other agents that have no effect here yet."""
 
-NAMES: Mapping[str, str] = {
-    # as other agents call them, in lower case -> as they are called here
+TOOL_ALIASES: Mapping[str, str] = {
+    # name in other agents, in lower case -> name in longrein
     "read": "Read",
     "read_file": "Read",
     "readfile": "Read",
@@ -136,25 +134,25 @@ NAMES: Mapping[str, str] = {
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class TypeSource(msgspec.Struct, frozen=True):
     """One file, or one entry of `--agents`."""
 
     shown: str
-    """As messages call it."""
+    """Name in messages."""
     stem: str
-    """Name for want of another."""
+    """Name of the type when the fields have none."""
     fields: Mapping[str, Any] = {}
     body: str = ""
     problem: str = ""
-    """Why it could not be read."""
+    """Reason why the file could not be read."""
 
 
-class Refused(Exception):
-    """A file that is no type here; the text says why. Never leaves this file."""
+class InvalidType(Exception):
+    """The file is no subagent type; the text says why. Never leaves this module."""
 
 
-class Taking:
-    """Types as they are taken in, and what is to be said of them."""
+class TypeParser:
+    """Parser of subagent types that collects notes for the user."""
 
     def __init__(self, known_tools: Sequence[str] = ()) -> None:
         self.known_tools = frozenset(known_tools)
@@ -162,8 +160,8 @@ class Taking:
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
 
-    def scope(self, found: Sequence[Found]) -> dict[str, SubagentType]:
-        """The types of one folder, or of `--agents`; of two with one name the first counts."""
+    def scope(self, found: Sequence[TypeSource]) -> dict[str, SubagentType]:
+        """Return the types of one folder, or of `--agents`. Of two with one name the first counts."""
         kinds: dict[str, SubagentType] = {}
         for one in found:
             kind = self._kind(one)
@@ -176,7 +174,7 @@ class Taking:
         return kinds
 
     def notes(self) -> tuple[str, ...]:
-        """Lines for the user."""
+        """Return the lines for the user."""
         said = list(self._lines)
         if self._later:
             said.append(f"Not obeyed here yet, in files of subagents: {_grouped(self._later)}.")
@@ -184,22 +182,22 @@ class Taking:
             said.append(f"Tools that subagents name and that are not here: {_grouped(self._unknown)}.")
         return tuple(said)
 
-    def _kind(self, one: Found) -> SubagentType | None:
+    def _kind(self, one: TypeSource) -> SubagentType | None:
         try:
             if one.problem:
-                raise Refused(one.problem)
+                raise InvalidType(one.problem)
             return self._made(one, one.fields)
-        except Refused as refusal:
+        except InvalidType as refusal:
             if str(refusal):
                 self._lines.append(f"{one.shown}: {refusal}: left out.")
             return None
 
-    def _made(self, one: Found, fields: Mapping[str, Any]) -> SubagentType:
+    def _made(self, one: TypeSource, fields: Mapping[str, Any]) -> SubagentType:
         name, description = _name(one, fields), _description(fields)
         _refuse_others(fields)
         tools, spawns = self._tools(one, name, fields)
         without, unspawned = self._without(name, fields)
-        for field in LATER:
+        for field in UNSUPPORTED_FIELDS:
             if fields.get(field):
                 self._later.setdefault(field, []).append(name)
         return SubagentType(
@@ -217,17 +215,17 @@ class Taking:
             source=one.shown,
         )
 
-    def _shown(self, one: Found, body: str) -> str:
-        """The text with what cannot be seen written out: nothing hidden may speak to the model."""
+    def _shown(self, one: TypeSource, body: str) -> str:
+        """Return the text with invisible characters escaped, so that no hidden text reaches the model."""
         clean = escape(body)
         if clean != body:
             self._lines.append(f"{one.shown} holds characters that cannot be seen: they are written out as \\u….")
         return clean
 
     def _tools(
-        self, one: Found, name: str, fields: Mapping[str, Any]
+        self, one: TypeSource, name: str, fields: Mapping[str, Any]
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        """(tools, types it may start): all of the parent's where nothing is said."""
+        """Return (tools, types that it may start). Without a list: all tools of the parent."""
         named = [*_names(fields.get("subagents"))]
         written = fields.get("tools")
         if isinstance(written, dict):
@@ -249,7 +247,7 @@ class Taking:
         return tuple(tools), tuple(dict.fromkeys(spawns))
 
     def _without(self, name: str, fields: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
-        """(tools taken off, whether it may start none)."""
+        """Return (removed tools, whether it may start no subagents)."""
         taken = [_split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))]
         written = fields.get("tools")
         if isinstance(written, dict):
@@ -265,14 +263,14 @@ class Taking:
             if name not in users:
                 users.append(name)
 
-    def _mode(self, one: Found, fields: Mapping[str, Any]) -> str:
+    def _mode(self, one: TypeSource, fields: Mapping[str, Any]) -> str:
         mode = _text(fields.get("permissionMode") or fields.get("permission_mode"))
         if not mode or mode in MODES:
             return mode
         self._lines.append(f"{one.shown}: permissionMode {mode!r} is not known here: it counts as default.")
         return "default"
 
-    def _turns(self, one: Found, fields: Mapping[str, Any]) -> int:
+    def _turns(self, one: TypeSource, fields: Mapping[str, Any]) -> int:
         value = next((fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0)
         number = _number(value)
         if number is not None and 0 <= number <= TURNS_MAX:
@@ -280,47 +278,47 @@ class Taking:
         self._lines.append(f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default holds.")
         return 0
 
-    def _flag(self, one: Found, fields: Mapping[str, Any], name: str) -> bool:
+    def _flag(self, one: TypeSource, fields: Mapping[str, Any], name: str) -> bool:
         value = fields.get(name)
         if value not in (None, "") and _truth(value) is None:
             self._lines.append(f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false.")
         return _truth(value) is True
 
-    def _worktree(self, one: Found, fields: Mapping[str, Any]) -> bool:
+    def _worktree(self, one: TypeSource, fields: Mapping[str, Any]) -> bool:
         value = _text(fields.get("isolation"))
         if value not in ("", "worktree", "none"):
             self._lines.append(f"{one.shown}: isolation {value!r} is not known here: it works in the parent's folder.")
         return value == "worktree"
 
 
-# --- one field ---------------------------------------------------------------------------------------------------
+# --- Single fields ---------------------------------------------------------------------------------------------------
 
 
-def _name(one: Found, fields: Mapping[str, Any]) -> str:
-    """The name, else that of the file or of the entry."""
+def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
+    """Return the name of the type: the field, else the name of the file or entry."""
     name = " ".join((_text(fields.get("name")) or one.stem).split())
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or set(name) & set('"(),*'):
-        raise Refused(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
+        raise InvalidType(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
     return name
 
 
 def _description(fields: Mapping[str, Any]) -> str:
-    """When to use it, in one paragraph."""
+    """Return the description in one paragraph."""
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
     text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
     if not text:
-        raise Refused("has no description, so nobody could know when to use it")
+        raise InvalidType("has no description, which says when to use it")
     return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"
 
 
 def _refuse_others(fields: Mapping[str, Any]) -> None:
-    """What other agents keep in such files beside subagents."""
+    """Refuse files that other agents keep in the same folders."""
     if _truth(fields.get("disable")) is True:
-        raise Refused("")
+        raise InvalidType("")
     if fields.get("mode") == "primary":
-        raise Refused("is of mode primary, not a subagent")
+        raise InvalidType("is of mode primary, not a subagent")
     if fields.get("kind") not in (None, "", "local"):
-        raise Refused(f"is of kind {_text(fields['kind'])!r}, which is not run here")
+        raise InvalidType(f"is of kind {_text(fields['kind'])!r}, which is not run here")
 
 
 def _model(value: Any) -> str:
@@ -333,36 +331,36 @@ def _text(value: Any) -> str:
 
 
 def _truth(value: Any) -> bool | None:
-    """Also of `"true"` in quotes; None for what says neither."""
+    """Return a boolean, also for `"true"` in quotes; None for anything else."""
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 
 def _number(value: Any) -> int | None:
-    """A whole number, also in quotes; None for anything else."""
+    """Return a whole number, also in quotes; None for anything else."""
     text = _text(value)
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
 def _names(value: Any) -> list[str]:
-    """A comma text or a list, as names."""
+    """Return the names of a list or of a comma-separated text."""
     if isinstance(value, str):
         return [piece.strip("\"'") for piece in split_outside(value)]
     return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
 
 
 def _split(text: str) -> tuple[str, str]:
-    """(name as it is called here, what stands in brackets): `Task(a, b)` is (`Agent`, `a, b`)."""
+    """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in brackets."""
     match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
     base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
     if base.startswith("mcp__") and base.count("__") == 1:
         base += "__*"
-    return NAMES.get(base.lower(), base), "" if inner == "*" else inner
+    return TOOL_ALIASES.get(base.lower(), base), "" if inner == "*" else inner
 
 
 def _denied(permission: Any) -> list[str]:
-    """Tools that a map of permissions denies altogether."""
+    """Return the tools that a map of permissions denies completely."""
     if not isinstance(permission, dict):
         return []
     whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
@@ -376,40 +374,41 @@ def _grouped(table: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The files that hold subagent types: found in folders, read no further than they may, taken in by priority.
+# --- Files -----------------------------------------------------------------------------------------------------------
 
 
 FILES_MAX = 200
-"""Files of one folder; more is a mistake."""
+"""Files read of one folder."""
 DEPTH_MAX = 5
-"""Folders below one another."""
+"""Nested folders that are read."""
 SIZE_MAX_BYTES = 256 * 1024
 
 
-def kinds_of(
+def read_types(
     folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
 ) -> tuple[dict[str, SubagentType], list[str]]:
-    """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
+    """Return (types by name, notes). For `folders` see `_folders`, for `given` `load_subagent_types`.
+
+    Raises `UsageError` for an invalid `given`.
+    """
     notes: list[str] = []
     scopes = [_given(given)] if given else []
     read: set[str] = set()
     scopes += [list(_files(folder, root, home, notes, read)) for folder, root in folders]
-    taking = Taking(known_tools)
+    taking = TypeParser(known_tools)
     kinds: dict[str, SubagentType] = {}
     for scope in reversed(scopes):
         kinds |= taking.scope(scope)
     return kinds, [*notes, *taking.notes()]
 
 
-def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[Found]:
-    """Markdown files at any depth, in the order of their names; each once, whatever links lead to it."""
+def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[TypeSource]:
+    """Yield the markdown files at any depth in the order of their names, each once in spite of links."""
     inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
     for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
-        shown, real = short(path, home), os.path.realpath(path)
+        shown, real = shorten_home(path, home), os.path.realpath(path)
         if number == FILES_MAX:
-            notes.append(f"{short(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
+            notes.append(f"{shorten_home(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
             return
         if inside and not real.startswith(inside):
             notes.append(f"{shown} leads out of the project: left out.")
@@ -417,7 +416,7 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         if real in read:
             continue
         read.add(real)
-        yield _read(path, Found(shown, os.path.basename(path).removesuffix(".md")))
+        yield _read(path, TypeSource(shown, os.path.basename(path).removesuffix(".md")))
 
 
 def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
@@ -437,8 +436,8 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
             yield entry.path
 
 
-def _read(path: str, found: Found) -> Found:
-    """With what it holds, or why that cannot be read."""
+def _read(path: str, found: TypeSource) -> TypeSource:
+    """Return the source with the file's fields and body, or with the problem."""
     why = ""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -447,7 +446,7 @@ def _read(path: str, found: Found) -> Found:
             data = file.read(SIZE_MAX_BYTES + 1)
         if len(data) > SIZE_MAX_BYTES:
             return msgspec.structs.replace(found, problem=f"is larger than {SIZE_MAX_BYTES // 1024} kB")
-        fields, body = split_head(data.decode("utf-8"))
+        fields, body = split_frontmatter(data.decode("utf-8"))
         return msgspec.structs.replace(found, fields=fields, body=body)
     except OSError as error:
         why = f"cannot be read ({error.strerror})"
@@ -458,8 +457,8 @@ def _read(path: str, found: Found) -> Found:
     return msgspec.structs.replace(found, problem=why)
 
 
-def _given(text: str) -> list[Found]:
-    """The entries of `--agents`."""
+def _given(text: str) -> list[TypeSource]:
+    """Return the entries of `--agents`. Raises `UsageError`."""
     wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
     try:
         table: Any = decode_json(text)
@@ -467,9 +466,9 @@ def _given(text: str) -> list[Found]:
         raise UsageError(f"{wanted}: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise UsageError(wanted)
-    return [Found(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
+    return [TypeSource(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
 
 
 def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The key is the name."""
+    """Return the fields without `name`; the key of the entry is the name."""
     return {key: value for key, value in fields.items() if key != "name"}

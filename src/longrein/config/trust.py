@@ -1,7 +1,7 @@
-"""Which folders the user trusts: only there does a project's own settings file count.
+"""Trusted folders: only there does a project's own settings file count.
 
-Kept by real path in `trusted.json` of the state folder, so that a repository cannot trust itself, nor a link or a new
-repository at another path take over the trust of an old one.
+Kept by real path in `trusted.json` of the state folder. So a repository cannot trust itself, and a link or a new
+repository at another path does not inherit trust.
 """
 
 import os
@@ -13,30 +13,32 @@ from longrein.events import SettingsError
 
 
 def is_trusted(state_dir: str, folder: str) -> bool:
-    """Whether the user has trusted `folder` or a folder above it. A damaged list trusts nothing."""
+    """Return whether the user trusts `folder` or a folder above it. A damaged list trusts nothing."""
     real = os.path.realpath(folder)
     return any(real == known or real.startswith(known + "/") for known in _folders(state_dir) if known != "/")
 
 
 def trust(state_dir: str, folder: str, home: str) -> None:
-    """Trust `folder` and all below it from now on. Raises SettingsError where that would trust everything, or cannot be
-    written."""
+    """Trust `folder` and all below it.
+
+    Raises `SettingsError` for a folder that holds the home, and when the list cannot be written.
+    """
     real = os.path.realpath(folder)
     if real == "/" or os.path.realpath(home).startswith((real + "/", real + "//")) or real == os.path.realpath(home):
         raise SettingsError(f"{folder} holds your whole home: trust the folder of one project")
     known = _folders(state_dir)
     if real not in known:
-        _keep(state_dir, [*known, real])
+        _write_folders(state_dir, [*known, real])
 
 
 def distrust(state_dir: str, folder: str) -> None:
-    """Take back the trust in `folder` itself. Raises SettingsError where that cannot be written."""
+    """Remove the trust in `folder` itself. Raises `SettingsError` when the list cannot be written."""
     real, known = os.path.realpath(folder), _folders(state_dir)
     if real in known:
-        _keep(state_dir, [name for name in known if name != real])
+        _write_folders(state_dir, [name for name in known if name != real])
 
 
-def _keep(state_dir: str, folders: list[str]) -> None:
+def _write_folders(state_dir: str, folders: list[str]) -> None:
     try:
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
         replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode(folders)) + b"\n")

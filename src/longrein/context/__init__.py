@@ -6,7 +6,7 @@ No module of this package uses a clock, the disk or an event loop.
 from longrein.context.analysis import Analysis, analyse, analysis_lines
 from longrein.context.clear_items import line_reasons, use_tables
 from longrein.context.clearing.features import call_content, features
-from longrein.context.clearing.line_value import Reason
+from longrein.context.clearing.line_value import LineReason
 from longrein.context.decide import (
     PREPARE_SHARE,
     Clear,
@@ -71,10 +71,10 @@ __all__ = [
     "Item",
     "KnownFile",
     "Ledger",
+    "LineReason",
     "Nothing",
     "OpenCall",
     "Price",
-    "Reason",
     "Report",
     "ReportRow",
     "Request",

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from longrein.context.clearing.features import POINTER
+from longrein.context.clearing.features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
 from longrein.context.report import MODULE_OF_KIND, MODULES
 from longrein.context.state.ledger import key_argument
@@ -265,7 +265,7 @@ def _of_result(
     if not isinstance(part, ToolResult):
         return None
     line, text = (part.name, str(call.arguments) if call is not None else ""), text_of(part.parts)
-    if text.startswith(POINTER):
+    if text.startswith(UNCHANGED_PREFIX):
         return 3
     superseded, repeated = line in later and bool(line[1]), text in texts
     later[line] = texts[text] = None

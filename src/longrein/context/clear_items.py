@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import Held, Piece
-from longrein.context.clearing.line_value import Measure, Reason, Values, why
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.features import ItemRecord, SourceItem
+from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import Rates, Rental, Tolerates
-from longrein.context.clearing.timing import decide as rent
-from longrein.context.clearing.timing import squeeze as press
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
+from longrein.context.clearing.timing import plan_clearing as rent
+from longrein.context.clearing.timing import plan_shrinking as press
 from longrein.context.clearing.weights import TABLES
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
@@ -34,21 +34,21 @@ OLD_THINKING = "old thinking"
 """In `Budget.clears`: only thinking from before the user's last message."""
 REMEMBERED_MIN = 600
 """Number of items that may be remembered after they left the view."""
-SQUEEZES = (1.0, 1.2, 2.0)
+EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
-_values: list[Values] = []
+_values: list[ValueModels] = []
 """The fitted models, made at first use."""
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:
     """Use these weight tables in this process from now on (`benchmarks/policy.py`)."""
-    _values[:] = [Values(tables)]
+    _values[:] = [ValueModels(tables)]
 
 
 class ClearingMemory(msgspec.Struct):
     """Memory of the clearing policy between two decisions."""
 
-    worth: Worth
+    worth: NeedsMemory
     known: list[Item]
     """Items taken into `worth`, as they were then."""
     plans: tuple[Plan, ...] = ()
@@ -65,9 +65,9 @@ class ClearingMemory(msgspec.Struct):
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
-    memo, rental = update_memory(state), rental_for(state, budget)
+    memo, policy = update_memory(state), policy_for(state, budget)
     memo.worth.kept = state.held
-    return _cleared_event(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(state, memo, rent(memo.worth, policy, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
@@ -75,12 +75,12 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
 
     `least`: smallest share of the value that possibly needed content keeps.
     """
-    memo, rental = update_memory(state), rental_for(state, budget)
+    memo, policy = update_memory(state), policy_for(state, budget)
     memo.worth.kept = frozenset()
     excess = float(state.view_tokens - goal_tokens)
     found = None
-    for more in SQUEEZES:
-        found = _cleared_event(state, memo, press(memo.worth, rental, excess * more, least), reason)
+    for more in EXCESS_FACTORS:
+        found = _cleared_event(state, memo, press(memo.worth, policy, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
@@ -122,35 +122,35 @@ def _saved(state: State, form: Form) -> int:
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
-def line_reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+def line_reasons(state: State, budget: Budget, handle: str) -> list[LineReason]:
     """Return the reason for each line of an item to be shown or not; [] if it is not in the view."""
-    memo, rental = update_memory(state), rental_for(state, budget)
+    memo, policy = update_memory(state), policy_for(state, budget)
     place = memo.worth.by_handle.get(handle)
     if place is None or memo.worth.items[place].form in ("folded", "gone"):
         return []
     held = memo.worth.items[place]
-    return why(memo.worth, held, rental.values, rental.price(memo.worth), rental.measure)
+    return explain_lines(memo.worth, held, policy.values, policy.price(memo.worth), policy.measure)
 
 
-def rental_for(state: State, budget: Budget) -> Rental:
+def policy_for(state: State, budget: Budget) -> ClearingPolicy:
     """Return the policy with the model's prices and the session's sizes."""
     if not _values:
-        _values.append(Values(TABLES))
+        _values.append(ValueModels(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
     around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
-    return Rental(
+    return ClearingPolicy(
         _values[0],
         rates_of(budget),
-        measure=Measure(chars, chars, chars, around, around),
-        tolerates=tolerates_of(budget),
+        measure=SizeEstimate(chars, chars, chars, around, around),
+        clearable=tolerates_of(budget),
         nonce=state.nonce,
     )
 
 
-def tolerates_of(budget: Budget) -> Tolerates:
+def tolerates_of(budget: Budget) -> ClearableKinds:
     """Return the kinds that may be cleared; `old thinking` instead of `thinking` spares the running turn."""
     kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
-    return Tolerates(kinds, "thinking" in budget.clears)
+    return ClearableKinds(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
@@ -169,15 +169,15 @@ def update_memory(state: State) -> ClearingMemory:
     memo = state.worth if isinstance(state.worth, ClearingMemory) else None
     items = _items_before_open_call(state)
     if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
-        memo = ClearingMemory(Worth(), [], recalls=0 if memo is None else memo.recalls)
+        memo = ClearingMemory(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
-        memo.worth.arrive(piece_of(item, state))
+        memo.worth.add(piece_of(item, state))
     memo.known = items
-    memo.worth.begin(len(state.asked_seqs))
+    memo.worth.begin_request(len(state.asked_seqs))
     memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded items keep their place there
     for handle, _ in state.recalled[memo.recalls :]:
-        memo.worth.recalled(handle)
+        memo.worth.record_recall(handle)
     memo.recalls = len(state.recalled)
     return memo
 
@@ -203,7 +203,7 @@ def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
     if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
         return False
     for n, place in zip(other, places, strict=True):
-        memo.worth.reborn(place, piece_of(items[n], state))
+        memo.worth.replace(place, piece_of(items[n], state))
     return True
 
 
@@ -239,7 +239,7 @@ def _text(item: Item) -> str:
     return arguments_text(item.part) if isinstance(item.part, ToolCall) else text_of((item.part,))
 
 
-def piece_of(item: Item, state: State) -> Piece:
+def piece_of(item: Item, state: State) -> SourceItem:
     """Convert an item of the view into a piece."""
     part, kind = item.part, item.kind
     mine = kind in ("text", "thinking", "call")
@@ -248,12 +248,12 @@ def piece_of(item: Item, state: State) -> Piece:
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
-        return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
         status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
-        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
-    return Piece(handle, name, text_of((part,)), tokens, request)
+        return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
+    return SourceItem(handle, name, text_of((part,)), tokens, request)
 
 
 def _went_on(state: State, call: str) -> bool:
@@ -265,9 +265,9 @@ def _went_on(state: State, call: str) -> bool:
 
 
 class KeptWorth(msgspec.Struct, array_like=True):
-    """Stored form of a `Worth`. Lines are read again from the items' texts when needed."""
+    """Stored form of a `NeedsMemory`. Lines are read again from the items' texts when needed."""
 
-    items: list[Held]
+    items: list[ItemRecord]
     now: int
     sent: int
     visible: dict[str, int]
@@ -321,7 +321,7 @@ def encode_memory(state: State, data: bytearray) -> None:
 
 def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
     """Decode the memory. Raises `msgspec.DecodeError`, `IndexError`."""
-    kept, worth = _decoder.decode(data), Worth()
+    kept, worth = _decoder.decode(data), NeedsMemory()
     for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)

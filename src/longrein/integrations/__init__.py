@@ -1,4 +1,4 @@
-"""The context engine for a program's own loop, with a clock, a nonce and a place on disk.
+"""The context engine for a program's own loop, with a clock, a random sign and a place on disk.
 
 `engine` works for any loop that keeps a list of messages. The parts that only one framework needs are modules of this
 package: `from longrein.integrations.langchain import ContextMiddleware`.
@@ -13,26 +13,33 @@ from typing import Any
 import msgspec
 
 from longrein.context import Budget, Price
-from longrein.context.message_list import DICTS, Engine, Outside, Said, Shape, Summariser
+from longrein.context.message_list import (
+    DICT_FORMAT,
+    Engine,
+    EngineEnvironment,
+    MessageFormat,
+    NeutralMessage,
+    Summariser,
+)
 from longrein.events import AnyPart, UsageError
-from longrein.integrations.engine_log import Kept, session_of
+from longrein.integrations.engine_log import EngineLog, session_id
 from longrein.models import kind_of, limit_tokens, model_budget
 
-__all__ = ["Engine", "KeptEngine", "did_not_fit", "engine"]
+__all__ = ["Engine", "StoredEngine", "did_not_fit", "engine"]
 
 
-class KeptEngine(Engine):
-    """An engine that may have a place on disk, where its log is a session like any other. Close it, or use `with`."""
+class StoredEngine(Engine):
+    """Engine whose log may be stored as a session. Close it, or use `with`."""
 
-    kept: Kept | None = None
-    """Where the log is; None in memory."""
+    log: EngineLog | None = None
+    """The stored log; None for an engine in memory."""
 
     def close(self) -> None:
-        """Put on disk what is not there yet and release the session. Idempotent. Raises `StoreFull`."""
-        if self.kept is not None:
-            self.kept.close()
+        """Write the rest of the log and release the session. Idempotent. Raises `StoreFull`."""
+        if self.log is not None:
+            self.log.close()
 
-    def __enter__(self) -> "KeptEngine":
+    def __enter__(self) -> "StoredEngine":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -43,7 +50,7 @@ KINDS = ("result", "call", "text", "thinking")
 """Kinds of content that an engine may clear."""
 
 
-def engine(  # noqa: PLR0913 - all that a conversation can differ in
+def engine(  # noqa: PLR0913 - all options of a conversation
     model: str = "",
     *,
     window: int = 0,
@@ -52,19 +59,19 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
     cache_ttl_s: float | None = None,
     clears: Sequence[str] = ("result",),
     summarise: Summariser | None = None,
-    shape: Shape | None = None,
+    shape: MessageFormat | None = None,
     state_dir: str = "",
     session: str = "",
-) -> KeptEngine:
-    """Make the engine of one conversation, for a message list of dicts, of LangChain's or of Pydantic AI's objects.
+) -> StoredEngine:
+    """Create the engine of one conversation, for a list of dicts or of LangChain's or Pydantic AI's messages.
 
-    `model`, such as `"openai/gpt-5"`, gives window, output limit, price and cache lifetime as far as they are known;
-    each argument that is given stands in place of what is known. `window`, `max_output`: tokens. `price`: US dollars
-    for a million tokens. `cache_ttl_s`: seconds that the provider keeps a prompt cache. `clears`: kinds of content
-    that may be cleared, of `result`, `call`, `text` and `thinking`. `summarise`: gets a list of messages, gives a
-    model's prose. `shape`: how messages of another library are read. With `state_dir` the log is kept there, and
-    `session` (a UUID, or any name) goes on with a conversation after a restart. Raises `UsageError` for an argument
-    that cannot be, `SessionBusy` when another process has that session, `StoreDamaged`, `StoreFull`.
+    `model`, such as `"openai/gpt-5"`, sets window, output limit, price and cache lifetime where they are known; other
+    arguments override these. `window`, `max_output`: tokens. `price`: US dollars for a million tokens. `cache_ttl_s`:
+    seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared, of `result`, `call`,
+    `text` and `thinking`. `summarise`: function from a list of messages to a model's prose. `shape`: format of the
+    messages of another library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation
+    to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when
+    another process has the session open, `StoreDamaged`, `StoreFull`.
     """
     known = _known(model) if model else None
     window = window or (known.window_tokens if known else 0)
@@ -73,26 +80,26 @@ def engine(  # noqa: PLR0913 - all that a conversation can differ in
     if cache_ttl_s is None:
         cache_ttl_s = known.cache_ttl_s if known else 300.0
     _check(window, max_output, cache_ttl_s, clears, price, summarise)
-    outside = Outside(session_of(session), uuid.uuid4().hex[:8], _now_us)
-    kept = Kept(state_dir, outside.session, _now_us) if state_dir else None
-    if kept is not None:
-        outside = msgspec.structs.replace(outside, entries=kept.entries, keep=kept.keep)
-    made = KeptEngine(
+    environment = EngineEnvironment(session_id(session), uuid.uuid4().hex[:8], _now_us)
+    log = EngineLog(state_dir, environment.session, _now_us) if state_dir else None
+    if log is not None:
+        environment = msgspec.structs.replace(environment, entries=log.entries, keep=log.keep)
+    made = StoredEngine(
         window,
         max_output,
         price=price,
         cache_ttl_s=cache_ttl_s,
         clears=clears,
         summarise=summarise,
-        shape=shape or MessageFormats(),
-        outside=outside,
+        shape=shape or MixedFormat(),
+        environment=environment,
     )
-    made.kept = kept
+    made.log = log
     return made
 
 
 def _known(model: str) -> Budget:
-    """Window, price and cache of `provider/model`, or of a model name alone. Raises `UsageError` for an unknown one."""
+    """Return the budget of `provider/model`, or of a model name alone. Raises `UsageError` for an unknown model."""
     if not isinstance(model, str):
         raise UsageError(f"engine takes the name of a model first: write engine(window={model!r}, max_output=...)")
     provider, slash, name = model.partition("/")
@@ -110,7 +117,7 @@ def _check(
     price: Price | None,
     summarise: Summariser | None,
 ) -> None:
-    """Raises `UsageError` for the first argument that cannot be."""
+    """Raise `UsageError` for the first invalid argument."""
     kinds = (clears,) if isinstance(clears, str) else tuple(clears)
     rules = (
         (
@@ -132,46 +139,46 @@ def _check(
             raise UsageError(line)
 
 
-class MessageFormats:
-    """Reads each message in the format of the library that its class comes from; dicts and the rest as wires do.
+class MixedFormat:
+    """Format that reads each message by the library of its class; dicts and other objects as wires do.
 
-    An adapter is imported when its library's first message is seen, so that the library has been imported before.
+    An adapter is imported at the first message of its library, which has been imported by then.
     """
 
     def __init__(self) -> None:
-        self._formats: dict[type, Shape] = {}
-        self._last: Shape = DICTS
+        self._formats: dict[type, MessageFormat] = {}
+        self._last: MessageFormat = DICT_FORMAT
 
-    def read(self, one: Any) -> Said:
-        """See `Shape.read`."""
+    def read(self, one: Any) -> NeutralMessage:
+        """See `ShortForm.read`."""
         self._last = self._of(one)
         return self._last.read(one)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
+        """See `ShortForm.rewrite`."""
         return self._of(one).rewrite(one, changes)
 
     def tell(self, text: str) -> Any:
-        """A message of the library that the last one read came from."""
+        """Return a user message of the library that the last message came from."""
         return self._last.tell(text)
 
-    def _of(self, one: Any) -> Shape:
+    def _of(self, one: Any) -> MessageFormat:
         kind = type(one)
         if kind not in self._formats:
-            homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
-            adapter = next((ADAPTERS[home] for home in homes if home in ADAPTERS), "")
-            self._formats[kind] = importlib.import_module(adapter).SHAPE if adapter else DICTS
+            packages = [base.__module__.partition(".")[0] for base in kind.__mro__]
+            adapter = next((ADAPTERS[home] for home in packages if home in ADAPTERS), "")
+            self._formats[kind] = importlib.import_module(adapter).FORMAT if adapter else DICT_FORMAT
         return self._formats[kind]
 
 
 ADAPTERS = {"langchain_core": "longrein.integrations.langchain", "pydantic_ai": "longrein.integrations.pydantic_ai"}
-"""Top package of a framework's message classes -> the module that knows them."""
+"""Top package of a framework's message classes -> the adapter module."""
 
 
 def did_not_fit(engine: Engine, error: BaseException) -> bool:
-    """Whether `error`, of any provider's library, says that the list was too long; `engine` is told then.
+    """Return whether a provider's error says that the list was too long; if so, report it to `engine`.
 
-    Prepare the same list again when it was, and raise `error` on when it was not.
+    After True prepare the same list again; after False raise `error` on.
     """
     body = getattr(error, "body", None)
     text = f"{error} {body}" if body else str(error)

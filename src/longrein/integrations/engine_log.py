@@ -1,7 +1,7 @@
-"""The log of an engine on disk, written without ever making the caller's loop wait.
+"""The stored log of an engine. Writing never makes the caller's loop wait.
 
-The store is opened and closed in a thread with an event loop of its own, because the caller may or may not have one;
-in between entries are only queued for the store's writer thread.
+The store is opened and closed in a thread with an event loop of its own, because the caller may or may not have one.
+In between, entries are queued for the store's writer thread.
 """
 
 import asyncio
@@ -15,31 +15,31 @@ from longrein.events import Entry, LongreinError, SessionUnknown
 from longrein.store import SessionLog, open_log
 
 T = TypeVar("T")
-_NAMES = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
-"""Under which names of callers become session ids."""
+_SESSION_NAMESPACE = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
+"""Namespace in which names of callers become session ids."""
 
 
-def session_of(name: str) -> str:
-    """The session id that `name` stands for: itself when it is a UUID, a new one for ''."""
+def session_id(name: str) -> str:
+    """Return the session id for `name`: a UUID as it is, a new one for '', else one derived from the name."""
     if not name:
         return str(uuid.uuid4())
     try:
         return str(uuid.UUID(name))
     except ValueError:
-        return str(uuid.uuid5(_NAMES, name))
+        return str(uuid.uuid5(_SESSION_NAMESPACE, name))
 
 
-class Kept:
-    """An open session log."""
+class EngineLog:
+    """The open session log of an engine."""
 
     def __init__(self, state_dir: str, session: str, now_us: Callable[[], int]) -> None:
-        """Raises `SessionBusy`, `StoreDamaged`, `StoreFull`, `SessionReadOnly`."""
+        """Open or create the log. Raises `SessionBusy`, `StoreDamaged`, `StoreFull`, `SessionReadOnly`."""
         self.session = session
-        """Its id."""
+        """Id of the session."""
         self.entries: Sequence[Entry] = ()
-        """What was there when it was opened."""
+        """Entries that the log had when it was opened."""
         self._failed: BaseException | None = None
-        self._log: SessionLog | None = _elsewhere(self._open(state_dir, now_us))
+        self._log: SessionLog | None = _run_in_thread(self._open(state_dir, now_us))
 
     async def _open(self, state_dir: str, now_us: Callable[[], int]) -> SessionLog:
         try:
@@ -47,11 +47,11 @@ class Kept:
         except SessionUnknown:
             log = await open_log(state_dir, self.session, create=True, wall_us=now_us)
         self.entries = list(log.entries)
-        log.reader.close()  # a connection belongs to the thread that made it, and this one ends now
+        log.reader.close()  # a connection belongs to its thread, which ends now
         return log
 
     def keep(self, entry: Entry) -> None:
-        """Queue one entry. Raises what an earlier one could not be written for, such as `StoreFull`."""
+        """Queue one entry. Raises the error of an earlier entry that could not be written, such as `StoreFull`."""
         if self._failed is not None:
             raise self._failed
         if self._log is None:
@@ -63,20 +63,20 @@ class Kept:
         self._failed = self._failed or future.exception()
 
     def close(self) -> None:
-        """Flush and release. Idempotent."""
+        """Flush and release the session. Idempotent."""
         log, self._log = self._log, None
         if log is not None:
-            _elsewhere(log.close())
+            _run_in_thread(log.close())
 
 
-def _elsewhere(work: "Coroutine[Any, Any, T]") -> T:
-    """`work` done in a thread with its own event loop."""
+def _run_in_thread(work: "Coroutine[Any, Any, T]") -> T:
+    """Run a coroutine in a new thread with its own event loop, and return its result."""
     done: Future[T] = Future()
 
     def run() -> None:
         try:
             done.set_result(asyncio.run(work))
-        except BaseException as error:  # handed over, not swallowed
+        except BaseException as error:  # passed to the caller
             done.set_exception(error)
 
     thread = threading.Thread(target=run, name="longrein-store")

@@ -1,4 +1,4 @@
-"""The context engine as a middleware of LangChain agents (version 1). The state of the agent stays whole.
+"""Context engine as a middleware of LangChain agents (version 1). The agent's state stays whole.
 
     from longrein.integrations.langchain import ContextMiddleware
     agent = create_agent(model, tools, middleware=[ContextMiddleware("openai/gpt-5")])
@@ -16,33 +16,41 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import StructuredTool
 from langgraph.config import get_config
 
-from longrein.context.message_list import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list import (
+    DICT_FORMAT,
+    RECALL,
+    RECALL_DESCRIPTION,
+    RECALL_SCHEMA,
+    Engine,
+    NeutralMessage,
+    usage_of,
+)
 from longrein.context.message_list.message_formats import result_content
 from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
-from longrein.integrations import KeptEngine, did_not_fit, engine
+from longrein.integrations import StoredEngine, did_not_fit, engine
 
-THEIRS = "messages"
-"""Their name for the list."""
+MESSAGES_FIELD = "messages"
+"""LangChain's name of the message list."""
 Chooser = Callable[[Any], Engine]
-"""Gives the engine of a conversation, from what the agent's runtime knows of it."""
+"""Function from the agent's runtime to the engine of the conversation."""
 
 
-class LangChainShape:
-    """How LangChain's messages are read and written."""
+class LangChainFormat:
+    """Format of LangChain's messages."""
 
-    def read(self, one: Any) -> Said:
+    def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
         match one:
             case SystemMessage():
-                return Said("system", system=text_of(_contents(one)))
+                return NeutralMessage("system", system=text_of(_contents(one)))
             case ToolMessage():
                 status = "failed" if one.status == "error" else "ok"
-                return Said("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
+                return NeutralMessage("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
             case AIMessage():
                 calls = tuple(ToolCall(call["id"] or "", call["name"], call["args"]) for call in one.tool_calls)
-                return Said("assistant", (*_spoken(one), *calls), usage=usage_of(one))
+                return NeutralMessage("assistant", (*_spoken(one), *calls), usage=usage_of(one))
             case _:
-                return Said("user", _contents(one))
+                return NeutralMessage("user", _contents(one))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
@@ -52,7 +60,7 @@ class LangChainShape:
         spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
         fields: dict[str, Any] = {"content": one.content}
         if texts := {n: change for n, change in changes.items() if n < spoken}:
-            written = DICTS.rewrite({"role": "user", "content": _without_calls(one)}, texts)
+            written = DICT_FORMAT.rewrite({"role": "user", "content": _without_calls(one)}, texts)
             fields["content"] = (written or {}).get("content") or ""
         if isinstance(one, AIMessage):
             fields["tool_calls"] = _calls(one, {n - spoken: to for n, to in changes.items() if n >= spoken})
@@ -63,18 +71,18 @@ class LangChainShape:
         return HumanMessage(text)
 
 
-SHAPE = LangChainShape()
+FORMAT = LangChainFormat()
 
 
 def _without_calls(one: BaseMessage) -> Any:
-    """The content but for the blocks that repeat `tool_calls`, as Anthropic's do."""
+    """Return the content without the blocks that repeat `tool_calls`, as Anthropic's do."""
     if isinstance(one.content, str):
         return one.content
     return [block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"]
 
 
 def _contents(one: BaseMessage) -> tuple[AnyPart, ...]:
-    return DICTS.read({"role": "user", "content": _without_calls(one)}).parts
+    return DICT_FORMAT.read({"role": "user", "content": _without_calls(one)}).parts
 
 
 def _spoken(one: AIMessage) -> tuple[AnyPart, ...]:
@@ -91,7 +99,7 @@ def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
 
 
 ENGINES_MAX = 256
-"""Threads whose engines a middleware holds; beyond it the one used least recently is closed."""
+"""Engines that a middleware keeps open; the least recently used one is closed first."""
 SUMMARISED_ELSEWHERE = (
     "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the messages before "
     "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave it out of the agent"
@@ -99,7 +107,7 @@ SUMMARISED_ELSEWHERE = (
 
 
 class ContextMiddleware(AgentMiddleware):
-    """Sends what the engine prepares, reports the usage to it, and gives the model the tool `Recall`.
+    """Middleware that sends the prepared list, reports the usage, and offers the model the tool `Recall`.
 
     Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of its own.
     """
@@ -119,52 +127,52 @@ class ContextMiddleware(AgentMiddleware):
             self._given = model
         elif isinstance(model, str):
             self._options = {"model": model, **options}
-            engine(**{**self._options, "state_dir": ""})  # a wrong argument is told here, not at the first request
+            engine(**{**self._options, "state_dir": ""})  # report a wrong argument here, not at the first request
         else:
             self._choose = model
         self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make one request; when it does not fit after all, make it once more, shorter."""
+        """Make one request; repeat it once, shorter, when the provider refuses its length."""
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
-        except Exception as error:  # each provider's library has its own; all others are raised on
+        except Exception as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return handler(_with(request, engine.prepare(_whole(request))))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do the same as `wrap_model_call`, awaited."""
+        """Make one request in an async loop. See `wrap_model_call`."""
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
-        except Exception as error:  # each provider's library has its own; all others are raised on
+        except Exception as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return await handler(_with(request, await engine.aprepare(_whole(request))))
 
     def engine_of(self, thread: str) -> Engine | None:
-        """The engine of the thread with that id; None when it has made no request yet."""
+        """Return the engine of a thread; None before its first request."""
         return self._engines.get(thread)
 
     def close(self) -> None:
-        """Close the engines that this middleware has made."""
+        """Close the engines that this middleware created."""
         for made in self._engines.values():
-            if isinstance(made, KeptEngine) and made is not self._given:
+            if isinstance(made, StoredEngine) and made is not self._given:
                 made.close()
         self._engines.clear()
 
     def _of(self, request: Any) -> Engine:
         found = self._choose(request.runtime) if self._choose else self._of_thread()
-        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, THEIRS))):
+        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, MESSAGES_FIELD))):
             self._told.add(id(found))
             found.notes.append(SUMMARISED_ELSEWHERE)
             warnings.warn(SUMMARISED_ELSEWHERE, UserWarning, stacklevel=2)
         return found
 
     def _of_thread(self) -> Engine:
-        """The engine of the thread that runs now."""
+        """Return the engine of the running thread."""
         thread = _thread()
         found = self._engines.pop(thread, None)
         if found is None:
@@ -182,35 +190,35 @@ class ContextMiddleware(AgentMiddleware):
             return self._given
         if len(self._engines) >= ENGINES_MAX:
             oldest = self._engines.pop(next(iter(self._engines)))
-            if isinstance(oldest, KeptEngine):
+            if isinstance(oldest, StoredEngine):
                 oldest.close()
         return engine(**{"session": thread, **self._options})
 
 
 def _thread() -> str:
-    """Id of the running thread, with the path of the subagent in it; '' outside of one."""
+    """Return the id of the running thread with the path of the subagent in it; '' outside of a run."""
     try:
         configurable = get_config().get("configurable") or {}
-    except RuntimeError:  # the documented answer outside of a run
+    except RuntimeError:  # raised outside of a run, as documented
         return ""
     parent, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
     return "|".join(filter(None, [str(configurable.get("thread_id") or ""), parent]))
 
 
 def _is_foreign_summary(message: Any) -> bool:
-    """Whether a summarisation middleware of LangChain or deepagents wrote `message`."""
+    """Return whether a summarisation middleware of LangChain or deepagents wrote `message`."""
     return (getattr(message, "additional_kwargs", None) or {}).get("lc_source") == "summarization"
 
 
 def _whole(request: Any) -> list[Any]:
-    """The list with the system message, which LangChain keeps apart, at its front."""
+    """Return the list with the system message, which LangChain keeps apart, first."""
     system = [request.system_message] if request.system_message is not None else []
-    return [*system, *getattr(request, THEIRS)]
+    return [*system, *getattr(request, MESSAGES_FIELD)]
 
 
 def _with(request: Any, chat: list[Any]) -> Any:
     front = 1 if request.system_message is not None else 0
-    return request.override(**{THEIRS: chat[front:]})
+    return request.override(**{MESSAGES_FIELD: chat[front:]})
 
 
 def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
@@ -218,10 +226,10 @@ def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
         return of().recall(handle, lines)
 
     return StructuredTool(
-        name=RECALL, description=RECALL_SAYS, args_schema=msgspec.to_builtins(RECALL_TAKES), func=recall
+        name=RECALL, description=RECALL_DESCRIPTION, args_schema=msgspec.to_builtins(RECALL_SCHEMA), func=recall
     )
 
 
 def recall_tool(engine: Engine) -> StructuredTool:
-    """Make the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
+    """Create the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
     return _recall_tool(lambda: engine)

@@ -1,4 +1,4 @@
-"""The engine as an input filter of the OpenAI Agents SDK: requests are what it says, the session stays whole.
+"""Context engine as an input filter of the OpenAI Agents SDK. The SDK's session stays whole.
 
     from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
     mine = engine(window=200_000, max_output=8_192)
@@ -16,7 +16,7 @@ import msgspec
 from agents import FunctionTool, RunHooks
 from agents.run import CallModelData, ModelInputData
 
-from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine
+from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine
 from longrein.integrations import engine
 
 __all__ = ["EngineHooks", "engine", "input_filter", "recall_tool"]
@@ -25,7 +25,7 @@ Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
 
 def input_filter(engine: Engine) -> Filter:
-    """For `RunConfig.call_model_input_filter`. The list it is given must be the whole conversation so far."""
+    """Create the filter for `RunConfig.call_model_input_filter`. Its list must be the whole conversation so far."""
 
     async def filter_input(data: CallModelData[Any]) -> ModelInputData:
         front = [{"role": "system", "content": data.model_data.instructions}] if data.model_data.instructions else []
@@ -36,30 +36,30 @@ def input_filter(engine: Engine) -> Filter:
 
 
 class EngineHooks(RunHooks[Any]):
-    """Tells the engine what the provider counted."""
+    """Hooks that report the provider's token usage to the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def on_llm_end(self, _context: Any, _agent: Any, response: Any) -> None:
-        """An answer has come."""
+        """Report the usage of an answer."""
         self._engine.observe(response)
 
 
-class _Wanted(msgspec.Struct):
+class _RecallArguments(msgspec.Struct):
     handle: str
     lines: str = ""
 
 
 def recall_tool(engine: Engine) -> FunctionTool:
-    """The tool `Recall`."""
+    """Create the tool `Recall`."""
 
     async def recall(_context: Any, arguments: str) -> str:
         try:
-            wanted = msgspec.json.decode(arguments, type=_Wanted)
+            wanted = msgspec.json.decode(arguments, type=_RecallArguments)
         except (msgspec.DecodeError, RecursionError) as error:
             return f"[bad-arguments] {error}"
         return engine.recall(wanted.handle, wanted.lines)
 
-    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
-    return FunctionTool(RECALL, RECALL_SAYS, schema, recall, strict_json_schema=False)
+    schema = {**msgspec.to_builtins(RECALL_SCHEMA), "additionalProperties": False}
+    return FunctionTool(RECALL, RECALL_DESCRIPTION, schema, recall, strict_json_schema=False)

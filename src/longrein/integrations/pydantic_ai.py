@@ -1,10 +1,10 @@
-"""The engine as a capability, or a history processor, of Pydantic AI.
+"""Context engine as a capability or history processor of Pydantic AI.
 
     from longrein.integrations.pydantic_ai import EngineCapability
     agent = Agent(model, capabilities=[EngineCapability(longrein.engine("openai/gpt-5"))])
 
-The capability leaves the history of the run whole. `history_processor(engine)` is for `ProcessHistory`; Pydantic AI
-then keeps what it gives back as the history, and the engine goes on from there. Needs `pip install
+The capability leaves the history of the run whole. `history_processor(engine)` is for `ProcessHistory`: Pydantic AI
+then keeps the returned list as the history, and the engine continues from it. Needs `pip install
 longrein[pydantic-ai]`.
 """
 
@@ -19,28 +19,28 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.toolsets import FunctionToolset
 
-from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine, NeutralMessage, usage_of
 from longrein.context.message_list.message_formats import json_of, parsed
 from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
 from longrein.integrations import did_not_fit, engine
 
-__all__ = ["EngineCapability", "PydanticShape", "engine", "history_processor", "recall_tool"]
+__all__ = ["EngineCapability", "PydanticFormat", "engine", "history_processor", "recall_tool"]
 
-THEIRS = "messages"
-"""Their name for the list."""
+MESSAGES_FIELD = "messages"
+"""Pydantic AI's name of the message list."""
 _STATUS = {"success": "ok", "failed": "failed", "retried": "failed", "denied": "denied", "interrupted": "interrupted"}
 
 
-class PydanticShape:
-    """How Pydantic AI's messages are read and written. Parts that only the framework understands stay as they are."""
+class PydanticFormat:
+    """Format of Pydantic AI's messages. Parts that only the framework understands stay unchanged."""
 
-    def read(self, one: Any) -> Said:
+    def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
         parts = tuple(found for part in _parts(one) if (found := _read(part)) is not None)
         if isinstance(one, theirs.ModelResponse):
-            return Said("assistant", parts, usage=usage_of(one))
+            return NeutralMessage("assistant", parts, usage=usage_of(one))
         system = [part.content for part in one.parts if isinstance(part, theirs.SystemPromptPart)]
-        return Said("user", parts, "\n\n".join(system))
+        return NeutralMessage("user", parts, "\n\n".join(system))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
@@ -64,7 +64,7 @@ class PydanticShape:
         return theirs.ModelRequest(parts=[theirs.UserPromptPart(text)])
 
 
-SHAPE = PydanticShape()
+FORMAT = PydanticFormat()
 
 
 def _parts(one: Any) -> Sequence[Any]:
@@ -75,7 +75,7 @@ def _parts(one: Any) -> Sequence[Any]:
 
 
 def _read(part: Any) -> AnyPart | None:
-    """A part, neutral; None for one that is not of the conversation."""
+    """Return the neutral form of a part; None for a part that is not of the conversation."""
     match part:
         case theirs.UserPromptPart():
             return _prompt(part)
@@ -119,7 +119,7 @@ def _rewritten(part: Any, change: AnyPart) -> Any:
 
 
 def history_processor(engine: Engine) -> Callable[[list[Any]], Awaitable[list[Any]]]:
-    """For `capabilities=[ProcessHistory(history_processor(engine))]`."""
+    """Create the processor for `capabilities=[ProcessHistory(history_processor(engine))]`."""
 
     async def process(chat: list[Any]) -> list[Any]:
         return await engine.aprepare(chat)
@@ -128,33 +128,36 @@ def history_processor(engine: Engine) -> Callable[[list[Any]], Awaitable[list[An
 
 
 class EngineCapability(AbstractCapability[Any]):
-    """Sends what the engine prepares and gives the model the tool `Recall`. The run's history stays whole."""
+    """Capability that sends the prepared list and offers the model the tool `Recall`.
+
+    The run's history stays whole.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     async def prepare_model_request(self, _ctx: Any, request_context: Any) -> Any:
-        """One attempt at a request; what is changed here is not kept in the history."""
-        view = await self.engine.aprepare(list(getattr(request_context, THEIRS)))
-        return replace(request_context, **{THEIRS: view})
+        """Prepare one attempt at a request. The history keeps no change made here."""
+        view = await self.engine.aprepare(list(getattr(request_context, MESSAGES_FIELD)))
+        return replace(request_context, **{MESSAGES_FIELD: view})
 
     async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
-        """A request that did not fit after all is made once more, and shorter."""
+        """Repeat a request once, shorter, when the provider refuses its length."""
         if request_context.attempt == 1 and isinstance(error, ModelContextWindowExceededError):
             did_not_fit(self.engine, error)
             raise RetryModelRequest from error
         raise error
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """The tool `Recall`."""
+        """Return the tool `Recall`."""
         return FunctionToolset([recall_tool(self.engine)])
 
 
 def recall_tool(engine: Engine) -> Tool[Any]:
-    """The tool `Recall`, for agents that use the history processor."""
+    """Create the tool `Recall`, for agents that use the history processor."""
 
     def recall(handle: str, lines: str = "") -> str:
         return engine.recall(handle, lines)
 
-    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
-    return Tool.from_schema(recall, RECALL, RECALL_SAYS, schema)
+    schema = {**msgspec.to_builtins(RECALL_SCHEMA), "additionalProperties": False}
+    return Tool.from_schema(recall, RECALL, RECALL_DESCRIPTION, schema)

@@ -1,16 +1,16 @@
-"""Recorded sessions through any policy, offline: what it would have cost and what it would have forgotten."""
+"""Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
 
-from longrein.replay.costs import PRICES, Account, Rates, Row, as_json, as_table
-from longrein.replay.drive import POLICIES, Change, Drive
+from longrein.replay.costs import PRICES, CostAccount, Rates, Row, as_json, as_table
+from longrein.replay.drive import POLICIES, Change, PolicyReplay
 from longrein.replay.recording import Item, Recording, base_name, of_entries, read_recording
 
 __all__ = [
     "POLICIES",
     "PRICES",
-    "Account",
     "Change",
-    "Drive",
+    "CostAccount",
     "Item",
+    "PolicyReplay",
     "Rates",
     "Recording",
     "Row",

@@ -1,8 +1,8 @@
-"""What a replayed session costs under prompt-cache prices, and what of it is still shown when it is needed.
+"""Cost of a replayed session under prompt-cache prices, and share of later needs that were still shown.
 
 One uncached input token costs 1. The prefix that is read from the cache is the longest unchanged run of system text,
 summary and items since the request before. An identifier or line that an output shares with something earlier is a
-use; it is retained when anything that is shown holds it.
+use. A use is kept when any shown item holds it.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from longrein.replay.drive import Change
 from longrein.replay.recording import Item, Recording
 
 CACHED_TOKENS_MIN = 1_024
-"""A shorter prefix is not cached."""
+"""Shorter prefixes are not cached."""
 INSTRUCTION_TOKENS = 500
-"""What asks for a summary."""
+"""Tokens of the instruction that asks for a summary."""
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -32,11 +32,11 @@ PRICES = {
     "openai10": Rates(0.1, 1.0, 8.0),
     "openai25": Rates(0.25, 1.0, 4.0),
 }
-"""Ratios that large providers publish."""
+"""Price ratios that large providers publish."""
 
 
-class Account:
-    """Follows one session request by request."""
+class CostAccount:
+    """Account of the costs and uses of one session, request by request."""
 
     def __init__(self, recording: Recording, rates: Rates) -> None:
         self.recording, self.rates = recording, rates
@@ -52,7 +52,7 @@ class Account:
         self._before = self._known = 0
 
     def request(self, change: Change, tokens: list[int], summary_tokens: int) -> None:
-        """Request `change.t`, shown as `tokens` say, `change` having been made just before."""
+        """Account for request `change.t`, shown with `tokens` per item after `change`."""
         items, first = self.recording.items, self._before
         end = first
         while end < len(items) and (items[end].request, items[end].output) < (change.t, True):
@@ -68,7 +68,7 @@ class Account:
         self._before = end
 
     def _count(self, before: dict[str, None], now: dict[str, None]) -> dict[str, None]:
-        """Count `now` as visible where `before` was; gives `now`."""
+        """Count `now` as visible in place of `before`; return `now`."""
         for name in before:
             self._visible[name] -= 1
         for name in now:
@@ -96,7 +96,7 @@ class Account:
         self.peak = max(self.peak, total)
 
     def _use(self, t: int, end: int) -> None:
-        """What the output of `t`, which begins at `end`, shares with anything before it."""
+        """Count the features that the output of request `t`, which begins at `end`, shares with earlier items."""
         items, last, used = self.recording.items, end, dict[str, None]()
         self._know(end)
         while last < len(items) and items[last].request == t and items[last].output:
@@ -128,61 +128,71 @@ def _shown(item: Item, text: str | None) -> str:
     return call_content(text) if item.kind == "tool_call" else text
 
 
-# --- The figures of replayed sessions as a table for people or JSON for programs -------------------------------------
+# --- Tables and JSON -------------------------------------------------------------------------------------------------
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One session under one policy, or the sum of several."""
+    """Figures of one session under one policy, or the sum of several."""
 
     policy: str
     session: str
     requests: int
     cost: float
-    """In units of one uncached input token."""
+    """Cost in units of one uncached input token."""
     keep_all: float
-    """What keeping everything costs."""
+    """Cost of keeping everything."""
     cache_read: int
     carried: int
     """Input tokens of all requests."""
     breaks: int
     peak: int
-    """Largest request."""
+    """Input tokens of the largest request."""
     uses: int
     kept: int
     tool_uses: int
     tool_kept: int
 
     @classmethod
-    def of(cls, policy: str, account: Account) -> "Row":
-        """The row of one session."""
+    def of(cls, policy: str, account: CostAccount) -> "Row":
+        """Create the row of one session."""
         a, r = account, account.recording
         figures = (a.cost, a.keep_all, a.read, a.carried, a.breaks, a.peak, a.uses, a.kept, a.tool_uses, a.tool_kept)
         return cls(policy, r.name, r.requests, *figures)
 
 
 def total(rows: Sequence[Row]) -> Row:
-    """All sessions of one policy together; the peak is the largest."""
+    """Return the sum of all sessions of one policy; the peak is the largest."""
     names = [name for name in Row.__struct_fields__ if name not in ("policy", "session", "peak")]
     sums = {name: sum(getattr(row, name) for row in rows) for name in names}
     return Row(policy=rows[0].policy, session="all", peak=max(row.peak for row in rows), **sums)
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """One JSON list."""
+    """Format the rows as one JSON list."""
     return msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n"
 
 
-HEAD = ("policy", "session", "requests", "cost / keep-all", "cache hit", "kept", "kept, tool-only", "breaks", "peak")
+TABLE_HEAD = (
+    "policy",
+    "session",
+    "requests",
+    "cost / keep-all",
+    "cache hit",
+    "kept",
+    "kept, tool-only",
+    "breaks",
+    "peak",
+)
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """A line a session and policy, a sum for each policy with more than one session."""
+    """Format a line per session and policy, and a sum for each policy with several sessions."""
     by_policy: dict[str, list[Row]] = {}
     for row in rows:
         by_policy.setdefault(row.policy, []).append(row)
     every = [one for found in by_policy.values() for one in (*found, *([total(found)] if len(found) > 1 else []))]
-    cells = [HEAD, *map(_cells, every)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(HEAD))]
+    cells = [TABLE_HEAD, *map(_cells, every)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(TABLE_HEAD))]
     lines = [
         "  ".join(c.ljust(w) if n < 2 else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True)))
         for row in cells

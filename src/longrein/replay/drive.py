@@ -1,7 +1,7 @@
-"""The engine itself, driven by a recorded session one request at a time: what it decides, and what it then shows.
+"""Replay of a recorded session by the engine itself, one request at a time.
 
-Nothing is re-implemented here: the items become facts, `step` folds them, the policy decides, and what it decides
-is folded too. A request's recorded output becomes known only after the request was shown.
+Items become events, `step` folds them, the policy decides, and its decisions are folded too. A request's recorded
+output becomes known only after the request was shown.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,41 +46,41 @@ from longrein.events import (
 from longrein.replay.recording import Item, Kind, Recording, count_tokens
 
 Policy = Callable[[State, Budget, int], Decision]
-"""(state, budget, time in microseconds or 0) -> what should become of the context."""
+"""Function from (state, budget, time in microseconds or 0) to a decision."""
 POLICIES: dict[str, Policy] = {
     "default": decide,
     "seed": lambda state, budget, _now_us: decide_seed(state, budget),
     "keep-all": lambda _state, _budget, _now_us: Nothing("everything is kept"),
 }
 SUMMARY_TOKENS = 2_000
-"""What the words of a model that is not there count."""
+"""Tokens that a model's summary counts."""
 PROSE = "[[LLM-SUMMARY]]"
-"""Stands for them."""
+"""Placeholder for a model's summary."""
 DECISIONS_MAX = 20
-"""Before one request; more is a policy that runs in circles."""
+"""Decisions before one request; a policy that wants more runs in circles."""
 
 
 class Change(msgspec.Struct):
-    """What changes before request `t`."""
+    """Changes before request `t`."""
 
     t: int
     show: dict[int, str | None] = {}
-    """Place of a item -> the text shown in its place, None for nothing at all."""
+    """Position of an item -> text shown in its place; None for none."""
     summary: str | None = None
-    """The text before everything else, when it changes."""
+    """New summary text at the start; None when it does not change."""
     asked_tokens: int = 0
-    """What a model wrote for it."""
+    """Tokens that a model wrote for the summary."""
     reason: str = ""
 
 
-class Drive:
-    """One session under one policy."""
+class PolicyReplay:
+    """Replay of one session under one policy."""
 
     def __init__(self, recording: Recording, policy: Policy, budget: Budget, *, timed: bool = False) -> None:
         self.recording, self.policy, self.budget, self.timed = recording, policy, budget, timed
         self.state = State()
         self.tokens = [item.tokens for item in recording.items]
-        """Of each item as it is shown."""
+        """Tokens of each item as it is shown."""
         self.gone: set[int] = set()
         self.summary_tokens = self._owed = 0
         self._place: dict[str, int] = {}
@@ -95,25 +95,25 @@ class Drive:
         return self.state.seq
 
     def changes(self) -> Iterator[Change]:
-        """One for each request, in order; empty ones too."""
+        """Yield one change for each request, in order, also empty ones."""
         items, self._at = self.recording.items, 0
         for t in range(self.recording.requests):
             while self._at < len(items) and not items[self._at].output and items[self._at].request <= t:
                 self._hear(self._at)
                 self._at += 1
-            for call in list(self.state.calls):  # its result was not recorded; no request goes out with an open call
+            for call in list(self.state.calls):  # the result was not recorded; a request has no open calls
                 self._tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
             outputs = self._at
             while self._at < len(items) and items[self._at].output and items[self._at].request == t:
                 self._at += 1
             change = Change(t, {})
             self._decide(change, outputs)
-            if t == self.recording.requests - 1:  # one that was prepared and never needed is paid for too
+            if t == self.recording.requests - 1:  # a summary that was prepared and not used is paid for, too
                 change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
             yield change
             self._answer(outputs, self._at)
 
-    # --- what the engine is told -----------------------------------------------------------------------------
+    # --- Events for the engine ---------------------------------------------------------------------------------------
 
     def _hear(self, place: int) -> None:
         item = self.recording.items[place]
@@ -142,7 +142,7 @@ class Drive:
                     return
 
     def _now_us(self, known: int) -> int:
-        """When the request was made: just before its first output."""
+        """Return the time of the request: that of its first output."""
         if not self.timed or known >= len(self.recording.items):
             return 0
         return self.recording.items[known].at_us
@@ -166,7 +166,7 @@ class Drive:
         parts.append(ToolCall(call, item.name, _arguments(item.text), item.text))
         return True
 
-    # --- what it decides -------------------------------------------------------------------------------------
+    # --- Decisions of the policy -------------------------------------------------------------------------------------
 
     def _clear(self, event: Cleared, change: Change) -> None:
         for form in event.forms:

@@ -1,7 +1,7 @@
-"""Recorded sessions in the neutral format: JSON lines, a header, then one item a line.
+"""Recorded sessions: the neutral format (JSON lines: a header, then one item a line) and longrein's own logs.
 
-Messages of the recording harness' own compaction are left out. An input belongs to the first request whose step is not
-below its own; request `t` contains the inputs of requests up to `t` and the outputs of those before it.
+Messages of the recording agent's own compaction are left out. An input belongs to the first request whose step is not
+below its own. Request `t` contains the inputs of requests up to `t` and the outputs of those before it.
 """
 
 import gzip
@@ -34,11 +34,11 @@ Kind = Literal["user", "assistant_text", "tool_call", "tool_result"]
 CHARS_PER_TOKEN: dict[str, float] = {"tool_result": 2.81, "tool_call": 3.15, "assistant_text": 2.5, "user": 3.2}
 """Fitted to recorded differences of prompt sizes (median error 14 %)."""
 OVERHEAD_TOKENS: dict[str, int] = {"tool_result": 31, "tool_call": 31, "assistant_text": 4, "user": 4}
-"""Brackets and ids around one block."""
+"""Tokens of brackets and ids around one block."""
 
 
 def count_tokens(kind: Kind, text: str) -> int:
-    """Tokens of a block of `kind`, guessed."""
+    """Estimate the tokens of a block of `kind`."""
     return max(1, round(len(text) / CHARS_PER_TOKEN[kind]) + OVERHEAD_TOKENS[kind])
 
 
@@ -61,12 +61,12 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def thinking(self) -> bool:
-        """Whether it is reasoning."""
+        """Whether the item is reasoning."""
         return self.output and self.name == "thinking"
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """One session. Messages are ordered by request, inputs before outputs."""
+    """One recorded session. Items are ordered by request, inputs before outputs."""
 
     name: str
     system_tokens: int
@@ -75,12 +75,12 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def base_name(name: str) -> str:
-    """A file's name without folder and suffixes."""
+    """Return a file's name without folder and suffixes."""
     return name.rsplit("/", 1)[-1].removesuffix(".gz").removesuffix(".jsonl")
 
 
 def read_recording(name: str, data: bytes) -> Recording:
-    """The session in a file's bytes, gzipped or not. Raises `UsageError` when it is no recorded session."""
+    """Read a session from a file's bytes, gzipped or not. Raises `UsageError` when it is no recording."""
     try:
         raw = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         rows = [msgspec.json.decode(line) for line in raw.split(b"\n") if line.strip()]
@@ -123,13 +123,11 @@ def _at_us(value: Any) -> int:
         return 0
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Our own logs as recorded sessions: what was said and done, without what was decided about the context.
+# --- Recordings from longrein's own logs -----------------------------------------------------------------------------
 
 
 def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
-    """The recording in a log. Requests that failed are not counted; results are taken whole."""
+    """Convert a log to a recording. Failed requests are not counted; results are taken whole."""
     items: list[Item] = []
     request, system, summaries = 0, 0, set[int]()
     for entry in entries:
@@ -152,7 +150,7 @@ def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
 
 
 def _told(event: AnyEvent) -> list[tuple[Kind, str, str, str]]:
-    """(kind, name, text, call id) of what an event brings into the conversation."""
+    """Return (kind, name, text, call id) of each item that an event adds to the conversation."""
     match event:
         case UserSpoke(parts=parts):
             return [("user", "", text_of(parts), "")]

@@ -1,1 +1,1 @@
-"""What a line is worth, what of an item is therefore shown, and when it pays to show less. Knows nothing of the log."""
+"""The clearing policy: value lines of old items and decide when shortening them pays. Independent of the log."""

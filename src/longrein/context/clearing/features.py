@@ -1,7 +1,7 @@
-"""What a later step may need of a text: its identifiers, its paths and its exact lines.
+"""Text features and the records of conversation items that the clearing policy keeps.
 
-The same few rules serve the engine and whoever measures it: an identifier is a word that looks like code, a line is
-compared without its line number and a trailing comma. Pure functions of text; the word table is only a cache.
+Features of a text are its identifiers, its paths and its exact lines. An identifier is a word that looks like code; a
+line is compared without its line number and a trailing comma. The engine and the benchmarks share these rules.
 """
 
 import re
@@ -15,27 +15,27 @@ import msgspec
 from longrein.events import decode_json
 
 WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
-"""A shorter word says too little to be looked for, a longer one is data."""
+"""Shorter words are too common to search for; longer ones are data."""
 LINE_CHARS_MIN, LINE_CHARS_MAX = 20, 300
-"""A shorter line stands everywhere, a longer one is never repeated exactly."""
+"""Shorter lines occur everywhere; longer ones are never repeated exactly."""
 WORDS_CACHED_MAX = 30_000
-"""Entries of the word table; at most about 6 MB."""
+"""Entries of the identifier cache; at most about 6 MB."""
 WORD_CACHED_CHARS_MAX = 200
-"""A longer run of word characters is data, and does not come again."""
+"""Longer runs of word characters are data and are not cached."""
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
-NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
-_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
+LINE_NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+_LINE_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
 _WORD_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-\n"
-_OTHERS_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
-POINTER = "[unchanged since "
-"""How the result of a reading begins that only points at an earlier one (`tools.read`), its handle next."""
+_NON_WORD_TO_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
+UNCHANGED_PREFIX = "[unchanged since "
+"""Start of a read result that only points to an earlier one (`tools.read`). The earlier handle follows."""
 
 
-def code_like(word: str) -> bool:
-    """Whether a word is an identifier or a path rather than prose."""
+def is_code_like(word: str) -> bool:
+    """Return whether a word is an identifier or a path rather than prose."""
     if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX:
         return False
     if "/" in word or "_" in word.strip("_"):
@@ -45,15 +45,15 @@ def code_like(word: str) -> bool:
 
 @lru_cache(maxsize=8_192)
 def parts_of(word: str) -> tuple[str, ...]:
-    """The identifiers in one word: itself and, of a path or dotted name, its parts."""
+    """Return the identifiers in one word: the word itself and the parts of a path or dotted name."""
     if len(word) > WORD_CHARS_MAX:
         return ()
     parts = re.split(r"[./]", word) if "." in word or "/" in word else []
-    return tuple(intern(w) for w in dict.fromkeys((word, *parts)) if code_like(w))
+    return tuple(intern(w) for w in dict.fromkeys((word, *parts)) if is_code_like(w))
 
 
-class _Named(dict[bytes, tuple[str, ...]]):
-    """Run of word characters -> the identifiers in it. Only a cache."""
+class _IdentifierCache(dict[bytes, tuple[str, ...]]):
+    """Cache from a run of word characters to the identifiers in it."""
 
     def __missing__(self, run: bytes) -> tuple[str, ...]:
         words = WORD.findall(run.decode())
@@ -65,56 +65,56 @@ class _Named(dict[bytes, tuple[str, ...]]):
         return found
 
 
-_named = _Named()
+_identifier_cache = _IdentifierCache()
 
 
 def _runs(text: str) -> bytes:
-    """A text with a blank in place of whatever no word holds; its lines stay."""
-    return text.encode("utf-8", "surrogatepass").translate(_OTHERS_BLANK)
+    """Return the text with blanks in place of characters that no word holds. Line ends stay."""
+    return text.encode("utf-8", "surrogatepass").translate(_NON_WORD_TO_BLANK)
 
 
 def identifiers(text: str) -> tuple[str, ...]:
-    """The identifiers of a text, each once, in the order in which they come."""
+    """Return the identifiers of a text, each once, in order."""
     found: dict[str, None] = {}
     for run in dict.fromkeys(_runs(text).split()):
-        for name in _named[run]:
+        for name in _identifier_cache[run]:
             found[name] = None
     return tuple(found)
 
 
 def names_by_line(text: str) -> list[tuple[str, ...]]:
-    """The `identifiers` of each line, read in one pass."""
+    """Return the `identifiers` of each line, in one pass."""
     found = []
     for line in _runs(text).split(b"\n"):
         here: tuple[str, ...] = ()
         for run in line.split():
-            if names := _named[run]:
+            if names := _identifier_cache[run]:
                 here += names
         found.append(here if len(here) < 2 else tuple(dict.fromkeys(here)))
     return found
 
 
 def line_key(line: str) -> str:
-    """What two equal lines have in common, or nothing when a line is too short or too long to be compared."""
+    """Return the text that equal lines share; '' when a line is too short or too long to compare."""
     if len(line) < LINE_CHARS_MIN:
         return ""
-    match = NUMBER.match(line)
+    match = LINE_NUMBER.match(line)
     line = (line[match.end() :] if match else line).strip().rstrip(",")
     return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
 
 
 def line_keys(text: str) -> list[str]:
-    """The `line_key` of each line, read in one pass. Each line begins with a newline, also the first."""
+    """Return the `line_key` of each line, in one pass. Each line begins with a newline, also the first."""
     return [
         "\n" + key
         if len(line) >= LINE_CHARS_MIN and LINE_CHARS_MIN <= len(key := line.strip().rstrip(",")) <= LINE_CHARS_MAX
         else ""
-        for line in _NUMBERS.sub("\n", text).split("\n")[1:]
+        for line in _LINE_NUMBERS.sub("\n", text).split("\n")[1:]
     ]
 
 
 def features(text: str) -> dict[str, None]:
-    """Identifiers and line keys (these begin with a newline) of a text; an ordered set."""
+    """Return the ordered set of identifiers and line keys of a text. Line keys begin with a newline."""
     found = dict.fromkeys(identifiers(text))
     for key in line_keys("\n" + text):
         if key:
@@ -123,7 +123,7 @@ def features(text: str) -> dict[str, None]:
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """Every text inside a JSON value, in order."""
+    """Yield every string inside a JSON value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -135,7 +135,7 @@ def strings_in(value: Any) -> Iterator[str]:
 
 
 def arguments_of(text: str) -> dict[str, Any] | None:
-    """The arguments of a call, or None when they are not a JSON object."""
+    """Return the arguments of a call; None when they are not a JSON object."""
     try:
         value = decode_json(text)
     except msgspec.DecodeError:
@@ -144,7 +144,7 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 
 
 def call_content(text: str) -> str:
-    """The texts in a call's arguments, one after the other; the arguments themselves when they are no JSON."""
+    """Return the strings in a call's arguments, joined by newlines; the raw text when it is not JSON."""
     try:
         value = decode_json(text)
     except msgspec.DecodeError:
@@ -152,7 +152,7 @@ def call_content(text: str) -> str:
     return "\n".join(strings_in(value))
 
 
-# --- what a call does ----------------------------------------------------------------------------------------------
+# --- Calls -----------------------------------------------------------------------------------------------------------
 
 RESULT_CLASSES = ("read", "shell", "search", "edit", "agent", "other")
 _TOOLS = {
@@ -164,17 +164,17 @@ _TOOLS = {
 }
 _CLASS_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
 _PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
-_LOOKS = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
-_LOOKED_AT = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
-_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
+_READING_COMMAND = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
+_READ_PATH = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
+_PATCHED_PATH = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
 _READERS = ("cat", "sed -n", "head", "tail", "nl")
-_PART_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
+_PARTIAL_READ_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
 
 
 def tool_class(tool: str, arguments: dict[str, Any] | None) -> str:
-    """One of `RESULT_CLASSES`. A shell command that only looks counts as what it looks with."""
+    """Return the class of a call, one of `RESULT_CLASSES`. `cat` or `rg` in a shell counts as read or search."""
     kind = _CLASS_OF.get(tool.lower(), "other")
-    if kind == "shell" and (found := _LOOKS.match(_command(arguments))):
+    if kind == "shell" and (found := _READING_COMMAND.match(_command(arguments))):
         return "read" if found[1] in _READERS else "search"
     return kind
 
@@ -184,62 +184,60 @@ def _command(arguments: dict[str, Any] | None) -> str:
     return value if isinstance(value, str) else ""
 
 
-def touched(arguments: dict[str, Any] | None) -> tuple[str, ...]:
-    """The files that a call reads or changes, as it names them."""
+def touched_paths(arguments: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return the files that a call reads or changes, as the call names them."""
     for key in _PATH_KEYS:
         if isinstance(value := (arguments or {}).get(key), str):
             return (value,)
     command = _command(arguments)
     if not command:
         return ()
-    return tuple(_PATCHED.findall(command)[:8] or _LOOKED_AT.findall(command)[:2])
+    return tuple(_PATCHED_PATH.findall(command)[:8] or _READ_PATH.findall(command)[:2])
 
 
-def is_part(arguments_text: str) -> bool:
-    """Whether a reading call asks for a part of the file only."""
-    return any(word in arguments_text for word in _PART_WORDS)
+def is_partial_read(arguments_text: str) -> bool:
+    """Return whether a read call asks for only a part of the file."""
+    return any(word in arguments_text for word in _PARTIAL_READ_WORDS)
 
 
-# --- what a line is ------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------
 
-_DECLARES = re.compile(
+_DECLARATION = re.compile(
     r"\b(?:func(?:tion)?|def|class|type|interface|struct|enum|const|export|trait|impl|fn|module|package|public|private"
     r"|var|let)\b"
 )
 _COMMENTS = ("//", "#", "*", "/*", "--", '"""')
 
 
-def declares(line: str) -> bool:
-    """Whether a line of code declares something; comments do not."""
+def is_declaration(line: str) -> bool:
+    """Return whether a line of code declares something. Comments do not."""
     bare = line.lstrip()
-    if bare[:1].isdigit() and (match := NUMBER.match(line)):
+    if bare[:1].isdigit() and (match := LINE_NUMBER.match(line)):
         bare = line[match.end() :].lstrip()
-    return not bare.startswith(_COMMENTS) and _DECLARES.search(line) is not None
+    return not bare.startswith(_COMMENTS) and _DECLARATION.search(line) is not None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The items of a conversation as the clearing policy holds them: what each is, how it stands, what was needed of it.
+# --- Items -----------------------------------------------------------------------------------------------------------
 
 
 CLASSES = (*RESULT_CLASSES, "edit call", "write call", "call", "text", "thinking", "part read", "user")
-"""Every item is of one of these; the first six are results, a `part read` too."""
+"""Class of every item. The first six, and `part read`, are results."""
 READ, SHELL, SEARCH, EDIT, AGENT, OTHER, EDIT_CALL, WRITE_CALL, CALL, TEXT, THINKING, PART_READ, USER = range(13)
-CLEARED = "[longrein:"
-"""How a marker begins; what it is followed by only the harness can write."""
+MARKER_PREFIX = "[longrein:"
+"""Start of a marker. The sign that follows is known only to the harness."""
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """One item of the conversation, neutral: all that the policy knows of it."""
+class SourceItem(msgspec.Struct, frozen=True):
+    """One item of the conversation: everything that the policy knows of it."""
 
     handle: str
-    """Brings it back; unique."""
+    """Unique handle; `Recall` takes it."""
     kind: str
     """`user`, `text`, `thinking`, `call` or `result`."""
     content: str
-    """Text of it; empty for a call."""
+    """Text of the item; empty for a call."""
     tokens: float
-    """Its size in a request."""
+    """Tokens of the item in a request."""
     request: int
     """Outputs: the request that produced it; inputs: the first request that can carry it. From 0."""
     tool: str = ""
@@ -247,74 +245,74 @@ class Piece(msgspec.Struct, frozen=True):
     arguments: str = ""
     """Arguments of a call as JSON text."""
     call: str = ""
-    """Joins a call and its result."""
+    """Id that joins a call and its result."""
     status: str = "ok"
-    """Of a result: `ok failed denied interrupted not_run`."""
+    """Status of a result: `ok failed denied interrupted not_run`."""
     images: bool = False
-    """Whether a result holds pictures."""
+    """Whether a result holds images."""
 
     @property
     def output(self) -> bool:
-        """Whether the model wrote it."""
+        """Whether the model wrote the item."""
         return self.kind in ("text", "thinking", "call")
 
 
-class Held(msgspec.Struct):
-    """One item as the policy holds it; changes as the session goes on."""
+class ItemRecord(msgspec.Struct):
+    """State that the policy keeps of one item. Mutable."""
 
     n: int
-    """Its place in the conversation."""
-    piece: Piece
+    """Position in the conversation."""
+    piece: SourceItem
     cls: int
     """Index into `CLASSES`."""
     tokens: float
-    """Size of what is shown of it now."""
+    """Tokens of the text that is shown now."""
     last: int
-    """Last request that needed something of it, or its birth."""
+    """Last request that needed a feature of the item; its first request when none did."""
     shown: tuple[str, ...] = ()
-    """Features shown of it now."""
+    """Features of the text that is shown now."""
     arguments: dict[str, object] | None = None
-    """Of a call, parsed."""
+    """Parsed arguments of a call."""
     paths: tuple[str, ...] = ()
-    """Files it touches."""
+    """Files that the item touches."""
     refs: int = 0
-    """Requests that needed it."""
+    """Number of requests that needed the item."""
     referred: dict[str, int] = {}
-    """What was needed of it, with the last request that did."""
+    """Feature that was needed -> last request that needed it."""
     superseded: bool = False
     edited: bool = False
-    """Whether its file was changed after it was read."""
+    """Whether the file was changed after it was read."""
     partner: int = -1
-    """Place of the call of a result, or of the result of a call."""
+    """Position of the call of a result, or of the result of a call."""
     host: int = -1
-    """Place of the result whose ledger it stands in; -1 when it stands for itself."""
+    """Position of the result whose ledger holds the item; -1 outside of a ledger."""
     members: tuple[int, ...] = ()
-    """Places of the calls and results that stand in its ledger."""
+    """Positions of the calls and results in the ledger of the item."""
     form: str = "full"
     """`full`, `trimmed`, `folded` (in a ledger) or `gone`."""
     cleared_at: int = -1
-    """Request before which it was last made shorter."""
+    """Request before which the item was last shortened."""
     gain: float = 0.0
-    """Tokens that its ideal form would save; kept by `rental`."""
+    """Tokens that the ideal form would save; kept by `timing`."""
     rows: Sequence[int] | None = None
-    """Which of its lines are still shown; None for all."""
+    """Lines that are still shown; None for all."""
     words: Sequence[str] = ()
-    """Identifiers of lines that are gone, which stand alone."""
+    """Identifiers of removed lines that are shown alone."""
     body: str = ""
-    """The text that these make, where not all lines are shown."""
+    """Text of the shown lines and identifiers, where not all lines are shown."""
     again: bool = False
-    """Whether it arrived in a form that an earlier clearing gave it: from a view that was taken up again."""
+    """Whether the item arrived already shortened, from a resumed view."""
     header: str = ""
-    """The marker it arrived with then."""
+    """Marker of an item that arrived already shortened."""
 
     @property
     def born(self) -> int:
-        """First request that can carry it."""
+        """First request that can carry the item."""
         return self.piece.request + self.piece.output
 
 
-class Stand(msgspec.Struct, frozen=True):
-    """How an item stands in the view, so that it can be put so again."""
+class DisplayState(msgspec.Struct, frozen=True):
+    """Fields of an `ItemRecord` that say how it is shown, so that they can be restored."""
 
     shown: tuple[str, ...]
     tokens: float
@@ -327,18 +325,18 @@ class Stand(msgspec.Struct, frozen=True):
     body: str
 
 
-def stand_of(held: Held) -> Stand:
-    """How an item stands now."""
-    return Stand(*(getattr(held, name) for name in Stand.__struct_fields__))
+def display_state_of(record: ItemRecord) -> DisplayState:
+    """Return how an item is shown now."""
+    return DisplayState(*(getattr(record, name) for name in DisplayState.__struct_fields__))
 
 
-def header_of(piece: Piece) -> str:
-    """The marker that begins a result or text."""
-    return piece.content.partition("\n")[0] if piece.content.startswith(CLEARED) else ""
+def marker_line(piece: SourceItem) -> str:
+    """Return the marker that begins a result or text; '' without one."""
+    return piece.content.partition("\n")[0] if piece.content.startswith(MARKER_PREFIX) else ""
 
 
-def class_of(piece: Piece, arguments: dict[str, object] | None) -> int:
-    """The class of an item by itself; that of a result is settled once its call is known."""
+def class_of(piece: SourceItem, arguments: dict[str, object] | None) -> int:
+    """Return the class of an item. The class of a result changes when its call is known."""
     match piece.kind:
         case "text":
             return TEXT

@@ -1,9 +1,9 @@
-"""What of an item is worth showing: a line stays when nothing else shows it and its value exceeds its rent.
+"""Value of lines and identifiers, and the short form of an item that keeps the valuable ones.
 
-The value of a line is the chance that a later step needs it, times the price of bringing it back. The chance comes
-from an additive model over a few small codes (`tables` holds the fitted weights): how old and idle the item is,
-what was needed of it and how near to this line, how lately its names were on the mind, what kind of line it is.
-Identifiers of the lines that go are weighed in the same way and stand alone when they stay.
+A line is kept when nothing else shows it and its value exceeds the cost of re-reading it. Its value is the chance that
+a later step needs it times the price of bringing it back. The chance comes from an additive model over a few small
+codes (`weights` holds the fitted weights): idle time and age of the item, what was needed near the line, how recently
+its names were mentioned, and the kind of line. Identifiers of removed lines are valued the same way and shown alone.
 """
 
 from bisect import bisect_right
@@ -13,17 +13,13 @@ from math import exp, log
 
 import msgspec
 
-from longrein.context.clearing.features import EDIT_CALL, TEXT, WRITE_CALL, Held, parts_of
-from longrein.context.clearing.needs import Worth
-from longrein.context.clearing.text_index import Sheet, bare_line, rows_of, texts_of
+from longrein.context.clearing.features import EDIT_CALL, TEXT, WRITE_CALL, ItemRecord, parts_of
+from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.clearing.text_index import TextIndex, bare_line, rows_of, texts_of
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The codes that stand for an item, a line and an identifier when it is asked how likely they are to be needed.
-#
-# A `Sheet` holds the lines of an item with all that never changes about them; the rest (idle time, what was needed
-# near by, how lately a name was on the mind) is looked up in the memory. Every code is a small number, so models are
-# tables.
+# --- Codes of items, lines and identifiers ---------------------------------------------------------------------------
+# A `TextIndex` holds the codes of a line that never change; the others are looked up in the memory.
+# Codes are small numbers, so that models are tables.
 
 
 ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "refs": 4, "size": 6}
@@ -49,7 +45,7 @@ WORD_CODES = {
     "declared": 2,
     "length": 5,
 }
-"""Codes that a model may use, with the number of values of each."""
+"""Codes of a model with the number of values of each."""
 
 _IDLE = (2, 3, 5, 9, 17, 33, 65)
 _ACTIVITY = (2, 4, 8, 16, 32, 64)
@@ -59,87 +55,93 @@ _MENTION = (2, 4, 8, 16, 40)
 _SPREAD = (2, 3, 5)
 _TIMES = (1, 2, 3, 6)
 _NEVER = 6
-FEW_ROWS = 4
-"""Where fewer than this part of the lines is asked for, the codes of the others are not put together."""
+SPARSE_ROWS_RATIO = 4
+"""Codes are looked up row by row when fewer than one in this many rows is asked for."""
 
 
-def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
-    """The codes of `ITEM_CODES`, in that order."""
-    now, born = worth.now, held.born
-    active = max((worth.touched_at.get(path, -1000) for path in held.paths), default=-1000)
+def item_codes(memory: NeedsMemory, record: ItemRecord) -> tuple[int, ...]:
+    """Return the codes of an item in the order of `ITEM_CODES`."""
+    now, born = memory.now, record.born
+    active = max((memory.touched_at.get(path, -1000) for path in record.paths), default=-1000)
     return (
-        held.cls,
-        bisect_right(_IDLE, now - max(born, held.last)),
-        2 if held.superseded else 1 if held.edited else 0,
+        record.cls,
+        bisect_right(_IDLE, now - max(born, record.last)),
+        2 if record.superseded else 1 if record.edited else 0,
         7 if active < 0 else bisect_right(_ACTIVITY, now - active),
-        bisect_right(_REFS, held.refs),
-        bisect_right(_SIZE, held.piece.tokens),
+        bisect_right(_REFS, record.refs),
+        bisect_right(_SIZE, record.piece.tokens),
     )
 
 
-def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(row, its codes in the order of `LINE_CODES`)."""
-    return all_codes(sheet, changing_codes(worth, held, sheet, rows), rows)
+def line_codes(
+    memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield (row, codes in the order of `LINE_CODES`)."""
+    return combine_codes(index, changing_codes(memory, record, index, rows), rows)
 
 
-def all_codes(sheet: Sheet, changing: tuple[bytes, ...], rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The same, where the `changing_codes` of the rows are known."""
-    columns = (*changing, *sheet.static[1:])
-    if len(rows) * FEW_ROWS < len(sheet.keys):
+def combine_codes(
+    index: TextIndex, changing: tuple[bytes, ...], rows: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the same as `line_codes` from known `changing_codes`."""
+    columns = (*changing, *index.static[1:])
+    if len(rows) * SPARSE_ROWS_RATIO < len(index.keys):
         return zip(rows, zip(*(map(column.__getitem__, rows) for column in columns), strict=True), strict=True)
     codes = list(zip(*columns, strict=True))
     return zip(rows, map(codes.__getitem__, rows), strict=True)
 
 
-def changing_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> tuple[bytes, ...]:
-    """The first seven codes of all rows; the last two of these are looked up for `rows` only."""
-    return (*sheet.near(held.referred), *_mentions(worth, sheet), *_shared(worth, sheet, rows))
+def changing_codes(memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int]) -> tuple[bytes, ...]:
+    """Return the first seven codes of all rows. The last two are filled for `rows` only."""
+    return (*index.near(record.referred), *_mentions(memory, index), *_shared(memory, index, rows))
 
 
-def shared_rows(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> Sequence[int]:
-    """Those of the rows that other items had, too."""
-    spread, keys = worth.spread, sheet.keys
+def shared_rows(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> Sequence[int]:
+    """Return the rows whose line other items had, too."""
+    spread, keys = memory.spread, index.keys
     return () if spread.keys().isdisjoint(keys) else [row for row in rows if keys[row] in spread]
 
 
-def _shared(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> tuple[bytes, bytes]:
-    """For each of the rows how many items ever had the line, and where it comes from."""
-    spread, dropped, keys = worth.spread, worth.dropped, sheet.keys
-    spreads, origins = bytearray(len(keys)), bytearray(sheet.static[0])
-    for row in shared_rows(worth, sheet, rows):
+def _shared(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> tuple[bytes, bytes]:
+    """Return how many items ever had each line, and where the line comes from."""
+    spread, dropped, keys = memory.spread, memory.dropped, index.keys
+    spreads, origins = bytearray(len(keys)), bytearray(index.static[0])
+    for row in shared_rows(memory, index, rows):
         spreads[row] = bisect_right(_SPREAD, spread[keys[row]])
     for row in [row for row in rows if keys[row] in dropped] if dropped else ():
         origins[row] = origins[row] or 1
     return bytes(spreads), bytes(origins)
 
 
-def _mentions(worth: Worth, sheet: Sheet) -> tuple[bytes, bytes, bytes]:
-    """For each row how lately a name in it was named, one in its neighbours, and one in the declaration above."""
-    mark = (worth.now, len(worth.items))
-    if sheet.mentions is None or sheet.mentions[0] != mark:
-        sheet.mentions = mark, _mentions_now(worth, sheet)
-    return sheet.mentions[1]
+def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, bytes]:
+    """Return recency codes of the names in each row, in its neighbours, and in the declaration above it."""
+    mark = (memory.now, len(memory.items))
+    if index.mentions is None or index.mentions[0] != mark:
+        index.mentions = mark, _mentions_now(memory, index)
+    return index.mentions[1]
 
 
-def _mentions_now(worth: Worth, sheet: Sheet) -> tuple[bytes, bytes, bytes]:
-    mentioned, now, count = worth.mentioned, worth.now, len(sheet.keys)
-    named = [name for name in sheet.places if name in mentioned]
+def _mentions_now(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, bytes]:
+    mentioned, now, count = memory.mentioned, memory.now, len(index.keys)
+    named = [name for name in index.places if name in mentioned]
     if not named:
         never = bytes([_NEVER]) * count
         return never, never, never
     found = bytearray([_NEVER]) * (count + 4)  # two before the first row, two after the last
-    for name in sorted(named, key=mentioned.__getitem__):  # what was named last is told last, and stands
+    for name in sorted(named, key=mentioned.__getitem__):  # the latest mention overwrites earlier ones
         code = bisect_right(_MENTION, now - mentioned[name])
-        for row in sheet.places[name]:
+        for row in index.places[name]:
             found[row + 2] = code
     nearby = bytes(map(min, found, found[1:], found[3:], found[4:]))
-    return bytes(found[2:-2]), nearby, bytes(map(found[1:].__getitem__, sheet.heads))
+    return bytes(found[2:-2]), nearby, bytes(map(found[1:].__getitem__, index.heads))
 
 
-def word_codes(worth: Worth, held: Held, sheet: Sheet, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(identifier, its codes in the order of `WORD_CODES`)."""
-    mentioned, now, referred, static = worth.mentioned, worth.now, held.referred, sheet.word_static
-    times, spread = worth.times, worth.spread
+def word_codes(
+    memory: NeedsMemory, record: ItemRecord, index: TextIndex, names: Iterable[str]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield (identifier, codes in the order of `WORD_CODES`)."""
+    mentioned, now, referred, static = memory.mentioned, memory.now, record.referred, index.word_static
+    times, spread = memory.times, memory.spread
     for name in names:
         at = mentioned.get(name, -1)
         mention = _NEVER if at < 0 else bisect_right(_MENTION, now - at)
@@ -147,32 +149,32 @@ def word_codes(worth: Worth, held: Held, sheet: Sheet, names: Iterable[str]) -> 
         yield name, (int(name in referred), mention, often, said, *static[name])
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
+# --- Models ----------------------------------------------------------------------------------------------------------
 
 
 REGRET_STEP, REGRET_MAX = 0.1, 2.0
-"""Each clearing of a class that was regretted makes losses of that class dearer, up to twice."""
+"""Each regretted clearing makes losses of its class more expensive, up to a factor of two."""
 SUMS_MAX = 20_000
-"""Sums of weights that are kept: of kinds of items, and of kinds of lines of one class."""
+"""Cached sums of weights, of item codes and of line codes."""
 SHARES_MAX = 32
-"""Prices for which thresholds are kept."""
+"""Prices whose thresholds are cached."""
 WORDS_TOKENS_MAX = 600
-"""Identifiers that stand alone take at most this."""
+"""Tokens of the identifiers that are shown alone."""
 
 
-class Measure(msgspec.Struct, frozen=True):
-    """How the size of a shown text is guessed: characters per token, and tokens around a block."""
+class SizeEstimate(msgspec.Struct, frozen=True):
+    """Estimate of the size of a shown text: characters per token, and tokens around a block."""
 
     result: float = 2.81
     call: float = 3.15
     text: float = 2.5
     block: float = 31.0
-    """Around a result or a call."""
+    """Tokens around a call or result."""
     plain: float = 4.0
-    """Around a text."""
+    """Tokens around a text."""
 
     def of(self, kind: str, chars: float) -> float:
-        """Tokens of a block of `kind` with so many characters."""
+        """Return the tokens of a block of `kind` with this many characters."""
         if kind == "result":
             return chars / self.result + self.block
         if kind == "call":
@@ -180,17 +182,17 @@ class Measure(msgspec.Struct, frozen=True):
         return chars / self.text + self.plain
 
     def per_token(self, kind: str) -> float:
-        """Characters in a token of `kind`."""
+        """Return the characters per token of `kind`."""
         return self.result if kind == "result" else self.call if kind == "call" else self.text
 
 
-class Model:
-    """An additive model: `terms` names the codes of each table, such as `cls*idle`."""
+class AdditiveModel:
+    """Additive model of log-odds. `terms` names the codes of each table, such as `cls*idle`."""
 
     def __init__(self, tables: Mapping[str, Sequence[float]], codes: Mapping[str, int]) -> None:
         self.bias = tables["bias"][0]
         self._bases: dict[tuple[int, ...], float] = {}
-        self._bound: dict[tuple[int, ...], Bound] = {}
+        self._bound: dict[tuple[int, ...], BoundModel] = {}
         item, inner = list(ITEM_CODES), list(codes)
         self._outer: list[tuple[tuple[tuple[int, int], ...], Sequence[float]]] = []
         self._inner: list[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...], Sequence[float]]] = []
@@ -213,8 +215,8 @@ class Model:
 
         self._crossed = sorted({at for outside, _, _ in self._inner for at, _ in outside})
 
-    def bind(self, item: tuple[int, ...]) -> "tuple[float, Bound]":
-        """The model for the lines of an item with these codes: log-odds are the first plus what the second says."""
+    def bind(self, item: tuple[int, ...]) -> "tuple[float, BoundModel]":
+        """Return the item's log-odds and a mapping of line codes to the log-odds that they add."""
         base = self._bases.get(item)
         if base is None:
             if len(self._bases) > SUMS_MAX:
@@ -223,7 +225,7 @@ class Model:
         crossed = tuple(item[at] for at in self._crossed)
         found = self._bound.get(crossed)
         if found is None:
-            found = self._bound[crossed] = Bound(
+            found = self._bound[crossed] = BoundModel(
                 [(_place(item, outside), inside, table) for outside, inside, table in self._inner]
             )
         return base, found
@@ -233,8 +235,8 @@ def _place(codes: tuple[int, ...], strides: tuple[tuple[int, int], ...]) -> int:
     return sum(codes[at] * stride for at, stride in strides)
 
 
-class Bound(dict[tuple[int, ...], float]):
-    """Codes of a line -> what they add to the log-odds that it is needed. Each combination is computed once."""
+class BoundModel(dict[tuple[int, ...], float]):
+    """Mapping from codes of a line to the log-odds that they add. Each combination is computed once."""
 
     def __init__(self, terms: Sequence[tuple[int, tuple[tuple[int, int], ...], Sequence[float]]]) -> None:
         super().__init__()
@@ -253,37 +255,37 @@ class Bound(dict[tuple[int, ...], float]):
         return odds
 
 
-# --- what stays ----------------------------------------------------------------------------------------------------
+# --- Forms of items --------------------------------------------------------------------------------------------------
 
 
-class Price(msgspec.Struct, frozen=True):
-    """What decides between keeping and clearing, all in units of one uncached input token."""
+class LossPrices(msgspec.Struct, frozen=True):
+    """Prices of losing and of keeping, in units of one uncached input token."""
 
     line: float = 3000.0
-    """Loss when a needed line is gone."""
+    """Cost of removing a line that is needed later."""
     word: float = 2500.0
-    """Loss when a needed identifier is gone."""
+    """Cost of removing an identifier that is needed later."""
     rent: float = 0.1
-    """Cost of one token in one request: the price of a cached one."""
+    """Cost of one token in one request: the price of a cached token."""
     horizon: float = 15.0
-    """Requests that are expected to follow."""
+    """Expected number of further requests."""
 
-    def times(self, factor: float) -> "Price":
-        """The same with every loss multiplied."""
-        return Price(self.line * factor, self.word * factor, self.rent, self.horizon)
+    def times(self, factor: float) -> "LossPrices":
+        """Return the prices with every loss multiplied by `factor`."""
+        return LossPrices(self.line * factor, self.word * factor, self.rent, self.horizon)
 
 
-class Shape(msgspec.Struct):
-    """What would be shown of an item."""
+class ShortForm(msgspec.Struct):
+    """Lines and identifiers that an item would show."""
 
     rows: Sequence[int]
     words: list[str]
     chars: int
-    """Of the body, with line ends and gaps."""
+    """Characters of the body, with line ends and gaps."""
 
 
 class Thresholds(dict[int, float]):
-    """Characters -> log-odds above which they are worth their rent; what costs nothing always is."""
+    """Mapping from characters to the log-odds above which keeping them pays. Zero characters always pay."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -296,16 +298,16 @@ class Thresholds(dict[int, float]):
         return odds
 
 
-class Values:
-    """Both models, and how much more dearly some classes are held."""
+class ValueModels:
+    """Models for lines and identifiers, with cached thresholds."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-        self.lines = Model(tables["line"], LINE_CODES)
-        self.words = Model(tables["word"], WORD_CODES)
+        self.lines = AdditiveModel(tables["line"], LINE_CODES)
+        self.words = AdditiveModel(tables["word"], WORD_CODES)
         self._enough: dict[float, Thresholds] = {}
 
     def enough(self, rent: float, loss: float) -> Thresholds:
-        """What is worth its rent, when losing it costs `loss`."""
+        """Return the thresholds for a price of keeping and a cost of losing."""
         share = rent / loss if loss > 0 else 1e9
         found = self._enough.get(share)
         if found is None:
@@ -315,59 +317,71 @@ class Values:
         return found
 
 
-def dearer(cls: int) -> float:
-    """How much more a loss weighs in some classes: what the model itself wrote is harder to get back."""
+def loss_weight(cls: int) -> float:
+    """Return the factor for losses of a class. Text that the model wrote is harder to get back."""
     return 3.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
 
 
-def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measure, *, folded: bool = False) -> Shape:
-    """What is worth showing of an item now. Only ever less than what it shows."""
-    if held.rows is not None and not held.rows and not held.words:
-        return Shape([], [], 0)
-    sheet = worth.sheets.of(held)
-    per_token = measure.per_token("result" if folded else held.piece.kind)
+def ideal_form(
+    memory: NeedsMemory,
+    record: ItemRecord,
+    values: ValueModels,
+    price: LossPrices,
+    measure: SizeEstimate,
+    *,
+    folded: bool = False,
+) -> ShortForm:
+    """Return the form that an item should have now. It never shows more than now."""
+    if record.rows is not None and not record.rows and not record.words:
+        return ShortForm([], [], 0)
+    index = memory.text_indexes.of(record)
+    per_token = measure.per_token("result" if folded else record.piece.kind)
     rent = price.rent * price.horizon / per_token
-    weight = dearer(held.cls) * min(REGRET_MAX, 1 + REGRET_STEP * worth.regret.get(held.cls, 0.0))
-    rows = _rows_worth(worth, held, values.lines, values.enough(rent, price.line * weight), folded)
-    rows = fill_gaps(rows, rows_of(held, sheet))
+    weight = loss_weight(record.cls) * min(REGRET_MAX, 1 + REGRET_STEP * memory.regret.get(record.cls, 0.0))
+    rows = _rows_to_keep(memory, record, values.lines, values.enough(rent, price.line * weight), folded)
+    rows = fill_gaps(rows, rows_of(record, index))
     words: list[str] = []
-    if sheet.places:
-        kept = {name: None for row in rows for name in sheet.names[row]}
-        words = _words_worth(worth, held, values.words, values.enough(rent, price.word * weight), kept, per_token)
-    return Shape(rows, words, body_chars(sheet, rows, words))
+    if index.places:
+        kept = {name: None for row in rows for name in index.names[row]}
+        words = _words_to_keep(memory, record, values.words, values.enough(rent, price.word * weight), kept, per_token)
+    return ShortForm(rows, words, body_chars(index, rows, words))
 
 
-class Reason(msgspec.Struct, frozen=True):
-    """Why a line is shown, or would no longer be."""
+class LineReason(msgspec.Struct, frozen=True):
+    """Reason why a line is kept or removed."""
 
     line: str
     chance: float
-    """That a later step needs it, 0 to 1."""
+    """Chance that a later step needs the line, 0 to 1."""
     stays: bool
     why: str
 
 
-def why(worth: Worth, held: Held, values: Values, price: Price, measure: Measure) -> list[Reason]:
-    """What the policy thinks of each line of an item that is shown now."""
-    sheet, texts = worth.sheets.of(held), texts_of(held)
-    stay = set(ideal(worth, held, values, price, measure).rows)
-    base, odds = values.lines.bind(item_codes(worth, held))
+def explain_lines(
+    memory: NeedsMemory, record: ItemRecord, values: ValueModels, price: LossPrices, measure: SizeEstimate
+) -> list[LineReason]:
+    """Return chance, decision and reason for each line of an item that is shown now."""
+    index, texts = memory.text_indexes.of(record), texts_of(record)
+    stay = set(ideal_form(memory, record, values, price, measure).rows)
+    base, odds = values.lines.bind(item_codes(memory, record))
     found = []
-    for row, codes in line_codes(worth, held, sheet, rows_of(held, sheet)):
-        key = sheet.keys[row]
+    for row, codes in line_codes(memory, record, index, rows_of(record, index)):
+        key = index.keys[row]
         chance = 1 / (1 + exp(-base - odds[codes])) if key else 0.0
         found.append(
-            Reason(bare_line(texts[row]), round(chance, 4), row in stay, _because(worth, sheet.fixed[row], key, codes))
+            LineReason(
+                bare_line(texts[row]), round(chance, 4), row in stay, _explanation(memory, index.fixed[row], key, codes)
+            )
         )
     return found
 
 
-def _because(worth: Worth, fixed: int, key: str, codes: Sequence[int]) -> str:
+def _explanation(memory: NeedsMemory, fixed: int, key: str, codes: Sequence[int]) -> str:
     near, around, mention, nearby, block = codes[:5]
     cases = (
         (fixed > 0, "belongs to the call"),
         (not key, "too short or too long to be looked for"),
-        (worth.visible.get(key, 0) > 1, "also shown elsewhere"),
+        (memory.visible.get(key, 0) > 1, "also shown elsewhere"),
         (near == 0, "was needed before"),
         (around == 0, "a name in it was needed"),
         (mention == 0, "a name in it was just mentioned"),
@@ -378,49 +392,53 @@ def _because(worth: Worth, fixed: int, key: str, codes: Sequence[int]) -> str:
     return next((text for holds, text in cases if holds), "its kind and age alone")
 
 
-def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, folded: bool) -> list[int]:
-    sheet, visible, newest, n = worth.sheets.of(held), worth.visible, worth.newest, held.n
-    keys, sizes, rows = sheet.keys, sheet.sizes, []
-    asked = sheet.asked if held.rows is None else []
+def _rows_to_keep(
+    memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, enough: Thresholds, folded: bool
+) -> list[int]:
+    index, visible, newest, n = memory.text_indexes.of(record), memory.visible, memory.newest, record.n
+    keys, sizes, rows = index.keys, index.sizes, []
+    asked = index.asked if record.rows is None else []
     if not asked:
-        shown = rows_of(held, sheet)
-        rows = [row for row in shown if sheet.fixed[row] > folded]
-        first = {keys[row]: row for row in reversed(shown) if keys[row] and sheet.fixed[row] <= folded}
+        shown = rows_of(record, index)
+        rows = [row for row in shown if index.fixed[row] > folded]
+        first = {keys[row]: row for row in reversed(shown) if keys[row] and index.fixed[row] <= folded}
         asked = sorted(first.values())
-    base, odds = model.bind(item_codes(worth, held))
-    added = _added(worth, held, sheet, asked, odds)
+    base, odds = model.bind(item_codes(memory, record))
+    added = _line_odds(memory, record, index, asked, odds)
     worthy = [row for row, more in zip(asked, added, strict=True) if base + more > enough[sizes[row]]]
-    elsewhere = asked if held.piece.kind == "call" else shared_rows(worth, sheet, asked)
+    elsewhere = asked if record.piece.kind == "call" else shared_rows(memory, index, asked)
     elsewhere = [row for row in elsewhere if newest.get(keys[row], n) != n and visible.get(keys[row], 0) < 2]
     if elsewhere:
         worthy = [row for row in worthy if newest.get(keys[row], n) == n]
-        worthy += [row for row in elsewhere if _newer_odds(worth, keys[row], model) > enough[sizes[row]]]
+        worthy += [row for row in elsewhere if _newer_odds(memory, keys[row], model) > enough[sizes[row]]]
     return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2])
 
 
-def _added(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int], odds: Bound) -> list[float]:
-    """What each of the rows adds to the log-odds. Of an item that is still whole, the same as last while it may be."""
-    if rows is not sheet.asked:
-        return [odds[codes] for _, codes in line_codes(worth, held, sheet, rows)]
-    changing = changing_codes(worth, held, sheet, rows)
-    if sheet.added is None or sheet.added[0] is not odds or sheet.added[1] != changing:
-        sheet.added = odds, changing, [odds[codes] for _, codes in all_codes(sheet, changing, rows)]
-    return sheet.added[2]
+def _line_odds(
+    memory: NeedsMemory, record: ItemRecord, index: TextIndex, rows: Sequence[int], odds: BoundModel
+) -> list[float]:
+    """Return the log-odds that each row adds. Those of an unchanged whole item are cached."""
+    if rows is not index.asked:
+        return [odds[codes] for _, codes in line_codes(memory, record, index, rows)]
+    changing = changing_codes(memory, record, index, rows)
+    if index.added is None or index.added[0] is not odds or index.added[1] != changing:
+        index.added = odds, changing, [odds[codes] for _, codes in combine_codes(index, changing, rows)]
+    return index.added[2]
 
 
-def _newer_odds(worth: Worth, key: str, model: Model) -> float:
-    """The log-odds of a line whose newest copy stood elsewhere: it is worth what it was worth there."""
-    holder = worth.items[worth.newest[key]]
-    sheet = worth.sheets.of(holder)
-    if key not in sheet.keys:
+def _newer_odds(memory: NeedsMemory, key: str, model: AdditiveModel) -> float:
+    """Return the log-odds of a line at its newest copy in another item."""
+    holder = memory.items[memory.newest[key]]
+    index = memory.text_indexes.of(holder)
+    if key not in index.keys:
         return -99.0
-    row = len(sheet.keys) - 1 - sheet.keys[::-1].index(key)
-    base, odds = model.bind(item_codes(worth, holder))
-    return base + max(odds[codes] for _, codes in line_codes(worth, holder, sheet, (row,)))
+    row = len(index.keys) - 1 - index.keys[::-1].index(key)
+    base, odds = model.bind(item_codes(memory, holder))
+    return base + max(odds[codes] for _, codes in line_codes(memory, holder, index, (row,)))
 
 
 def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
-    """A gap of one line is shown as the line it is."""
+    """Add the missing line of each gap of one line."""
     if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
         return rows
     have, filled = alive if isinstance(alive, range) else set(alive), rows[:1]
@@ -431,24 +449,24 @@ def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
     return filled
 
 
-def _words_worth(
-    worth: Worth,
-    held: Held,
-    model: Model,
+def _words_to_keep(
+    memory: NeedsMemory,
+    record: ItemRecord,
+    model: AdditiveModel,
     enough: Thresholds,
     kept: Mapping[str, None],
     per_token: float,
 ) -> list[str]:
-    visible, newest, sheet = worth.visible, worth.newest, worth.sheets.of(held)
-    own = sheet.places if held.rows is None else _names_left(held, sheet)
+    visible, newest, index = memory.visible, memory.newest, memory.text_indexes.of(record)
+    own = index.places if record.rows is None else _remaining_names(record, index)
     names = [name for name in own if name not in kept and visible.get(name, 0) < 2]
-    base, odds = model.bind(item_codes(worth, held))
+    base, odds = model.bind(item_codes(memory, record))
     found: list[tuple[float, str]] = []
-    for name, codes in word_codes(worth, held, sheet, names):
-        chance = base + odds[codes] if newest.get(name, held.n) == held.n else _newer_word_odds(worth, name, model)
+    for name, codes in word_codes(memory, record, index, names):
+        chance = base + odds[codes] if newest.get(name, record.n) == record.n else _newer_word_odds(memory, name, model)
         surplus = chance - enough[len(name) + 1]
         if surplus > 0:
-            found.append((-round(surplus, 9), name))  # equal values in the order of their names
+            found.append((-round(surplus, 9), name))  # ties are ordered by name
     left, chosen = WORDS_TOKENS_MAX * per_token, []
     covered: set[str] = set()
     for _, name in sorted(found):
@@ -463,39 +481,39 @@ def _words_worth(
     return [name for name in chosen if name not in inside]
 
 
-def _names_left(held: Held, sheet: Sheet) -> dict[str, None]:
-    found = dict.fromkeys(held.words)
-    for row in rows_of(held, sheet):
-        found.update(dict.fromkeys(sheet.names[row]))
+def _remaining_names(record: ItemRecord, index: TextIndex) -> dict[str, None]:
+    found = dict.fromkeys(record.words)
+    for row in rows_of(record, index):
+        found.update(dict.fromkeys(index.names[row]))
     return found
 
 
-def _newer_word_odds(worth: Worth, name: str, model: Model) -> float:
-    holder = worth.items[worth.newest[name]]
-    sheet = worth.sheets.of(holder)
-    if name not in sheet.word_static:
+def _newer_word_odds(memory: NeedsMemory, name: str, model: AdditiveModel) -> float:
+    holder = memory.items[memory.newest[name]]
+    index = memory.text_indexes.of(holder)
+    if name not in index.word_static:
         return -99.0
-    base, odds = model.bind(item_codes(worth, holder))
-    return base + max(odds[codes] for _, codes in word_codes(worth, holder, sheet, (name,)))
+    base, odds = model.bind(item_codes(memory, holder))
+    return base + max(odds[codes] for _, codes in word_codes(memory, holder, index, (name,)))
 
 
-def body_chars(sheet: Sheet, rows: list[int], words: list[str]) -> int:
-    """Characters of the body that these rows and words make."""
-    chars = sum(map(sheet.sizes.__getitem__, rows))
+def body_chars(index: TextIndex, rows: list[int], words: list[str]) -> int:
+    """Return the characters of the body with these rows and words."""
+    chars = sum(map(index.sizes.__getitem__, rows))
     gaps = sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
-    return chars + (6 if sheet.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
+    return chars + (6 if index.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
 
 
-def body(held: Held, sheet: Sheet, rows: Sequence[int], words: Sequence[str]) -> str:
-    """Kept lines in order, `…` where something between them is gone, then the identifiers that stand alone."""
+def body_text(record: ItemRecord, index: TextIndex, rows: Sequence[int], words: Sequence[str]) -> str:
+    """Return the kept lines in order, `…` for gaps, then the identifiers that are shown alone."""
     lines: list[str] = []
-    texts = texts_of(held) if rows else []
+    texts = texts_of(record) if rows else []
     before = -2
     for row in rows:
         runs_on = row - before == 1
         if before >= 0 and not runs_on:
             lines.append("…")
-        lines.append(bare_line(texts[row]) if runs_on else texts[row].lstrip() if sheet.numbered else texts[row])
+        lines.append(bare_line(texts[row]) if runs_on else texts[row].lstrip() if index.numbered else texts[row])
         before = row
     if words:
         lines.append(" ".join(words))

@@ -1,238 +1,242 @@
-"""What the clearing policy remembers of a conversation, kept up as items arrive; work is proportional to the new item.
+"""Memory of what a conversation needed, updated as items arrive. Work is proportional to the new item.
 
-For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and in how
-many items it is shown now. For every item: when it was last needed, what of it was needed, and whether something
-newer has taken its place. Nothing here decides; `bodies` values lines from it and `rental` chooses the moment.
+For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and the
+number of items that show it now. For every item: when it was last needed, which features were needed, and whether a
+newer item replaces it. `line_value` reads this memory to value lines, `timing` to choose the moment.
 """
 
 from longrein.context.clearing.features import (
-    CLEARED,
     EDIT_CALL,
+    MARKER_PREFIX,
     PART_READ,
-    POINTER,
     RESULT_CLASSES,
-    Held,
-    Piece,
-    Stand,
+    UNCHANGED_PREFIX,
+    DisplayState,
+    ItemRecord,
+    SourceItem,
     arguments_of,
     class_of,
     features,
-    header_of,
-    is_part,
+    is_partial_read,
     line_key,
+    marker_line,
     tool_class,
-    touched,
+    touched_paths,
 )
-from longrein.context.clearing.text_index import Sheets
+from longrein.context.clearing.text_index import TextIndexCache
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
-"""Requests without need after which an item is looked at again."""
+"""Numbers of idle requests after which an item is valued again."""
 REGRET_REQUESTS = 20
-"""A re-read or re-run within so many requests of a clearing counts as a clearing regretted."""
+"""A re-read or re-run within this many requests of a clearing counts as regret."""
 
 
-class Worth:
-    """The memory. `arrive` takes items in order; `begin` says that a request is about to be made."""
+class NeedsMemory:
+    """Features, mentions and needs of one conversation.
+
+    `add` takes items in order, `begin_request` starts a request, `mark_sent` ends it.
+    """
 
     def __init__(self) -> None:
-        self.items: list[Held] = []
+        self.items: list[ItemRecord] = []
         self.by_handle: dict[str, int] = {}
         self.now = 0
-        """The request that is about to be made."""
+        """Number of the request that is about to be made."""
         self.sent = 0
-        """Items that the previous request carried."""
+        """Number of items that the previous request carried."""
         self.visible: dict[str, int] = {}
         """Feature -> number of items that show it."""
         self.newest: dict[str, int] = {}
-        """Feature -> place of the newest item that has it."""
+        """Feature -> position of the newest item that has it."""
         self.mentioned: dict[str, int] = {}
-        """Identifier -> last request in which the model or the user named it."""
+        """Identifier -> last request in which the model or the user mentioned it."""
         self.times: dict[str, int] = {}
-        """Identifier -> number of items of the model or the user that name it."""
+        """Identifier -> number of items of the model or the user that mention it."""
         self.spread: dict[str, int] = {}
         """Feature -> number of items that ever had it, where there were several."""
         self.touched_at: dict[str, int] = {}
         """Path -> last request in which a call touched it."""
         self.dropped: dict[str, int] = {}
-        """Line that an edit took out of its file -> the request that did."""
-        self.sheets = Sheets()
+        """Line that an edit removed from its file -> request of the edit."""
+        self.text_indexes = TextIndexCache()
         self.results: list[int] = []
         self.dirty: dict[int, None] = {}
-        """Items to be looked at again."""
+        """Items to value again."""
         self.wake: dict[int, list[int]] = {}
-        """Request -> items to be looked at again then."""
+        """Request -> items to value again then."""
         self.regret: dict[int, float] = {}
-        """Class -> clearings of it that were regretted: recalled, read again or run again soon after."""
+        """Class -> number of regretted clearings: recalled, read again or run again soon after."""
         self.paying: dict[int, None] = {}
-        """Items that would be shorter in their ideal form."""
+        """Items that the ideal form would shorten."""
         self.kept: frozenset[str] = frozenset()
-        """Handles that stay whole whatever they cost."""
+        """Handles that are never shortened."""
         self.last_user = 0
-        """Place of the newest message of the user."""
+        """Position of the newest user message."""
         self.losses = 0.0
-        """Clearings that turned out wrong: what was missed, counted once for each item and spell of use."""
+        """Number of wrong clearings, counted once per item and spell of use."""
         self._missed_at: dict[int, int] = {}
         self._calls: dict[str, int] = {}
         self._same: dict[tuple[str, str], int] = {}
         self._reads: dict[str, list[int]] = {}
         self._fresh: list[int] = []
 
-    # --- items come ---
+    # --- Arriving items ----------------------------------------------------------------------------------------------
 
-    def arrive(self, piece: Piece) -> Held:
-        """Take in the next item. A resumed view may hand in items in the form in which they already stand."""
+    def add(self, piece: SourceItem) -> ItemRecord:
+        """Add the next item. A resumed view may hold items that are already shortened."""
         n = len(self.items)
         if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
-            self._settle()
+            self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        held = Held(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
-        held.arguments = arguments
-        if CLEARED in piece.content[:40] or CLEARED in piece.arguments:
-            held.form, held.again, held.header = "trimmed", True, header_of(piece)
-        held.shown = self.sheets.features(held)
-        self.items.append(held)
+        record = ItemRecord(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
+        record.arguments = arguments
+        if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
+            record.form, record.again, record.header = "trimmed", True, marker_line(piece)
+        record.shown = self.text_indexes.features(record)
+        self.items.append(record)
         self.by_handle[piece.handle] = n
         visible = self.visible
-        for feature in held.shown:
+        for feature in record.shown:
             visible[feature] = visible.get(feature, 0) + 1
-        self._heard(held)
+        self._record_mentions(record)
         if piece.output:
             self._fresh.append(n)
         else:
-            self._had(held)
+            self._record_source(record)
         if piece.kind == "call":
-            self._called(held)
+            self._add_call(record)
         elif piece.kind == "result":
-            self._answered(held)
+            self._add_result(record)
         elif piece.kind == "user":
             self.last_user = n
-        self._sleep(held)
-        return held
+        self._schedule_checks(record)
+        return record
 
-    def reborn(self, n: int, piece: Piece) -> None:
-        """An item that was never sent has got another form."""
-        held = self.items[n]
-        held.piece, held.tokens, held.rows = piece, piece.tokens, None
-        held.header = header_of(piece) if held.again else ""
-        self.sheets.forget(n)
-        self._seen(held, self.sheets.features(held))
+    def replace(self, n: int, piece: SourceItem) -> None:
+        """Replace the text of an item that was never sent."""
+        record = self.items[n]
+        record.piece, record.tokens, record.rows = piece, piece.tokens, None
+        record.header = marker_line(piece) if record.again else ""
+        self.text_indexes.forget(n)
+        self._replace_shown(record, self.text_indexes.features(record))
         self.dirty[n] = None
 
-    def _heard(self, held: Held) -> None:
-        """What the model or the user names was needed and is on the mind."""
-        kind = held.piece.kind
+    def _record_mentions(self, record: ItemRecord) -> None:
+        """Record the features that the model or the user names as needed and mentioned."""
+        kind = record.piece.kind
         if kind == "result":
             return
-        now = held.piece.request
-        for feature in held.shown:
+        now = record.piece.request
+        for feature in record.shown:
             if feature[0] != "\n":
                 self.mentioned[feature] = now
                 self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
-                if self.visible[feature] == 1:  # it stands in what was just said and nowhere else
-                    self._missed(source, now)
-                self._refer(self.items[source], feature, now)
+                if self.visible[feature] == 1:  # only the new item shows it
+                    self._record_loss(source, now)
+                self._record_need(self.items[source], feature, now)
 
-    def _refer(self, source: Held, feature: str, now: int) -> None:
+    def _record_need(self, source: ItemRecord, feature: str, now: int) -> None:
         if source.last != now or not source.referred:
             source.refs += 1
             source.last = now
-            self._sleep(source)
+            self._schedule_checks(source)
         source.referred[feature] = now
         self.dirty[source.n] = None
         if source.host >= 0:
             self.dirty[source.host] = None
 
-    def _settle(self) -> None:
-        """A reply is complete: from now on it is the newest source of what it says."""
+    def _finish_reply(self) -> None:
+        """Make a complete reply the newest source of its features."""
         for n in self._fresh:
-            self._had(self.items[n])
+            self._record_source(self.items[n])
         self._fresh.clear()
 
-    def _had(self, held: Held) -> None:
-        newest, spread, n = self.newest, self.spread, held.n
-        for feature in held.shown:
+    def _record_source(self, record: ItemRecord) -> None:
+        newest, spread, n = self.newest, self.spread, record.n
+        for feature in record.shown:
             if feature in newest:
                 spread[feature] = spread.get(feature, 1) + 1
             newest[feature] = n
 
-    def _sleep(self, held: Held) -> None:
+    def _schedule_checks(self, record: ItemRecord) -> None:
         for step in IDLE_STEPS:
-            self.wake.setdefault(held.last + step, []).append(held.n)
+            self.wake.setdefault(record.last + step, []).append(record.n)
 
-    def begin(self, request: int) -> None:
-        """Request number `request` is about to be made with everything that has arrived."""
-        self._settle()
+    def begin_request(self, request: int) -> None:
+        """Begin request number `request`, which carries everything added so far."""
+        self._finish_reply()
         for due in range(self.now + 1, request + 1):
             for n in self.wake.pop(due, ()):
                 if due - self.items[n].last in IDLE_STEPS:
                     self.dirty[n] = None
         self.now = request
 
-    def was_sent(self) -> None:
-        """The request was made: what has arrived has now been seen."""
+    def mark_sent(self) -> None:
+        """Record that the request was made with all items."""
         self.sent = len(self.items)
 
-    # --- what calls do ---
+    # --- Calls and results -------------------------------------------------------------------------------------------
 
-    def _called(self, held: Held) -> None:
-        piece = held.piece
-        self._calls[piece.call] = held.n
-        held.paths = touched(held.arguments)
-        for path in held.paths:
+    def _add_call(self, record: ItemRecord) -> None:
+        piece = record.piece
+        self._calls[piece.call] = record.n
+        record.paths = touched_paths(record.arguments)
+        for path in record.paths:
             self.touched_at[path] = piece.request
         same = self._same.get((piece.tool, piece.arguments))
         if same is not None:
             self.items[same].superseded = True
             self.dirty[same] = None
-            self._regretted(self.items[same])
-        if held.cls == EDIT_CALL:
-            self._edited_lines(held)
+            self._record_regret(self.items[same])
+        if record.cls == EDIT_CALL:
+            self._edited_lines(record)
 
-    def _edited_lines(self, held: Held) -> None:
-        values = held.arguments or {}
+    def _edited_lines(self, record: ItemRecord) -> None:
+        values = record.arguments or {}
         old, new = values.get("old_string"), values.get("new_string")
         if isinstance(old, str) and isinstance(new, str):
             after = {line_key(line) for line in new.split("\n")}
             for line in old.split("\n"):
                 if (key := line_key(line)) and key not in after:
-                    self.dropped[key] = held.piece.request
+                    self.dropped[key] = record.piece.request
             for key in after:
                 self.dropped.pop(key, None)
 
-    def _answered(self, held: Held) -> None:
-        self.results.append(held.n)
-        call = self._calls.get(held.piece.call)
+    def _add_result(self, record: ItemRecord) -> None:
+        self.results.append(record.n)
+        call = self._calls.get(record.piece.call)
         if call is None:
             return
         asked = self.items[call]
-        held.partner, asked.partner, held.paths = call, held.n, asked.paths
+        record.partner, asked.partner, record.paths = call, record.n, asked.paths
         kind = tool_class(asked.piece.tool, asked.arguments)
-        part = is_part(asked.piece.arguments)
-        held.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
-        if held.piece.content.startswith(POINTER):
-            self._pointed_at(held.piece.content[len(POINTER) :].partition(":")[0], held.piece.request)
+        part = is_partial_read(asked.piece.arguments)
+        record.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
+        if record.piece.content.startswith(UNCHANGED_PREFIX):
+            earlier = record.piece.content[len(UNCHANGED_PREFIX) :].partition(":")[0]
+            self._record_unchanged_read(earlier, record.piece.request)
             return
-        self._same[asked.piece.tool, asked.piece.arguments] = held.n
+        self._same[asked.piece.tool, asked.piece.arguments] = record.n
         for path in asked.paths:
             if kind == "read":
-                self._read_again(path, held.n, part)
+                self._record_read(path, record.n, part)
             elif kind == "edit":
                 for n in self._reads.get(path, ()):
                     self.items[n].edited = True
                     self.dirty[n] = None
 
-    def _pointed_at(self, handle: str, request: int) -> None:
-        """A reading that a later one points at holds for both: nothing has taken its place, and it was needed now."""
+    def _record_unchanged_read(self, handle: str, request: int) -> None:
+        """Count a read that points to an earlier one as a need of the earlier one."""
         n = self.by_handle.get(handle, -1)
         if n >= 0:
             self.items[n].superseded, self.items[n].last = False, request
             self.dirty[n] = None
 
-    def _read_again(self, path: str, n: int, part: bool) -> None:
+    def _record_read(self, path: str, n: int, part: bool) -> None:
         before = self._reads.setdefault(path, [])
         for earlier in before:
-            self._regretted(self.items[earlier])
+            self._record_regret(self.items[earlier])
             if not part:
                 self.items[earlier].superseded = True
                 self.dirty[earlier] = None
@@ -240,51 +244,51 @@ class Worth:
             before.clear()
         before.append(n)
 
-    # --- regret ---
+    # --- Losses and regret -------------------------------------------------------------------------------------------
 
-    def _missed(self, source: int, now: int) -> None:
-        """The model needed something that is no longer shown: it had to be brought back, or was made up anew."""
+    def _record_loss(self, source: int, now: int) -> None:
+        """Count the need of a feature that is no longer shown: recalled, or written anew by the model."""
         if now - self._missed_at.get(source, -REGRET_REQUESTS) >= REGRET_REQUESTS:
             self.losses += 1.0
         self._missed_at[source] = now
 
-    def _regretted(self, held: Held) -> None:
-        if held.cleared_at >= 0 and self.now - held.cleared_at <= REGRET_REQUESTS:
-            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
-            held.cleared_at = -1
+    def _record_regret(self, record: ItemRecord) -> None:
+        if record.cleared_at >= 0 and self.now - record.cleared_at <= REGRET_REQUESTS:
+            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
+            record.cleared_at = -1
 
-    def recalled(self, handle: str) -> None:
-        """The model asked for something that was cleared: its class was valued too low."""
+    def record_recall(self, handle: str) -> None:
+        """Record that the model recalled a cleared item, which makes its class more expensive to clear."""
         n = self.by_handle.get(handle)
         if n is not None:
-            held = self.items[n]
-            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
-            self._missed(n, self.now)
-            held.last, held.refs = self.now, held.refs + 1
+            record = self.items[n]
+            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
+            self._record_loss(n, self.now)
+            record.last, record.refs = self.now, record.refs + 1
             self.dirty[n] = None
 
-    # --- what is shown changes ---
+    # --- Shown texts -------------------------------------------------------------------------------------------------
 
-    def show(self, held: Held, text: str, tokens: float, form: str) -> None:
-        """From now on `text` stands for the item, in `tokens` tokens."""
-        self._seen(held, tuple(features(text)))
-        held.tokens, held.form, held.cleared_at = tokens, form, self.now
+    def set_shown(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
+        """Set the text, size in tokens and form that are shown of an item."""
+        self._replace_shown(record, tuple(features(text)))
+        record.tokens, record.form, record.cleared_at = tokens, form, self.now
 
-    def _seen(self, held: Held, shown: tuple[str, ...]) -> None:
+    def _replace_shown(self, record: ItemRecord, shown: tuple[str, ...]) -> None:
         visible = self.visible
-        for feature in held.shown:
+        for feature in record.shown:
             left = visible[feature] - 1
             if left:
                 visible[feature] = left
             else:
                 del visible[feature]
-        held.shown = shown
+        record.shown = shown
         for feature in shown:
             visible[feature] = visible.get(feature, 0) + 1
 
-    def put(self, n: int, stand: Stand) -> None:
-        """Let item `n` stand as it stood, or will stand."""
-        held = self.items[n]
-        self._seen(held, stand.shown)
-        for name in Stand.__struct_fields__:
-            setattr(held, name, getattr(stand, name))
+    def restore(self, n: int, stand: DisplayState) -> None:
+        """Restore a display state of item `n`."""
+        record = self.items[n]
+        self._replace_shown(record, stand.shown)
+        for name in DisplayState.__struct_fields__:
+            setattr(record, name, getattr(stand, name))

@@ -1,8 +1,8 @@
-"""How a decision becomes text: trimmed items, short ledgers in place of runs of calls, and the markers that say so.
+"""Text of shortened items, ledgers of old calls, and the plan that says what changes.
 
-What is shown of a cleared item is a marker that only the harness can write (status, size, handle) and the body that
-`bodies` chose. A call keeps a JSON object with its own keys. A run of old calls and results becomes one ledger inside
-the first result of the run; call and result go together. Thinking is whole, gone, or plain text of what is kept of it.
+A shortened item shows a marker (status, size, handle) and the body that `line_value` chose. A call keeps a JSON object
+with its own keys. A run of old calls and results becomes one ledger inside the first result of the run; call and
+result move together. Thinking is shown whole, as plain text of the kept lines, or not at all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,215 +10,225 @@ from math import inf
 
 import msgspec
 
-from longrein.context.clearing.features import TEXT, THINKING, USER, Held, Stand, call_content, stand_of
-from longrein.context.clearing.line_value import Measure, Price, Shape, Values, body, ideal
-from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.features import (
+    TEXT,
+    THINKING,
+    USER,
+    DisplayState,
+    ItemRecord,
+    call_content,
+    display_state_of,
+)
+from longrein.context.clearing.line_value import LossPrices, ShortForm, SizeEstimate, ValueModels, body_text, ideal_form
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
 from longrein.events import marker
 
 LEDGER_PAIR_TOKENS_MAX = 1500
-"""A pair that still shows more than this stands for itself."""
+"""A larger pair is not moved into a ledger."""
 LEDGER_SMALL_TOKENS = 400
-"""A result or call of this size may be folded though it was never trimmed."""
+"""A result or call of this size may be folded without being trimmed first."""
 LEDGER_TOKENS_MAX = 2500
-"""One ledger holds at most this; the next run begins a new one."""
+"""Tokens of one ledger. The next run begins a new one."""
 LABEL_CHARS_MAX = 60
-"""Of what a folded call was about."""
+"""Characters of a label that describe the call."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """An item is shown in another way from the next request on."""
+    """New form of an item from the next request on."""
 
     handle: str
     form: str
-    """`trimmed` or `placeholder`: `text` stands in its place; `folded`: it is no longer in the view."""
+    """`trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view."""
     text: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a decision would change. Nothing is changed until it is taken: what counts is what the log then says."""
+    """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
     gain: float
-    """Tokens that each later request saves."""
-    after: dict[int, Stand]
-    """How the items will stand."""
+    """Tokens saved by each later request."""
+    after: dict[int, DisplayState]
+    """Display state of each changed item."""
 
-    def take(self, worth: Worth) -> None:
-        """Remember that it was done."""
+    def take(self, memory: NeedsMemory) -> None:
+        """Apply the plan to the memory."""
         for n, stand in self.after.items():
-            worth.put(n, stand)
-            worth.paying.pop(n, None)
-            worth.dirty.pop(n, None)
+            memory.restore(n, stand)
+            memory.paying.pop(n, None)
+            memory.dirty.pop(n, None)
 
 
-class Desk(msgspec.Struct):
-    """What shaping needs beside the memory, and how the items stood that it has changed."""
+class PlanBuilder(msgspec.Struct):
+    """Builder of a plan. It changes the memory while it works and restores it at the end."""
 
-    worth: Worth
-    values: Values
-    price: Price
-    measure: Measure
+    memory: NeedsMemory
+    values: ValueModels
+    price: LossPrices
+    measure: SizeEstimate
     nonce: str
-    before: dict[int, Stand] = {}
+    before: dict[int, DisplayState] = {}
     changed: dict[int, None] = {}
-    """Places of the items whose shown text is another one now."""
+    """Positions of the items whose shown text changed."""
 
-    def touch(self, held: Held) -> None:
-        """Remember how an item stands before it is changed for the first time."""
-        if held.n not in self.before:
-            self.before[held.n] = stand_of(held)
+    def touch(self, record: ItemRecord) -> None:
+        """Save the display state of an item before its first change."""
+        if record.n not in self.before:
+            self.before[record.n] = display_state_of(record)
 
     def plan(self) -> Plan | None:
-        """What was changed; the memory is as it was before."""
+        """Return the changes and restore the memory; None without a change."""
         if not self.changed:
             return None
-        items = self.worth.items
+        items = self.memory.items
         changes = tuple(change for n in sorted(self.changed) for change in _change(self, items[n]))
         gain = sum(stand.tokens - items[n].tokens for n, stand in self.before.items())
-        after = {n: stand_of(items[n]) for n in self.before}
+        after = {n: display_state_of(items[n]) for n in self.before}
         for n, stand in self.before.items():
-            self.worth.put(n, stand)
+            self.memory.restore(n, stand)
         return Plan(changes, gain, after)
 
 
-# --- one item ------------------------------------------------------------------------------------------------------
+# --- Shortened items -------------------------------------------------------------------------------------------------
 
 
-def header(desk: Desk, held: Held) -> str:
-    """The marker that begins what is shown of a cleared item."""
-    if held.header:
-        return held.header
-    piece = held.piece
+def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
+    """Return the marker that begins a shortened item."""
+    if record.header:
+        return record.header
+    piece = record.piece
     match piece.kind:
         case "result":
             lines = piece.content.count("\n") + 1
-            return marker(desk.nonce, "cleared", f'{piece.status}, {lines} lines, Recall("{piece.handle}")')
+            return marker(builder.nonce, "cleared", f'{piece.status}, {lines} lines, Recall("{piece.handle}")')
         case "call":
-            return marker(desk.nonce, "cleared", f'Recall("{piece.handle}")')
+            return marker(builder.nonce, "cleared", f'Recall("{piece.handle}")')
         case _:
-            return marker(desk.nonce, "cut", piece.handle)
+            return marker(builder.nonce, "cut", piece.handle)
 
 
-def kept_text(desk: Desk, held: Held, shape: Shape) -> str:
-    """What is left of an item's own text in this shape."""
+def kept_text(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> str:
+    """Return the text of an item that this form keeps."""
     if not shape.rows and not shape.words:
         return ""
-    sheet, rows = desk.worth.sheets.of(held), shape.rows
-    if held.piece.kind == "call" and not is_folded(held):
-        rows = [row for row in rows if not sheet.fixed[row]]
-    return body(held, sheet, rows, shape.words)
+    index, rows = builder.memory.text_indexes.of(record), shape.rows
+    if record.piece.kind == "call" and not is_folded(record):
+        rows = [row for row in rows if not index.fixed[row]]
+    return body_text(record, index, rows, shape.words)
 
 
-def trimmed_text(desk: Desk, held: Held, kept: str) -> str:
-    """What is shown of an item of which `kept` is left; nothing for a text of which nothing is."""
-    if held.piece.kind == "call":
-        return _trimmed_call(desk, held, kept)
-    if held.cls in (TEXT, THINKING) and not kept:
+def trimmed_text(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
+    """Return the text of an item of which `kept` is left; '' for an empty text or thinking."""
+    if record.piece.kind == "call":
+        return _trimmed_call(builder, record, kept)
+    if record.cls in (TEXT, THINKING) and not kept:
         return ""
-    return header(desk, held) + ("\n" + kept if kept else "")
+    return item_marker(builder, record) + ("\n" + kept if kept else "")
 
 
-def _trimmed_call(desk: Desk, held: Held, kept: str) -> str:
-    shown: dict[str, object] = dict(held.arguments or {})
+def _trimmed_call(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
+    shown: dict[str, object] = dict(record.arguments or {})
     first = True
     for key, _, is_long in long_and_short(shown):
         if is_long:
             shown[key] = (
-                header(desk, held) + ("\n" + kept if kept else "") if first else marker(desk.nonce, "cleared", "")
+                item_marker(builder, record) + ("\n" + kept if kept else "")
+                if first
+                else marker(builder.nonce, "cleared", "")
             )
             first = False
     return msgspec.json.encode(shown).decode()
 
 
-def is_folded(held: Held) -> bool:
-    """Whether it stands in the ledger of another."""
-    return held.host >= 0 and held.host != held.n
+def is_folded(record: ItemRecord) -> bool:
+    """Return whether the item is in the ledger of another item."""
+    return record.host >= 0 and record.host != record.n
 
 
-def tokens_in(desk: Desk, held: Held, shape: Shape) -> float:
-    """Size of an item in this shape, without making its text."""
-    measure, kind = desk.measure, held.piece.kind
-    if is_folded(held):
+def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> float:
+    """Return the tokens of an item in this form, without writing its text."""
+    measure, kind = builder.measure, record.piece.kind
+    if is_folded(record):
         return (
-            (len(label(desk.worth, held)) + 1 + shape.chars) / measure.result
+            (len(label(builder.memory, record)) + 1 + shape.chars) / measure.result
             if kind == "result"
             else (shape.chars / measure.result)
         )
     if kind == "call":
-        spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(held.arguments or {}))
+        spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
         return measure.of("call", shape.chars * 1.06 + spare)
-    if held.cls in (TEXT, THINKING) and not shape.chars:
+    if record.cls in (TEXT, THINKING) and not shape.chars:
         return 0.0
-    return measure.of(kind, len(header(desk, held)) + 1 + shape.chars)
+    return measure.of(kind, len(item_marker(builder, record)) + 1 + shape.chars)
 
 
-def is_small(desk: Desk, held: Held, gain_min: float) -> bool:
-    """Whether not even its smallest shape would save more than `gain_min` tokens: found without reading its lines."""
-    folded, kind = is_folded(held), held.piece.kind
-    if held.tokens - (desk.measure.block if kind in ("call", "result") and not folded else 0.0) <= gain_min:
+def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> bool:
+    """Return whether even the smallest form saves at most `gain_min` tokens, without reading the lines."""
+    folded, kind = is_folded(record), record.piece.kind
+    if record.tokens - (builder.measure.block if kind in ("call", "result") and not folded else 0.0) <= gain_min:
         return True
     chars = 0
     if kind == "call" and not folded:
-        chars = sum(len(bare_text(text)) for _, text, is_long in long_and_short(held.arguments or {}) if not is_long)
-    return held.tokens - tokens_in(desk, held, Shape((), [], chars)) <= gain_min
+        chars = sum(len(bare_text(text)) for _, text, is_long in long_and_short(record.arguments or {}) if not is_long)
+    return record.tokens - tokens_in(builder, record, ShortForm((), [], chars)) <= gain_min
 
 
-def saved(desk: Desk, held: Held) -> float:
-    """Tokens that its ideal form would save."""
-    return held.tokens - tokens_in(desk, held, best(desk, held))
+def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
+    """Return the tokens that the ideal form saves."""
+    return record.tokens - tokens_in(builder, record, best_form(builder, record))
 
 
-def best(desk: Desk, held: Held) -> Shape:
-    """The shape that an item should have now."""
-    return ideal(desk.worth, held, desk.values, desk.price, desk.measure, folded=is_folded(held))
+def best_form(builder: PlanBuilder, record: ItemRecord) -> ShortForm:
+    """Return the form that an item should have now."""
+    return ideal_form(builder.memory, record, builder.values, builder.price, builder.measure, folded=is_folded(record))
 
 
-def trim(desk: Desk, held: Held, gain_min: float) -> None:
+def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
     """Give an item its ideal form, if that saves at least `gain_min` tokens."""
-    shape = best(desk, held)
-    if is_folded(held):
-        _trim_member(desk, held, shape, gain_min)
+    shape = best_form(builder, record)
+    if is_folded(record):
+        _trim_member(builder, record, shape, gain_min)
     else:
-        _take(desk, held, shape, gain_min)
+        _apply_form(builder, record, shape, gain_min)
 
 
-def _take(desk: Desk, held: Held, shape: Shape, gain_min: float) -> None:
-    kept = kept_text(desk, held, shape)
-    text = trimmed_text(desk, held, kept)
-    tokens = desk.measure.of(held.piece.kind, len(text)) if text else 0.0
-    if held.tokens - tokens < gain_min:
+def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
+    kept = kept_text(builder, record, shape)
+    text = trimmed_text(builder, record, kept)
+    tokens = builder.measure.of(record.piece.kind, len(text)) if text else 0.0
+    if record.tokens - tokens < gain_min:
         return
-    desk.touch(held)
-    held.rows, held.words, held.body = shape.rows, shape.words, kept
-    plain = call_content(text) if held.piece.kind == "call" else text
-    desk.worth.show(held, plain, tokens, "trimmed" if text else "gone")
-    desk.changed[held.n] = None
+    builder.touch(record)
+    record.rows, record.words, record.body = shape.rows, shape.words, kept
+    plain = call_content(text) if record.piece.kind == "call" else text
+    builder.memory.set_shown(record, plain, tokens, "trimmed" if text else "gone")
+    builder.changed[record.n] = None
 
 
-def _trim_member(desk: Desk, held: Held, shape: Shape, gain_min: float) -> None:
-    tokens = tokens_in(desk, held, shape)
-    if held.tokens - tokens < gain_min:
+def _trim_member(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
+    tokens = tokens_in(builder, record, shape)
+    if record.tokens - tokens < gain_min:
         return
-    desk.touch(held)
-    desk.touch(desk.worth.items[held.host])
-    _fold(desk, held, shape, tokens)
-    desk.changed[held.host] = None
+    builder.touch(record)
+    builder.touch(builder.memory.items[record.host])
+    _fold(builder, record, shape, tokens)
+    builder.changed[record.host] = None
 
 
-def _fold(desk: Desk, held: Held, shape: Shape, tokens: float) -> None:
-    held.rows, held.words, held.body = shape.rows, shape.words, kept_text(desk, held, shape)
-    desk.worth.show(held, _member_text(desk, held), tokens, "folded")
+def _fold(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, tokens: float) -> None:
+    record.rows, record.words, record.body = shape.rows, shape.words, kept_text(builder, record, shape)
+    builder.memory.set_shown(record, _member_text(builder, record), tokens, "folded")
 
 
-# --- ledgers -------------------------------------------------------------------------------------------------------
+# --- Ledgers ---------------------------------------------------------------------------------------------------------
 
 
-def label(worth: Worth, held: Held) -> str:
-    """`r412 Read src/a.py, 40 lines`: what a folded call was."""
-    piece = held.piece
-    call = worth.items[held.partner] if held.partner >= 0 else None
-    about = _about(call.arguments or {}, held.paths) if call else ""
+def label(memory: NeedsMemory, record: ItemRecord) -> str:
+    """Return the line that stands for a folded call, such as `r412 Read src/a.py, 40 lines`."""
+    piece = record.piece
+    call = memory.items[record.partner] if record.partner >= 0 else None
+    about = _about(call.arguments or {}, record.paths) if call else ""
     status = "" if piece.status == "ok" else f" {piece.status}"
     lines = piece.content.count("\n") + 1
     return f"{piece.handle} {piece.tool} {about}{status}, {lines} lines"
@@ -231,90 +241,94 @@ def _about(arguments: Mapping[str, object], paths: tuple[str, ...]) -> str:
     return " ".join(first[: LABEL_CHARS_MAX + 20].split())[:LABEL_CHARS_MAX]
 
 
-def _member_text(desk: Desk, held: Held) -> str:
-    if held.piece.kind != "result":
-        return held.body
-    return label(desk.worth, held) + ("\n" + held.body if held.body else "")
+def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
+    if record.piece.kind != "result":
+        return record.body
+    return label(builder.memory, record) + ("\n" + record.body if record.body else "")
 
 
-def ledger_text(desk: Desk, host: Held) -> str:
-    """What stands in the result of a run's first pair: its own form, then a line and body for each other pair."""
+def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
+    """Return the text of the host of a ledger: its own form, then a line and body for each other pair."""
     own = host.body
-    if host.rows is None:  # it arrived in the form that it has
-        sheet = desk.worth.sheets.of(host)
-        own = body(host, sheet, rows_of(host, sheet), ())
-    parts = [header(desk, host), own, *(_member_text(desk, desk.worth.items[n]) for n in host.members)]
+    if host.rows is None:  # it arrived already shortened
+        index = builder.memory.text_indexes.of(host)
+        own = body_text(host, index, rows_of(host, index), ())
+    parts = [item_marker(builder, host), own, *(_member_text(builder, builder.memory.items[n]) for n in host.members)]
     return "\n".join(part for part in parts if part)
 
 
-def fold_runs(desk: Desk, start: int, stop: int, idle_min: int) -> None:
-    """Fold runs of finished pairs between places `start` and `stop` into ledgers."""
-    worth = desk.worth
-    host: Held | None = None
+def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> None:
+    """Fold runs of finished pairs between positions `start` and `stop` into ledgers."""
+    memory = builder.memory
+    host: ItemRecord | None = None
     size = 0.0
     for n in range(start, stop):
-        held = worth.items[n]
-        if held.cls == USER:
+        record = memory.items[n]
+        if record.cls == USER:
             host = None
-        if held.piece.kind != "result" or (held.host >= 0 and held.host != n):
+        if record.piece.kind != "result" or (record.host >= 0 and record.host != n):
             continue
-        pair = _foldable(desk, held, idle_min)
+        pair = _foldable(builder, record, idle_min)
         if pair is None:
             host = None
             continue
         if host is None or size + pair > LEDGER_TOKENS_MAX:
-            host, size = held, held.tokens + sum(worth.items[m].tokens for m in held.members)
+            host, size = record, record.tokens + sum(memory.items[m].tokens for m in record.members)
             continue
-        size += _join(desk, host, held)
+        size += _join(builder, host, record)
 
 
-def _foldable(desk: Desk, held: Held, idle_min: int) -> float | None:
-    """Tokens of the pair when it may go into a ledger."""
-    worth = desk.worth
-    if held.partner < 0:
+def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float | None:
+    """Return the tokens of a pair that may go into a ledger; None when it may not."""
+    memory = builder.memory
+    if record.partner < 0:
         return None
-    call = worth.items[held.partner]
-    if not {call.piece.handle, held.piece.handle}.isdisjoint(worth.kept):
+    call = memory.items[record.partner]
+    if not {call.piece.handle, record.piece.handle}.isdisjoint(memory.kept):
         return None
-    for one in (held, call):
-        if worth.now - max(one.born, one.last) < idle_min:
+    for one in (record, call):
+        if memory.now - max(one.born, one.last) < idle_min:
             return None
-    total = held.tokens + (call.tokens if not held.members else 0.0) + sum(worth.items[n].tokens for n in held.members)
-    if held.members:
+    total = (
+        record.tokens
+        + (call.tokens if not record.members else 0.0)
+        + sum(memory.items[n].tokens for n in record.members)
+    )
+    if record.members:
         return total if total <= LEDGER_TOKENS_MAX else None
-    small = held.form != "full" or held.tokens <= LEDGER_SMALL_TOKENS + desk.measure.block
+    small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
 
 
-def _join(desk: Desk, host: Held, held: Held) -> float:
-    """Move a pair (with its own ledger, if it has one) into the ledger of `host`; the tokens it takes there."""
-    worth = desk.worth
+def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
+    """Move a pair, with its own ledger, into the ledger of `host`. Return its tokens there."""
+    memory = builder.memory
     if host.form == "full":
-        _take(desk, host, best(desk, host), -inf)
-    call = worth.items[held.partner]
-    moved = [call, held, *(worth.items[n] for n in held.members)]
-    desk.touch(host)
+        _apply_form(builder, host, best_form(builder, host), -inf)
+    call = memory.items[record.partner]
+    moved = [call, record, *(memory.items[n] for n in record.members)]
+    builder.touch(host)
     added = 0.0
     for one in moved:
-        desk.touch(one)
-    held.members = ()
+        builder.touch(one)
+    record.members = ()
     for one in moved:
         one.host = host.n
-        shape = ideal(worth, one, desk.values, desk.price, desk.measure, folded=True)
-        _fold(desk, one, shape, tokens_in(desk, one, shape))
+        shape = ideal_form(memory, one, builder.values, builder.price, builder.measure, folded=True)
+        _fold(builder, one, shape, tokens_in(builder, one, shape))
         host.members = (*host.members, one.n)
-        desk.changed[one.n] = None
+        builder.changed[one.n] = None
         added += one.tokens
-    desk.changed[host.n] = None
+    builder.changed[host.n] = None
     return added
 
 
-def _change(desk: Desk, held: Held) -> Iterable[Change]:
-    piece = held.piece
-    if held.form in ("folded", "gone"):
-        if desk.before[held.n].form not in ("folded", "gone"):
+def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
+    piece = record.piece
+    if record.form in ("folded", "gone"):
+        if builder.before[record.n].form not in ("folded", "gone"):
             yield Change(piece.handle, "folded")
         return
-    text = ledger_text(desk, held) if piece.kind == "result" else trimmed_text(desk, held, held.body)
-    bare = held.rows is not None and not held.rows and not held.words and not held.members
+    text = ledger_text(builder, record) if piece.kind == "result" else trimmed_text(builder, record, record.body)
+    bare = record.rows is not None and not record.rows and not record.words and not record.members
     yield Change(piece.handle, "placeholder" if bare or piece.images else "trimmed", text)

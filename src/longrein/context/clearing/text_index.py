@@ -1,7 +1,7 @@
-"""The lines of an item, read once, with all that never changes about them: keys, identifiers, half of their codes.
+"""Index of the lines of an item: keys, identifiers and the codes that never change.
 
-A text is read as a whole, not line by line, and each kind of code is a row of bytes: thousands of lines are valued
-between two requests.
+A text is read as a whole rather than line by line, and each kind of code is one row of bytes, because thousands of
+lines are valued between two requests.
 """
 
 import re
@@ -12,22 +12,22 @@ from functools import lru_cache, partial
 import msgspec
 
 from longrein.context.clearing.features import (
-    CLEARED,
-    Held,
+    MARKER_PREFIX,
+    ItemRecord,
     call_content,
-    declares,
     features,
+    is_declaration,
     line_key,
     line_keys,
     names_by_line,
 )
 
-ROWS_KEPT = 12_000
-"""Lines of the sheets that are kept; about 150 bytes each."""
+ROWS_CACHED_MAX = 12_000
+"""Lines of the cached indexes; about 150 bytes each."""
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
 """A line of a ledger that names a folded call."""
 LONG_CHARS = 120
-"""A longer value of a call's argument may be shortened."""
+"""Longer argument values of a call may be shortened."""
 _LENGTH = (30, 45, 70, 110)
 _WORD_LENGTH = (9, 13, 20, 35)
 _COUNT = (2, 3, 6)
@@ -36,8 +36,8 @@ _ALONE = 5
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
 
 
-class Sheet:
-    """The lines of one item. Codes are bytes, one for each row."""
+class TextIndex:
+    """Index of the lines of one item. Codes are bytes, one per row."""
 
     __slots__ = (
         *("_near", "added", "asked", "fixed", "heads", "keys", "mentions", "names"),
@@ -49,25 +49,25 @@ class Sheet:
         without, numbers = _NUMBERED.subn("\n", text)
         bare = without.split("\n")[1:] if numbers else texts
         self.fixed = fixed
-        """Which lines stay with the item: 1 a short argument, 2 a marker or label of a ledger."""
+        """Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label."""
         self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
-        """Whether the lines have numbers; a run of kept lines shows the first one only."""
+        """Whether the lines are numbered. A run of kept lines shows only its first number."""
         self.sizes = [len(line) + 1 for line in bare]
-        """Characters without the line's number, with its end."""
+        """Characters per line, with line end, without the line number."""
         self.keys = line_keys(text)
         first = dict(zip(reversed(self.keys), range(count - 1, -1, -1), strict=True))
         first.pop("", None)
         self.asked = [] if any(fixed) else sorted(first.values())
-        """Where no line stays with the item: the rows of lines that can be looked for, the first of equal ones."""
+        """Rows with a key, the first of equal lines; empty when the item has fixed rows."""
         self.added: tuple[object, object, list[float]] | None = None
-        """What each of these adds to the log-odds that it is needed, as last found; kept by `bodies`."""
+        """Cached log-odds of the rows in `asked`; kept by `line_value`."""
         self.names = names_by_line(text)[1:]
         self.places = _places(self.names)
-        """Identifier -> the rows in which it stands."""
-        declaring = [names != () and declares(line) for names, line in zip(self.names, texts, strict=True)]
+        """Identifier -> rows that hold it."""
+        declaring = [names != () and is_declaration(line) for names, line in zip(self.names, texts, strict=True)]
         indents = bytes([_depth(line[: len(line) - len(line.lstrip())]) if line[:1].isspace() else 0 for line in bare])
         self.heads = _heads(indents, declaring) if self.places else [0] * count
-        """For each row the declaration that it stands under, counted from 1; 0 for none."""
+        """Row of the enclosing declaration of each row, from 1; 0 for none."""
         self.static = (
             bytes(origins.get(key, 0) for key in self.keys) if origins else bytes(count),
             bytes(map(partial(bisect_right, _LENGTH), map(len, texts))),
@@ -84,15 +84,15 @@ class Sheet:
             )
             for name, rows in self.places.items()
         }
-        """For each identifier the last three codes of `WORD_CODES`."""
+        """Identifier -> the last three codes of `WORD_CODES`."""
         self.mentions: tuple[tuple[int, int], tuple[bytes, bytes, bytes]] | None = None
-        """How lately the names in it were named, when that was last asked; kept by `codes`."""
+        """Cached recency codes of the names in each row; kept by `line_value`."""
         self._near: tuple[int, bytes, bytes] | None = None
 
     def near(self, referred: Collection[str]) -> tuple[bytes, bytes]:
-        """For each row, coded: how far the nearest line is that was needed exactly, and that was needed in any way.
+        """Return two codes per row: distance to the nearest line needed exactly, and needed in any way.
 
-        `referred`: what was needed of the item so far; it only grows.
+        `referred`: features of the item that were needed so far; this only grows.
         """
         count = len(self.keys)
         if not referred:
@@ -104,75 +104,75 @@ class Sheet:
         return self._near[1], self._near[2]
 
 
-class Sheets:
-    """The sheets of a conversation. Those made last are kept; any other is made anew from its text."""
+class TextIndexCache:
+    """Indexes of a conversation. The newest are cached; others are rebuilt from the text."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Sheet] = {}
+        self._kept: dict[int, TextIndex] = {}
         self._rows = 0
 
-    def of(self, held: Held) -> Sheet:
-        """The sheet of an item."""
-        found = self._kept.get(held.n)
+    def of(self, record: ItemRecord) -> TextIndex:
+        """Return the index of an item."""
+        found = self._kept.get(record.n)
         if found is None:
-            found = self._kept[held.n] = Sheet(*_lines(held))
+            found = self._kept[record.n] = TextIndex(*_lines(record))
             self._rows += len(found.keys)
-            while self._rows > ROWS_KEPT and len(self._kept) > 1:
+            while self._rows > ROWS_CACHED_MAX and len(self._kept) > 1:
                 self.forget(next(iter(self._kept)))
         return found
 
-    def features(self, held: Held) -> tuple[str, ...]:
-        """The `features` of an item that has just come: of a result those of its lines, which will be valued soon."""
-        piece = held.piece
-        if piece.kind != "result" or held.header:
+    def features(self, record: ItemRecord) -> tuple[str, ...]:
+        """Return the `features` of a new item. A result is indexed at once, because it is valued soon."""
+        piece = record.piece
+        if piece.kind != "result" or record.header:
             return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
-        sheet = self.of(held)
-        found = {name: None for names in sheet.names if names for name in names}
-        found.update(dict.fromkeys(sheet.keys))
+        index = self.of(record)
+        found = {name: None for names in index.names if names for name in names}
+        found.update(dict.fromkeys(index.keys))
         found.pop("", None)
         return tuple(found)
 
     def forget(self, n: int) -> None:
-        """The item in place `n` has got another text."""
+        """Drop the index of item `n`, whose text has changed."""
         if n in self._kept:
             self._rows -= len(self._kept.pop(n).keys)
 
 
-def rows_of(held: Held, sheet: Sheet) -> Sequence[int]:
-    """Which lines of an item are still shown."""
-    return range(len(sheet.keys)) if held.rows is None else held.rows
+def rows_of(record: ItemRecord, index: TextIndex) -> Sequence[int]:
+    """Return the lines of an item that are still shown."""
+    return range(len(index.keys)) if record.rows is None else record.rows
 
 
-def texts_of(held: Held) -> list[str]:
-    """The lines that the rows of an item's sheet stand for."""
-    return _lines(held)[0]
+def texts_of(record: ItemRecord) -> list[str]:
+    """Return the lines that the rows of an item's index stand for."""
+    return _lines(record)[0]
 
 
-def _lines(held: Held) -> tuple[list[str], bytes, dict[str, int]]:
-    """Lines; which stay with the item (1: a short argument, 2: a marker or label); where lines of an edit come from."""
-    if held.piece.kind != "call":
-        texts = held.piece.content.split("\n")
-        if held.header:
+def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int]]:
+    """Return the lines, which of them are fixed (see `TextIndex.fixed`), and the origins of edited lines."""
+    if record.piece.kind != "call":
+        texts = record.piece.content.split("\n")
+        if record.header:
             del texts[0]
-        if CLEARED not in held.piece.content:
+        if MARKER_PREFIX not in record.piece.content:
             return texts, bytes(len(texts)), {}
-        return texts, bytes([2 * _belongs(text, labelled=held.header != "") for text in texts]), {}
+        return texts, bytes([2 * _is_marker_or_label(text, labelled=record.header != "") for text in texts]), {}
     texts, fixed = [], bytearray()
-    for value in long_and_short(held.arguments or {}):
+    for value in long_and_short(record.arguments or {}):
         lines = value[1].split("\n")
-        if held.again and value[2] and lines[0].startswith(CLEARED):
+        if record.again and value[2] and lines[0].startswith(MARKER_PREFIX):
             del lines[0]
         texts += lines
         fixed += bytes([not value[2]]) * len(lines)
-    return texts, bytes(fixed), _origins(held.arguments or {})
+    return texts, bytes(fixed), _origins(record.arguments or {})
 
 
-def _belongs(text: str, *, labelled: bool) -> bool:
-    return text.startswith(CLEARED) or (labelled and LABEL.match(text) is not None)
+def _is_marker_or_label(text: str, *, labelled: bool) -> bool:
+    return text.startswith(MARKER_PREFIX) or (labelled and LABEL.match(text) is not None)
 
 
 def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """(key, text, whether it is long) of each argument that holds text."""
+    """Return (key, text, is long) of each argument that holds text."""
     found = []
     for key, value in arguments.items():
         if isinstance(value, str):
@@ -192,22 +192,22 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
     return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
 
 
-# --- what never changes about a line ---------------------------------------------------------------------------------
+# --- Constant codes of lines -----------------------------------------------------------------------------------------
 
 
 def bare_text(text: str) -> str:
-    """Numbered lines of a file without their numbers, any others as they are; each begins with a newline."""
+    """Return the lines without line numbers. Each line begins with a newline."""
     return _NUMBERED.sub("\n", "\n" + text)
 
 
 def bare_line(text: str) -> str:
-    """The same of one line, without the newline."""
+    """Return one line without its line number."""
     return bare_text(text)[1:]
 
 
 @lru_cache(maxsize=256)
 def _depth(blank: str) -> int:
-    """How deep a line is indented that begins with `blank`, in steps up to three."""
+    """Return the indentation depth of a line that begins with `blank`, in steps, at most three."""
     return min(3, (len(blank) + 3 * blank.count("\t") + 2) // 4)
 
 
@@ -221,7 +221,7 @@ def _heads(indents: bytes, declaring: list[bool]) -> list[int]:
 
 
 def _thirds(count: int) -> bytes:
-    """0 for the first tenth of the rows, 2 for the last, 1 between them."""
+    """Return 0 for the first tenth of the rows, 2 for the last tenth, 1 between."""
     last = max(1, count - 1)
     first = bisect_left(range(count), True, key=lambda row: row / last >= 0.1)
     after = bisect_left(range(count), True, key=lambda row: row / last > 0.9)
@@ -244,7 +244,7 @@ def _places(names: list[tuple[str, ...]]) -> dict[str, list[int]]:
 
 
 def _distances(hits: Iterable[int], count: int) -> bytes:
-    """Coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is none at all."""
+    """Return the coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is no hit."""
     rows = bytearray(count)
     for row in hits:
         rows[row] = 1

@@ -1,199 +1,207 @@
-"""When to clear: what is probably dead pays rent; when the rent of a suffix has paid for writing it anew, it goes.
+"""Timing of clearing: shorten items when re-reading them has cost as much as rewriting what follows.
 
-Whatever is changed makes everything after it a cache write. So clearing waits until what could have been saved equals
-what the break costs; the prefix stays byte for byte until then. When the cache is cold a break costs nothing.
+A change makes everything after it a cache write. So clearing waits until the cost of re-reading unneeded items equals
+the cost of the break; until then the prefix stays the same bytes. While the cache is cold a break costs nothing.
 """
 
 import msgspec
 
-from longrein.context.clearing.features import THINKING, USER, Held
-from longrein.context.clearing.line_value import Measure, Price, Values
-from longrein.context.clearing.needs import Worth
-from longrein.context.clearing.rewrite import Desk, Plan, fold_runs, is_small, saved, trim
+from longrein.context.clearing.features import THINKING, USER, ItemRecord
+from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
+from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_too_small, tokens_saved, trim
 
 IMAGE_IDLE = 8
-"""Requests without need after which a picture counts as dead: nobody can see in the log what is needed of it."""
+"""Idle requests after which an image counts as unneeded; the log does not tell whether an image is used."""
 SQUEEZE_FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
-"""Under pressure what a loss costs counts less and less."""
+"""Factors for losses, tried in order until the view is small enough."""
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Prices of cached input, cache write and output; one uncached input token is 1."""
+    """Prices of cached input, cache write and output, in units of one uncached input token."""
 
     read: float = 0.1
     write: float = 1.25
     output: float = 5.0
 
 
-class Knobs(msgspec.Struct, frozen=True):
-    """What can be turned. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
+class PolicySettings(msgspec.Struct, frozen=True):
+    """Parameters of the policy. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
 
     line: float = 2800.0
     word: float = 2500.0
     alpha: float = 1.6
-    """Rent that must have been paid, in units of what the break costs."""
+    """Re-reading cost that must have been paid, in units of the cost of the break."""
     losses_rate: float = 0.08
-    """Wrong clearings in a request, usually."""
+    """Usual number of wrong clearings per request."""
     losses_prior: float = 2.0
     losses_power: float = 1.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
-    """Requests that are expected to follow: a share of those so far, within limits."""
+    """Expected number of further requests: a share of those so far, within limits."""
     gain_min: float = 20.0
-    """An item whose ideal form saves less is left alone."""
+    """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
-    """Newest results that stay, with everything after them."""
+    """Number of newest results that are kept, with everything after them."""
     fold_idle: int = 3
-    """Requests without need before a pair may go into a ledger."""
+    """Idle requests before a pair may go into a ledger."""
 
 
-class Tolerates(msgspec.Struct, frozen=True):
-    """What a provider or model lets be cleared."""
+class ClearableKinds(msgspec.Struct, frozen=True):
+    """Kinds of content that the provider and model allow to be cleared."""
 
     kinds: tuple[str, ...] = ("result", "call", "text", "thinking")
     turn_thinking: bool = True
-    """Whether thinking since the user last spoke may go."""
+    """Whether thinking since the last user message may be cleared."""
 
 
-class Rental(msgspec.Struct):
-    """The policy with its settings; keeps nothing of a session."""
+class ClearingPolicy(msgspec.Struct):
+    """The policy and its parameters. Stateless."""
 
-    values: Values
+    values: ValueModels
     rates: Rates = Rates()
-    knobs: Knobs = Knobs()
-    measure: Measure = Measure()
-    tolerates: Tolerates = Tolerates()
+    settings: PolicySettings = PolicySettings()
+    measure: SizeEstimate = SizeEstimate()
+    clearable: ClearableKinds = ClearableKinds()
     nonce: str = "000000"
 
-    def price(self, worth: Worth) -> Price:
-        """Losses and rents as they stand now."""
-        knobs = self.knobs
-        horizon = min(knobs.horizon_max, max(knobs.horizon_min, knobs.horizon_share * worth.now))
-        return Price(knobs.line, knobs.word, self.rates.read, horizon).times(self.caution(worth))
+    def price(self, memory: NeedsMemory) -> LossPrices:
+        """Return the present prices of losing and keeping."""
+        settings = self.settings
+        horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
+        return LossPrices(settings.line, settings.word, self.rates.read, horizon).times(self.caution(memory))
 
-    def caution(self, worth: Worth) -> float:
-        """How much dearer losses are in this session: more is missed than usual, or less."""
-        knobs = self.knobs
-        ratio = (worth.losses + knobs.losses_prior) / (knobs.losses_rate * worth.now + knobs.losses_prior)
-        return float(min(4.0, max(1.0, ratio)) ** knobs.losses_power)
+    def caution(self, memory: NeedsMemory) -> float:
+        """Return the factor for losses in this session, 1 to 4: higher when more was missed than usual."""
+        settings = self.settings
+        ratio = (memory.losses + settings.losses_prior) / (settings.losses_rate * memory.now + settings.losses_prior)
+        return float(min(4.0, max(1.0, ratio)) ** settings.losses_power)
 
-    def desk(self, worth: Worth) -> Desk:
-        """A place to work at."""
-        return Desk(worth, self.values, self.price(worth), self.measure, self.nonce)
-
-
-def guard_of(worth: Worth, rental: Rental) -> int:
-    """First place that may not be touched: the newest results and what was never sent."""
-    newest = worth.results[-rental.knobs.guard_results :]
-    first = newest[0] if len(newest) == rental.knobs.guard_results else 0
-    return min(first, worth.sent)
+    def builder(self, memory: NeedsMemory) -> PlanBuilder:
+        """Return an empty plan builder at present prices."""
+        return PlanBuilder(memory, self.values, self.price(memory), self.measure, self.nonce)
 
 
-def may_clear(worth: Worth, rental: Rental, held: Held) -> bool:
-    """Whether an item is of a kind that may be cleared, and not gone yet."""
-    if held.cls == USER or held.form == "gone" or held.piece.kind not in rental.tolerates.kinds:
+def first_guarded(memory: NeedsMemory, policy: ClearingPolicy) -> int:
+    """Return the first position that must not change: the newest results and unsent items."""
+    newest = memory.results[-policy.settings.guard_results :]
+    first = newest[0] if len(newest) == policy.settings.guard_results else 0
+    return min(first, memory.sent)
+
+
+def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord) -> bool:
+    """Return whether an item may be cleared."""
+    if record.cls == USER or record.form == "gone" or record.piece.kind not in policy.clearable.kinds:
         return False
-    if (held.piece.kind == "call" and held.arguments is None) or held.piece.handle in worth.kept:
+    if (record.piece.kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
         return False
-    if held.piece.images and worth.now - held.last < IMAGE_IDLE:
+    if record.piece.images and memory.now - record.last < IMAGE_IDLE:
         return False
-    return held.cls != THINKING or rental.tolerates.turn_thinking or held.n < worth.last_user
+    return record.cls != THINKING or policy.clearable.turn_thinking or record.n < memory.last_user
 
 
-def refresh(worth: Worth, rental: Rental, guard: int) -> None:
-    """Look again at the items about which something has changed; what each would save now."""
-    desk = rental.desk(worth)
+def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> None:
+    """Update the gain of the items that changed since the last call."""
+    builder = policy.builder(memory)
     later: dict[int, None] = {}
-    for n in worth.dirty:
-        held = worth.items[n]
+    for n in memory.dirty:
+        record = memory.items[n]
         if n >= guard:
             later[n] = None
-        elif may_clear(worth, rental, held):
-            held.gain = 0.0 if is_small(desk, held, rental.knobs.gain_min) else saved(desk, held)
-            if held.gain > rental.knobs.gain_min:
-                worth.paying[n] = None
+        elif is_clearable(memory, policy, record):
+            record.gain = (
+                0.0 if is_too_small(builder, record, policy.settings.gain_min) else tokens_saved(builder, record)
+            )
+            if record.gain > policy.settings.gain_min:
+                memory.paying[n] = None
             else:
-                worth.paying.pop(n, None)
-    worth.dirty = later
+                memory.paying.pop(n, None)
+    memory.dirty = later
 
 
-def decide(worth: Worth, rental: Rental, *, cold: bool = False) -> Plan | None:
-    """What to change before the request that is about to be made; None when it does not pay."""
-    guard = guard_of(worth, rental)
-    refresh(worth, rental, guard)
-    cut = 0 if cold and worth.paying else _cut(worth, rental)
+def plan_clearing(memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False) -> Plan | None:
+    """Return the changes before the next request; None when clearing does not pay."""
+    guard = first_guarded(memory, policy)
+    refresh_gains(memory, policy, guard)
+    cut = 0 if cold and memory.paying else _cut_point(memory, policy)
     if cut < 0:
         return None
-    desk = rental.desk(worth)
-    flush(
-        desk,
-        rental,
-        [n for n in sorted(worth.paying) if _place(worth.items[n]) >= cut and may_clear(worth, rental, worth.items[n])],
+    builder = policy.builder(memory)
+    apply_forms(
+        builder,
+        policy,
+        [
+            n
+            for n in sorted(memory.paying)
+            if _place(memory.items[n]) >= cut and is_clearable(memory, policy, memory.items[n])
+        ],
         cut,
         guard,
     )
-    return desk.plan()
+    return builder.plan()
 
 
-def _place(held: Held) -> int:
-    return held.host if held.host >= 0 else held.n
+def _place(record: ItemRecord) -> int:
+    return record.host if record.host >= 0 else record.n
 
 
-def _cut(worth: Worth, rental: Rental) -> int:
-    """Oldest place from which on the rent that was paid covers the break; -1 when there is none."""
-    rates, items = rental.rates, worth.items
-    saved: dict[int, float] = {}
+def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
+    """Return the oldest position at which the paid cost covers the break; -1 when there is none."""
+    rates, items = policy.rates, memory.items
+    tokens_saved: dict[int, float] = {}
     paid: dict[int, float] = {}
-    for n in worth.paying:
-        held = items[n]
-        at = _place(held)
-        saved[at] = saved.get(at, 0.0) + held.gain
-        idle = worth.now - max(held.born, held.last, held.cleared_at)
-        paid[at] = paid.get(at, 0.0) + rates.read * held.gain * idle
+    for n in memory.paying:
+        record = items[n]
+        at = _place(record)
+        tokens_saved[at] = tokens_saved.get(at, 0.0) + record.gain
+        idle = memory.now - max(record.born, record.last, record.cleared_at)
+        paid[at] = paid.get(at, 0.0) + rates.read * record.gain * idle
     if not paid:
         return -1
     cut, rent, after = -1, 0.0, 0.0
     oldest = min(paid)
-    per_token = rental.knobs.alpha * (rates.write - rates.read)
-    for n in range(worth.sent - 1, oldest - 1, -1):
-        held = items[n]
-        if held.host < 0 or held.host == n:
-            after += held.tokens
-            for m in held.members:
+    per_token = policy.settings.alpha * (rates.write - rates.read)
+    for n in range(memory.sent - 1, oldest - 1, -1):
+        record = items[n]
+        if record.host < 0 or record.host == n:
+            after += record.tokens
+            for m in record.members:
                 after += items[m].tokens
         if n in paid:
-            after -= saved[n]
+            after -= tokens_saved[n]
             rent += paid[n]
             if rent >= per_token * after:
                 cut = n
     return cut
 
 
-def flush(desk: Desk, rental: Rental, chosen: list[int], cut: int, guard: int) -> None:
-    """The chosen items take their ideal form, oldest first, so that the newest copy stays; then runs are folded."""
+def apply_forms(builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int], cut: int, guard: int) -> None:
+    """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then fold runs."""
     for n in chosen:
-        trim(desk, desk.worth.items[n], rental.knobs.gain_min / 2)
-    if "call" in rental.tolerates.kinds and "result" in rental.tolerates.kinds:
-        fold_runs(desk, cut, guard, rental.knobs.fold_idle)
+        trim(builder, builder.memory.items[n], policy.settings.gain_min / 2)
+    if "call" in policy.clearable.kinds and "result" in policy.clearable.kinds:
+        fold_runs(builder, cut, guard, policy.settings.fold_idle)
 
 
-def squeeze(worth: Worth, rental: Rental, excess: float, least: float = 0.0) -> Plan | None:
-    """Make the view smaller by `excess` tokens, or by as much as can be, valuing losses less and less.
+def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, least: float = 0.0) -> Plan | None:
+    """Return a plan that saves `excess` tokens, or as many as possible, valuing losses less and less.
 
-    `least`: the smallest share of its value that a line is still granted.
+    `least`: smallest factor for the value of a line.
     """
-    guard = guard_of(worth, rental)
-    target = view_tokens(worth) - excess
-    desk = rental.desk(worth)
+    guard = first_guarded(memory, policy)
+    target = view_tokens(memory) - excess
+    builder = policy.builder(memory)
     for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
-        desk.price = rental.price(worth).times(factor)
-        flush(desk, rental, [n for n in range(guard) if may_clear(worth, rental, worth.items[n])], 0, guard)
-        if view_tokens(worth) <= target:
+        builder.price = policy.price(memory).times(factor)
+        apply_forms(
+            builder, policy, [n for n in range(guard) if is_clearable(memory, policy, memory.items[n])], 0, guard
+        )
+        if view_tokens(memory) <= target:
             break
-    return desk.plan()
+    return builder.plan()
 
 
-def view_tokens(worth: Worth) -> float:
-    """Tokens of everything that is shown."""
-    return sum(held.tokens for held in worth.items)
+def view_tokens(memory: NeedsMemory) -> float:
+    """Return the tokens of all shown texts."""
+    return sum(record.tokens for record in memory.items)

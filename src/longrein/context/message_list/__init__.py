@@ -1,18 +1,31 @@
-"""The engine under somebody else's loop: a list of messages in, the list to be sent out. Pure like all of `context`."""
+"""The engine for the message list of another program: a list goes in, the list to be sent comes out. Pure."""
 
-from longrein.context.message_list.engine import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Outside, Summariser
-from longrein.context.message_list.message_formats import DICTS, Dicts, Said, Shape, usage_of
+from longrein.context.message_list.engine import (
+    RECALL,
+    RECALL_DESCRIPTION,
+    RECALL_SCHEMA,
+    Engine,
+    EngineEnvironment,
+    Summariser,
+)
+from longrein.context.message_list.message_formats import (
+    DICT_FORMAT,
+    DictFormat,
+    MessageFormat,
+    NeutralMessage,
+    usage_of,
+)
 
 __all__ = [
-    "DICTS",
+    "DICT_FORMAT",
     "RECALL",
-    "RECALL_SAYS",
-    "RECALL_TAKES",
-    "Dicts",
+    "RECALL_DESCRIPTION",
+    "RECALL_SCHEMA",
+    "DictFormat",
     "Engine",
-    "Outside",
-    "Said",
-    "Shape",
+    "EngineEnvironment",
+    "MessageFormat",
+    "NeutralMessage",
     "Summariser",
     "usage_of",
 ]

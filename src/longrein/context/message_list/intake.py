@@ -1,7 +1,7 @@
-"""Taking somebody else's list in: each new message becomes facts, and what the facts are called is remembered.
+"""Conversion of a caller's message list into events, and the record of which message became which entry.
 
-A list may also have changed behind the engine's back. Where it still is what the engine itself gave out, it goes on
-with that; else it goes back to the last point at which both agree, and says so.
+The list may also have been changed by the caller. When it equals the list that the engine last returned, the engine
+continues from that one. Otherwise it rewinds to the last message that both lists share, and adds a note.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.message_formats import Said, Shape
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
 from longrein.context.state.state import State
 from longrein.events import (
     AnyEvent,
@@ -32,63 +32,63 @@ from longrein.events import (
     call_id,
 )
 
-MARK = "listed"
-"""Kind of the `Reminded` that says what a message of the list became; it has no text, so no model sees it."""
+LISTED = "listed"
+"""Kind of the `Reminded` that records what a message became. It has no text, so the model does not see it."""
 RELISTED = "relisted"
-"""Kind of the `Reminded` that says the same for the whole list, when the caller goes on with what it was given."""
+"""Kind of the `Reminded` that records the whole list, when the caller continues with the returned list."""
 FIRST_SEQ = 2
-"""`Opened` and `PrefixSet`: what stands before the first message."""
+"""Last entry before the first message: `Opened` and `PrefixSet`."""
 _NO_RESULT = "(no result came of this call)"
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What a message of the list became."""
+class TakenMessage(msgspec.Struct, frozen=True):
+    """Entries and handles that a message of the list became."""
 
     digest: str
-    """Of its reading: equal messages, equal digests."""
+    """Digest of the message; equal messages have equal digests."""
     handles: tuple[str, ...]
-    """Handle of each part; '' for one that is no item of the view."""
+    """Handle of each part; '' for a part that is no item of the view."""
     seqs: tuple[int, ...]
     """Entry of each part."""
     seq: int = 0
-    """Last entry that it became."""
+    """Last entry of the message."""
     calm: bool = False
-    """Whether the list may be gone back to here: no call waits for its result."""
+    """Whether a rewind may end here: no call waits for its result."""
     fixed: bool = False
-    """Whether it is always shown as it is."""
+    """Whether the message is always shown unchanged."""
 
 
 class Intake:
-    """Everything taken in so far, in the order of the list."""
+    """All messages taken in so far, in the order of the list."""
 
-    def __init__(self, shape: Shape, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
+    def __init__(self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
         self._shape, self._append, self._state = shape, append, state
-        self.taken: list[Taken] = []
-        """One for each message of the caller's list."""
-        self.said: list[Said | None] = []
-        """Their readings; None after a restart, until they are read again."""
-        self.given: list[Taken] = []
-        """The same for the list that the engine gave out last."""
-        self.given_said: list[Said] = []
+        self.taken: list[TakenMessage] = []
+        """One record per message of the caller's list."""
+        self.said: list[NeutralMessage | None] = []
+        """The messages that were read; None after a restart, until they are read again."""
+        self.given: list[TakenMessage] = []
+        """The records of the list that the engine returned last."""
+        self.given_said: list[NeutralMessage] = []
         self.usage: Usage | None = None
-        """What was counted for the request that is not yet answered."""
+        """Usage of the request that is not answered yet."""
         self.notes: list[str] = []
-        """What a person should know, a line each."""
+        """Lines for the user."""
         self._calls: dict[str, str] = {}  # provider's id -> ours
-        self._seen: list[tuple[Any, Said]] = []  # what was read last, so that a message is read once
+        self._seen: list[tuple[Any, NeutralMessage]] = []  # cached readings, so that a message is read once
 
-    # --- after a restart -----------------------------------------------------------------------------------------
+    # --- Restart -----------------------------------------------------------------------------------------------------
 
     def recover(self, entries: Sequence[Entry]) -> None:
-        """Learn from a stored log what the list became."""
+        """Restore the records from a stored log."""
         for entry in entries:
             match entry.event:
                 case Reminded(kind="listed", state=state):
-                    taken = msgspec.json.decode(state, type=Taken)
+                    taken = msgspec.json.decode(state, type=TakenMessage)
                     self.taken.append(msgspec.structs.replace(taken, seq=entry.seq))
                     self.said.append(None)
                 case Reminded(kind="relisted", state=state):
-                    self.taken = msgspec.json.decode(state, type=list[Taken])
+                    self.taken = msgspec.json.decode(state, type=list[TakenMessage])
                     self.said = [None] * len(self.taken)
                 case Rewound(to=to):
                     self._cut(next((n for n, t in enumerate(self.taken) if t.seq > to), len(self.taken)))
@@ -96,7 +96,7 @@ class Intake:
                     self._calls.update(
                         (block.raw, part.id)
                         for block in blocks
-                        if isinstance(part := parts[block.part], ToolCall) and block.wire == MARK
+                        if isinstance(part := parts[block.part], ToolCall) and block.wire == LISTED
                     )
                 case _:
                     pass
@@ -105,10 +105,10 @@ class Intake:
         del self.taken[length:]
         del self.said[length:]
 
-    # --- new messages --------------------------------------------------------------------------------------------
+    # --- New messages ------------------------------------------------------------------------------------------------
 
     def take(self, chat: Sequence[Any], begin: Callable[[str], None]) -> None:
-        """Take in what is new in `chat`; `begin` is told the system text of the whole list before that."""
+        """Append the new messages of `chat`. `begin` is called first, with the system text of the whole list."""
         read = self._read(chat)
         begin("\n\n".join(text for n, one in enumerate(read) if (text := _system_of(one, read, n))))
         known = self._known(read)
@@ -116,31 +116,35 @@ class Intake:
             self._go_back(known)
         at = len(self.taken)
         while at < len(read):
-            at = self._take_replies(read, at) if read[at].side == "assistant" else self._take_one(read, at)
+            at = self._take_replies(read, at) if read[at].side == "assistant" else self._take_message(read, at)
 
-    def _read(self, chat: Sequence[Any]) -> list[Said]:
-        """Every message read; comparing a dict with a copy that shares its strings is much cheaper than reading it."""
+    def _read(self, chat: Sequence[Any]) -> list[NeutralMessage]:
+        """Read every message. A message that equals its cached copy is not read again, which is much cheaper."""
         pairs = self._seen
         del pairs[len(chat) :]
         for n, one in enumerate(chat):
             if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
                 continue
-            pairs[n : n + 1] = [(copied(one), self._shape.read(one))]
+            pairs[n : n + 1] = [(copy_containers(one), self._shape.read(one))]
         return [said for _, said in pairs]
 
-    def _known(self, read: Sequence[Said]) -> int:
-        """How many messages of the list are the ones already taken in."""
-        common = _agreeing(read, self.said, self.taken)
-        if common < len(self.taken) and self.given and _agreeing(read, self.given_said, self.given) == len(self.given):
-            self._adopt()
+    def _known(self, read: Sequence[NeutralMessage]) -> int:
+        """Return the number of messages that were taken in before."""
+        common = _common_length(read, self.said, self.taken)
+        if (
+            common < len(self.taken)
+            and self.given
+            and _common_length(read, self.given_said, self.given) == len(self.given)
+        ):
+            self._adopt_given_list()
             return len(self.taken)
         self.said[:common] = read[:common]
         return common
 
-    def _adopt(self) -> None:
-        """The caller keeps what the engine gave out: from now on that is the list."""
+    def _adopt_given_list(self) -> None:
+        """Continue with the list that the engine returned, because the caller does."""
         pairs = zip(self.given, self.given_said, strict=True)
-        self.taken = [msgspec.structs.replace(taken, digest=digest_of(said)) for taken, said in pairs]
+        self.taken = [msgspec.structs.replace(taken, digest=message_digest(said)) for taken, said in pairs]
         self.said = list(self.given_said)
         self._append(Reminded(RELISTED, "", state=msgspec.json.encode(self.taken).decode()))
 
@@ -149,7 +153,7 @@ class Intake:
         while length and not self.taken[length - 1].calm:
             length -= 1
         to = self.taken[length - 1].seq if length else 0
-        self.settle("the list changed")
+        self.fail_open_request("the list changed")
         self.notes.append(
             f"message {known + 1} of the list is not the one seen before (edited, cut or reordered); "
             + (f"the engine went back to message {length}" if length else "the engine began anew with the whole list")
@@ -157,23 +161,23 @@ class Intake:
         self._append(Rewound(to or FIRST_SEQ))
         self._cut(length)
 
-    def settle(self, why: str) -> None:
-        """A request that was never answered."""
+    def fail_open_request(self, why: str) -> None:
+        """Record that the open request was never answered."""
         state = self._state()
         if state.asked is not None:
             self._append(AskFailed(state.asked_seq, "cancelled", why))
 
-    # --- the assistant's side ------------------------------------------------------------------------------------
+    # --- Assistant messages ------------------------------------------------------------------------------------------
 
-    def _take_replies(self, read: Sequence[Said], at: int) -> int:
-        """Messages of the assistant in a row are one reply."""
+    def _take_replies(self, read: Sequence[NeutralMessage], at: int) -> int:
+        """Append consecutive assistant messages as one reply."""
         end = at
         while end < len(read) and read[end].side == "assistant":
             end += 1
         if self._state().asked is None:
-            self.ask()
+            self.append_request()
         asked = self._state().asked_seq
-        parts, blocks = self._own(asked, [part for one in read[at:end] for part in one.parts])
+        parts, blocks = self._with_own_ids(asked, [part for one in read[at:end] for part in one.parts])
         stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
         usage = next((one.usage for one in read[at:end] if one.usage is not None), self.usage)
         self.usage = None
@@ -182,11 +186,11 @@ class Intake:
         for one in read[at:end]:
             handles = tuple(f"r{seq}.{first + n + 1}" for n in range(len(one.parts)))
             first += len(one.parts)
-            self._mark(one, handles, (seq,) * len(handles), calm=first == len(parts))
+            self._record_taken(one, handles, (seq,) * len(handles), calm=first == len(parts))
         return end
 
-    def ask(self, *, whole: bool = True) -> None:
-        """A request; with `whole` one that somebody else made, with every result as it is."""
+    def append_request(self, *, whole: bool = True) -> None:
+        """Close open calls. With `whole`, also append a request made by the caller, with all results whole."""
         state = self._state()
         for call in list(state.calls):
             name = state.calls[call].call.name
@@ -194,8 +198,10 @@ class Intake:
         if whole:
             self._append(Asked("turn", state.seq, state.prefix_seq))
 
-    def _own(self, asked: int, parts: Sequence[AnyPart]) -> tuple[tuple[AnyPart, ...], tuple[ProviderBlock, ...]]:
-        """`parts` with our own ids on the calls, and the provider's ids beside them."""
+    def _with_own_ids(
+        self, asked: int, parts: Sequence[AnyPart]
+    ) -> tuple[tuple[AnyPart, ...], tuple[ProviderBlock, ...]]:
+        """Return the parts with our own call ids, and blocks that hold the provider's ids."""
         own: list[AnyPart] = []
         blocks, n = [], 0
         for at, part in enumerate(parts):
@@ -203,40 +209,40 @@ class Intake:
                 ours = call_id(asked, n)
                 n += 1
                 self._calls[part.id] = ours
-                blocks.append(ProviderBlock(at, MARK, "", part.id))
+                blocks.append(ProviderBlock(at, LISTED, "", part.id))
                 own.append(msgspec.structs.replace(part, id=ours))
             else:
                 own.append(part)
         return tuple(own), tuple(blocks)
 
-    # --- the user's side -----------------------------------------------------------------------------------------
+    # --- User messages and results -----------------------------------------------------------------------------------
 
-    def _take_one(self, read: Sequence[Said], at: int) -> int:
+    def _take_message(self, read: Sequence[NeutralMessage], at: int) -> int:
         said = read[at]
         if said.side == "system":
             late = any(one.side != "system" for one in read[:at])
             seqs = (self._append(Reminded("system", said.system)),) if late and said.system else ()
-            self._mark(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
+            self._record_taken(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
             return at + 1
-        self.settle("the list went on without an answer")
-        found = {n: self._result(part) for n, part in enumerate(said.parts) if isinstance(part, ToolResult)}
+        self.fail_open_request("the list went on without an answer")
+        found = {n: self._append_result(part) for n, part in enumerate(said.parts) if isinstance(part, ToolResult)}
         words = [n for n in range(len(said.parts)) if n not in found]
         if words:
-            seq = self._spoken(tuple(said.parts[n] for n in words))
+            seq = self._append_user(tuple(said.parts[n] for n in words))
             several = len(words) > 1
             found |= {n: (f"r{seq}.{k + 1}" if several else f"r{seq}", seq) for k, n in enumerate(words)}
         pairs = [found[n] for n in range(len(said.parts))]
-        self._mark(said, tuple(handle for handle, _ in pairs), tuple(seq for _, seq in pairs))
+        self._record_taken(said, tuple(handle for handle, _ in pairs), tuple(seq for _, seq in pairs))
         return at + 1
 
-    def _spoken(self, parts: tuple[AnyPart, ...]) -> int:
+    def _append_user(self, parts: tuple[AnyPart, ...]) -> int:
         state = self._state()
         if state.turn_open and not state.owes_reply and not state.calls:
             self._append(TurnEnded("done"))
         return self._append(UserSpoke(parts))
 
-    def _result(self, part: ToolResult) -> tuple[str, int]:
-        """Handle and entry of a result; one that no waiting call asked for is no item of the view."""
+    def _append_result(self, part: ToolResult) -> tuple[str, int]:
+        """Append a result and return its handle and entry. A result of no waiting call has no handle."""
         state = self._state()
         waiting = state.calls.get(self._calls.get(part.call, ""))
         if waiting is None:
@@ -248,44 +254,52 @@ class Intake:
         seq = self._append(ToolEnded(call.id, part.name or call.name, part.status, part.parts))
         return f"r{seq}", seq
 
-    # --- remembering ---------------------------------------------------------------------------------------------
+    # --- Records -----------------------------------------------------------------------------------------------------
 
-    def _mark(
-        self, said: Said, handles: tuple[str, ...], seqs: tuple[int, ...], *, calm: bool = True, fixed: bool = False
+    def _record_taken(
+        self,
+        said: NeutralMessage,
+        handles: tuple[str, ...],
+        seqs: tuple[int, ...],
+        *,
+        calm: bool = True,
+        fixed: bool = False,
     ) -> None:
-        taken = Taken(digest_of(said), handles, seqs, 0, calm and not self._state().calls, fixed)
-        seq = self._append(Reminded(MARK, "", state=msgspec.json.encode(taken).decode()))
+        taken = TakenMessage(message_digest(said), handles, seqs, 0, calm and not self._state().calls, fixed)
+        seq = self._append(Reminded(LISTED, "", state=msgspec.json.encode(taken).decode()))
         self.taken.append(msgspec.structs.replace(taken, seq=seq))
         self.said.append(said)
 
 
-def _system_of(one: Said, read: Sequence[Said], at: int) -> str:
-    """System text that stands before the conversation, or within a message of the user."""
+def _system_of(one: NeutralMessage, read: Sequence[NeutralMessage], at: int) -> str:
+    """Return system text that stands before the conversation or inside a user message."""
     if one.side == "system" and any(before.side != "system" for before in read[:at]):
         return ""
     return one.system
 
 
-def copied(one: Any) -> Any:
-    """A copy of dicts and lists that shares all else."""
+def copy_containers(one: Any) -> Any:
+    """Copy dicts and lists; share everything else."""
     if isinstance(one, dict):
-        return {key: copied(value) for key, value in one.items()}
-    return [copied(value) for value in one] if isinstance(one, list) else one
+        return {key: copy_containers(value) for key, value in one.items()}
+    return [copy_containers(value) for value in one] if isinstance(one, list) else one
 
 
-def digest_of(said: Said) -> str:
-    """A digest of what was said."""
+def message_digest(said: NeutralMessage) -> str:
+    """Return a digest of the message."""
     return hashlib.sha256(msgspec.json.encode((said.side, said.parts, said.system))).hexdigest()[:32]
 
 
-def _agreeing(read: Sequence[Said], said: Sequence[Said | None], taken: Sequence[Taken]) -> int:
-    """How many messages at the front of `read` are the ones in `said`."""
+def _common_length(
+    read: Sequence[NeutralMessage], said: Sequence[NeutralMessage | None], taken: Sequence[TakenMessage]
+) -> int:
+    """Return how many first messages of `read` equal those in `said`."""
     for n, (one, known, was) in enumerate(zip(read, said, taken, strict=False)):
-        same = _alike(one, known) if known is not None else digest_of(one) == was.digest
+        same = _is_equal(one, known) if known is not None else message_digest(one) == was.digest
         if not same:
             return n
     return min(len(read), len(said))
 
 
-def _alike(one: Said, other: Said) -> bool:
+def _is_equal(one: NeutralMessage, other: NeutralMessage) -> bool:
     return one is other or (one.side == other.side and one.parts == other.parts and one.system == other.system)

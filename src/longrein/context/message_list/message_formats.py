@@ -1,8 +1,4 @@
-"""What the engine needs to know of somebody else's list: how to read one message of it, and how to write it anew.
-
-The list stays the caller's. The engine reads each message into neutral parts, and where a part is to be shown shorter
-it asks for a copy of that message with the part replaced; what need not change is handed back as it came.
-"""
+"""Formats of message lists: read one message into neutral parts, and write a changed copy of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -26,70 +22,67 @@ from longrein.events import (
 )
 
 
-class Said(msgspec.Struct, frozen=True):
-    """One message of a list, neutral. Equal messages read equal; what the model never sees is not read."""
+class NeutralMessage(msgspec.Struct, frozen=True):
+    """One message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
 
     side: Literal["system", "user", "assistant"]
-    """Whose it is. Results of tools are the user's side."""
+    """Role of the author. Results of tools belong to the user's side."""
     parts: tuple[AnyPart, ...] = ()
     """Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids."""
     system: str = ""
-    """System text that stands in it beside the parts."""
+    """System text inside the message, beside the parts."""
     usage: Usage | None = None
-    """What the provider counted for the request that it answers, where the message says so."""
+    """Usage of the request that the message answers, where the message holds it."""
 
 
-class Shape(Protocol):
-    """How messages of one kind of list are read and written."""
+class MessageFormat(Protocol):
+    """Reader and writer of the messages of one library or wire."""
 
-    def read(self, one: Any) -> Said:
-        """The message `one`. Raises `UsageError` when it is none."""
+    def read(self, one: Any) -> NeutralMessage:
+        """Return the neutral form of a message. Raises `UsageError` for an object that is no message."""
         ...
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """A copy of `one` with the parts at these indices of `Said.parts` replaced, or left out for None.
+        """Return a copy with the parts at these indices of `NeutralMessage.parts` replaced; None leaves a part out.
 
-        None when nothing would be left of it.
+        Returns None when nothing would be left of the message.
         """
         ...
 
     def tell(self, text: str) -> Any:
-        """A message of the user's side that holds `text`."""
+        """Return a user message with this text."""
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Lists of dicts as the large providers take them: OpenAI chat, OpenAI Responses items, Anthropic content blocks.
-#
-# Each message is looked at by itself, so a list may be of any of the three. Objects of the vendors' libraries that
-# can be dumped (`model_dump`) are read as what they dump to.
+# --- Dicts: OpenAI chat, OpenAI Responses items, Anthropic content blocks --------------------------------------------
+# Each message is read by itself, so one list may mix the three. Objects of vendor libraries with `model_dump` are
+# dumped first.
 
 
-_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
-_PICTURES = ("image", "image_url", "input_image")
+_TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
+_IMAGE_TYPES = ("image", "image_url", "input_image")
 _SHOWN_CHARS = 200
-"""What is kept of content that is neither text nor picture."""
+"""Characters kept of content that is neither text nor image."""
 
 
-class Dicts:
-    """The shape of lists of dicts."""
+class DictFormat:
+    """Format of dicts, as OpenAI and Anthropic take them."""
 
-    def read(self, one: Any) -> Said:
-        """See `Shape.read`."""
+    def read(self, one: Any) -> NeutralMessage:
+        """See `ShortForm.read`."""
         fields = fields_of(one)
         match fields.get("type"):
             case "function_call" | "custom_tool_call":
-                return Said("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
+                return NeutralMessage("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
             case "function_call_output" | "custom_tool_call_output":
-                return Said("user", (_result(fields["call_id"], fields.get("output")),))
+                return NeutralMessage("user", (_result(fields["call_id"], fields.get("output")),))
             case "reasoning":
-                return Said("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
+                return NeutralMessage("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
             case _:
                 return _read_spoken(fields)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
+        """See `ShortForm.rewrite`."""
         fields = fields_of(one)
         if fields.get("type") in _ITEMS:
             return _rewrite_item(fields, changes[0])
@@ -99,16 +92,16 @@ class Dicts:
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
-        """See `Shape.tell`."""
+        """See `ShortForm.tell`."""
         return {"role": "user", "content": text}
 
 
-DICTS = Dicts()
+DICT_FORMAT = DictFormat()
 _ITEMS = ("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "reasoning")
 
 
 def fields_of(one: Any) -> dict[str, Any]:
-    """A message as a dict. Raises `UsageError` when it is none."""
+    """Return a message as a dict. Raises `UsageError` for an object that is no message."""
     if isinstance(one, dict):
         return one
     dump = getattr(one, "model_dump", None)
@@ -118,21 +111,21 @@ def fields_of(one: Any) -> dict[str, Any]:
     return fields
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
+# --- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read_spoken(fields: dict[str, Any]) -> Said:
+def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
     content = fields.get("content")
     match fields.get("role"):
         case "system" | "developer":
-            return Said("system", system=text_of(_contents(content)))
+            return NeutralMessage("system", system=text_of(_contents(content)))
         case "tool":
-            return Said("user", (_result(str(fields.get("tool_call_id")), content),))
+            return NeutralMessage("user", (_result(str(fields.get("tool_call_id")), content),))
         case "assistant":
             calls = tuple(_chat_call(call) for call in fields.get("tool_calls") or ())
-            return Said("assistant", (*_contents(content), *calls))
+            return NeutralMessage("assistant", (*_contents(content), *calls))
         case "user":
-            return Said("user", _contents(content))
+            return NeutralMessage("user", _contents(content))
         case role:
             raise UsageError(f"a message of the list has the role {role!r}; roles are system, user, assistant, tool")
 
@@ -146,7 +139,7 @@ def _contents(content: Any) -> tuple[AnyPart, ...]:
 def _block(block: Any) -> AnyPart:
     fields = {"type": "text", "text": block} if isinstance(block, str) else fields_of(block)
     kind = fields.get("type")
-    if kind in _TEXTS:
+    if kind in _TEXT_TYPES:
         return Text(str(fields.get("text") or fields.get("refusal") or ""))
     if kind in ("thinking", "redacted_thinking"):
         return Thinking(str(fields.get("thinking") or fields.get("data") or ""))
@@ -159,10 +152,10 @@ def _block(block: Any) -> AnyPart:
 
 
 def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
-    """A picture or anything else that is no text: named by its end and its length, the bytes stay in the list."""
+    """Return an image or document part. Its name is made of its last characters; the bytes stay in the list."""
     shown = {key: value for key, value in fields.items() if key != "cache_control"}
     raw = msgspec.json.encode(shown, enc_hook=str).decode()
-    if kind in _PICTURES:
+    if kind in _IMAGE_TYPES:
         return Image(f"list:{raw[-_SHOWN_CHARS:]}", "image/*", len(raw))
     return Document(f"list:{raw[-_SHOWN_CHARS:]}", kind, len(raw), head=raw[:_SHOWN_CHARS])
 
@@ -187,7 +180,7 @@ def _call(id_: str, name: str, arguments: Any) -> ToolCall:
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None when it holds none."""
+    """Return the JSON object in `text`; None when there is none."""
     try:
         value = decode_json(text or "{}")
     except msgspec.DecodeError:
@@ -201,7 +194,7 @@ def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
     return ToolResult(call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),))
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
+# --- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
@@ -212,22 +205,24 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
             return {**fields, ("arguments" if "arguments" in fields else "input"): json_of(change)}
         case ToolResult():
             return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
-        case _:  # what is left of a thinking is plain text
+        case _:  # shortened thinking is plain text
             return {"role": "assistant", "content": text_of((change,))}
 
 
 def json_of(call: ToolCall) -> str:
-    """The arguments of `call` as JSON text."""
+    """Return the arguments of `call` as JSON text."""
     return call.received or msgspec.json.encode(call.arguments).decode()
 
 
 def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
-    """What a result says now: a text, and the pictures of `content` where `change` keeps them."""
+    """Return the content of a changed result: a text, and the images of `content` that `change` keeps."""
     text = text_of((change,))
     keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
     if not keeps or not isinstance(content, list):
         return text
-    rest = [block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXTS]
+    rest = [
+        block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXT_TYPES
+    ]
     return [{"type": kind, "text": text}, *rest]
 
 
@@ -264,13 +259,13 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {**fields, "input": msgspec.json.decode(json_of(change))}
         case ToolResult():
             return {**fields, "content": result_content(change, fields.get("content"))}
-        case _ if fields.get("type") in _TEXTS:
+        case _ if fields.get("type") in _TEXT_TYPES:
             return {**fields, "text": text_of((change,))}
         case _:
             return {"type": "text", "text": text_of((change,))}
 
 
-# --- What a provider counted, in the many spellings of providers and of the libraries over them ----------------------
+# --- Usage -----------------------------------------------------------------------------------------------------------
 
 
 _WRAPPED = ("usage", "usage_metadata")
@@ -278,7 +273,7 @@ _CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details
 
 
 def usage_of(reply: Any) -> Usage | None:
-    """The usage in `reply`: an answer that holds it, or the usage itself, as dict or object; None without."""
+    """Return the usage in an answer or usage object (dict or object); None without one."""
     for name in _WRAPPED:
         inner = _get(reply, name)
         if inner is not None and not isinstance(inner, int | str) and not callable(inner):
@@ -289,7 +284,7 @@ def usage_of(reply: Any) -> Usage | None:
     output = _number(reply, "completion_tokens", "output_tokens") or 0
     apart = _number(reply, "cache_read_input_tokens")
     written = _number(reply, "cache_creation_input_tokens") or 0
-    if apart is not None or written:  # Anthropic counts what was cached beside the input
+    if apart is not None or written:  # Anthropic counts cached tokens apart from the input
         return Usage(given, apart or 0, written, output)
     details = next((found for name in _CACHED if (found := _get(reply, name)) is not None), reply)
     read = _number(details, "cached_tokens", "cache_read", "cache_read_tokens") or 0

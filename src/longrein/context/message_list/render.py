@@ -1,6 +1,6 @@
-"""Showing a list as the state says: messages that nothing happened to as they came, the others as rewritten copies.
+"""The list to be sent: unchanged messages of the caller, rewritten copies, summaries; and originals by handle.
 
-The order is the caller's. A summary stands where the first message was that it stands for.
+The order is the caller's. A summary stands at the place of the first message that it replaces.
 """
 
 import re
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.intake import Taken
-from longrein.context.message_list.message_formats import Said, Shape
+from longrein.context.message_list.intake import TakenMessage
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
 from longrein.context.state.request import Item
 from longrein.context.state.state import State
 from longrein.events import (
@@ -29,104 +29,108 @@ from longrein.events import (
     text_of,
 )
 
-Now = tuple[Item | None, ...]
-"""The items of a message's parts as they are now; None for one that is not in the view."""
+CurrentItems = tuple[Item | None, ...]
+"""Present items of a message's parts; None for a part that is not in the view."""
 
 
-class Letter(msgspec.Struct, frozen=True):
+class OutgoingMessage(msgspec.Struct, frozen=True):
     """One message to be sent."""
 
     one: Any
-    """Itself; None when nothing of it is left."""
-    taken: Taken
-    """What it stands for."""
-    said: Said
-    """Its reading."""
+    """The message object; None when nothing of it is left."""
+    taken: TakenMessage
+    """Record of the message."""
+    said: NeutralMessage
+    """Neutral form of the message."""
 
 
-class Showing:
-    """Makes views; remembers each message it wrote, so that the same message is the same object the next time."""
+class ListRenderer:
+    """Renderer of the list. It caches rewritten messages, so that an unchanged message stays the same object."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: MessageFormat) -> None:
         self._shape = shape
-        self._made: dict[tuple[str, ...], tuple[Now, Any, Letter]] = {}
-        self._summaries: dict[str, Letter] = {}
+        self._made: dict[tuple[str, ...], tuple[CurrentItems, Any, OutgoingMessage]] = {}
+        self._summaries: dict[str, OutgoingMessage] = {}
 
-    def show(self, state: State, chat: Sequence[Any], taken: Sequence[Taken], said: Sequence[Said]) -> list[Letter]:
-        """The list as it is now to be sent."""
-        view: list[Letter] = []
+    def show(
+        self, state: State, chat: Sequence[Any], taken: Sequence[TakenMessage], said: Sequence[NeutralMessage]
+    ) -> list[OutgoingMessage]:
+        """Return the list to be sent."""
+        view: list[OutgoingMessage] = []
         waiting = [item for item in state.items if item.kind == "summary"]
-        for one, what, reading in zip(chat, taken, said, strict=True):
-            for summary in [item for item in waiting if _starts(item, what)]:
+        for one, record, reading in zip(chat, taken, said, strict=True):
+            for summary in [item for item in waiting if _summary_starts_at(item, record)]:
                 waiting.remove(summary)
-                if summary.handle not in what.handles:
-                    view.append(self._told(summary))
-            letter = self._letter(state, one, what, reading)
-            if letter.one is not None:
-                view.append(letter)
+                if summary.handle not in record.handles:
+                    view.append(self._summary_message(summary))
+            message = self._message_to_send(state, one, record, reading)
+            if message.one is not None:
+                view.append(message)
         return view
 
-    def _told(self, summary: Item) -> Letter:
-        letter = self._summaries.get(summary.handle)
-        if letter is None:
+    def _summary_message(self, summary: Item) -> OutgoingMessage:
+        message = self._summaries.get(summary.handle)
+        if message is None:
             one = self._shape.tell(text_of((summary.part,)))
-            taken = Taken("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True)
-            letter = self._summaries[summary.handle] = Letter(one, taken, self._shape.read(one))
-        return letter
+            taken = TakenMessage("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True)
+            message = self._summaries[summary.handle] = OutgoingMessage(one, taken, self._shape.read(one))
+        return message
 
-    def _letter(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
-        if what.fixed or not what.handles:
-            return Letter(one, what, reading)
+    def _message_to_send(self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage) -> OutgoingMessage:
+        if taken.fixed or not taken.handles:
+            return OutgoingMessage(one, taken, reading)
         index, items = state.index, state.items
-        now = tuple(items[index[handle]] if handle in index else None for handle in what.handles)
-        known = self._made.get(what.handles)
-        if known is not None and known[0] == now and known[1] is one and "" not in what.handles:
+        now = tuple(items[index[handle]] if handle in index else None for handle in taken.handles)
+        known = self._made.get(taken.handles)
+        if known is not None and known[0] == now and known[1] is one and "" not in taken.handles:
             return known[2]
-        letter = self._written(state, one, what, reading)
-        self._made[what.handles] = (now, one, letter)
-        return letter
+        message = self._rewritten_message(state, one, taken, reading)
+        self._made[taken.handles] = (now, one, message)
+        return message
 
-    def _written(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
-        changes = changes_of(state, what, reading)
+    def _rewritten_message(
+        self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage
+    ) -> OutgoingMessage:
+        changes = changes_of(state, taken, reading)
         if not changes:
-            return Letter(one, what, reading)
-        gone = len(changes) == len(what.handles) and all(to is None for to in changes.values())
+            return OutgoingMessage(one, taken, reading)
+        gone = len(changes) == len(taken.handles) and all(to is None for to in changes.values())
         if gone and not reading.system:
-            return Letter(None, what, reading)
+            return OutgoingMessage(None, taken, reading)
         written = self._shape.rewrite(one, changes)
         if written is None:
-            return Letter(None, what, reading)
-        return Letter(written, _kept(what, changes), self._shape.read(written))
+            return OutgoingMessage(None, taken, reading)
+        return OutgoingMessage(written, _remaining(taken, changes), self._shape.read(written))
 
 
-def _starts(summary: Item, what: Taken) -> bool:
-    """Whether `summary` has to stand before this message."""
+def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
+    """Return whether `summary` stands before this message."""
     first, last = summary.seqs
-    return summary.handle in what.handles or any(first <= seq <= last for seq in what.seqs)
+    return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
 
 
-def _kept(what: Taken, changes: Mapping[int, AnyPart | None]) -> Taken:
-    """What a rewritten message stands for: the parts that are still there."""
-    left = [n for n in range(len(what.handles)) if changes.get(n, what) is not None]
-    handles, seqs = tuple(what.handles[n] for n in left), tuple(what.seqs[n] for n in left)
-    return Taken("", handles, seqs, what.seq, what.calm)
+def _remaining(taken: TakenMessage, changes: Mapping[int, AnyPart | None]) -> TakenMessage:
+    """Return the record of a rewritten message, with the parts that are left."""
+    left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
+    handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
+    return TakenMessage("", handles, seqs, taken.seq, taken.calm)
 
 
-def changes_of(state: State, what: Taken, said: Said) -> Mapping[int, AnyPart | None]:
-    """Parts of a message that are to be shown otherwise than they stand in it; None for those not shown at all."""
+def changes_of(state: State, taken: TakenMessage, said: NeutralMessage) -> Mapping[int, AnyPart | None]:
+    """Return the parts of a message that are shown differently; None for a part that is not shown."""
     changes: dict[int, AnyPart | None] = {}
-    for n, (handle, seq, part) in enumerate(zip(what.handles, what.seqs, said.parts, strict=True)):
+    for n, (handle, seq, part) in enumerate(zip(taken.handles, taken.seqs, said.parts, strict=True)):
         at = state.index.get(handle)
         if at is None:
             if handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"):
                 changes[n] = None
-        elif (item := state.items[at]).kind != "summary" and not _same(item.part, part):
+        elif (item := state.items[at]).kind != "summary" and not _is_shown_unchanged(item.part, part):
             changes[n] = item.part
     return changes
 
 
-def _same(item: AnyPart, part: AnyPart) -> bool:
-    """Whether the view shows what stands in the list; ids and names differ on purpose."""
+def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
+    """Return whether the view shows the part as it is in the list. Ids and names may differ."""
     match item, part:
         case ToolResult(parts=shown), ToolResult(parts=stands):
             return shown == stands
@@ -138,16 +142,16 @@ def _same(item: AnyPart, part: AnyPart) -> bool:
             return item == part
 
 
-# --- Originals by their handle, page by page: what the caller's loop gives the model back on a recall ----------------
+# --- Originals by handle ---------------------------------------------------------------------------------------------
 
 
 PAGE_CHARS_MAX = 16_000
-"""Text of one page."""
+"""Characters of one page."""
 _RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
 
 
 def original(entries: Sequence[Entry], handle: str) -> str:
-    """The whole text that `handle` names. Raises `ToolError` for a handle that names nothing."""
+    """Return the whole text of a handle. Raises `ToolError` for a handle that names nothing."""
     wanted = parse_handle(handle)
     if wanted is None or wanted.child:
         raise ToolError(
@@ -181,7 +185,7 @@ def _shown(part: AnyPart) -> str:
 
 
 def page(text: str, handle: str, lines: str) -> str:
-    """One page of `text` under a line that says what it is of what, and how to get the next.
+    """Return one page of `text` under a line that names the handle, the lines and the next page.
 
     `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. A line longer than a page is cut. Raises
     `ToolError` for any other range.

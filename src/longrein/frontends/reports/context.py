@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import PREPARE_SHARE, Reason, Report, ReportRow, State
+from longrein.context import PREPARE_SHARE, LineReason, Report, ReportRow, State
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -177,7 +177,7 @@ def item_rows(report: Report) -> list[str]:
     return rows
 
 
-def reason_rows(reasons: Sequence[Reason]) -> list[str]:
+def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
     """One row per line of an item: keep or clear, probability of need, reason, beginning."""
     if not reasons:
         return ["  nothing with that handle is shown; /context lists what is"]

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context import Reason, Report
+from longrein.context import LineReason, Report
 from longrein.tools import GoalPort
 
 
@@ -57,7 +57,7 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Usable window of the current model; 0 when unknown."""
     context_report: Callable[[], Report | None] = lambda: None
     """Report for `/context`."""
-    reasons: Callable[[str], Sequence[Reason]] = lambda _handle: ()
+    reasons: Callable[[str], Sequence[LineReason]] = lambda _handle: ()
     """Reasons why lines of an item are kept or cleared, for `/context rN`."""
     analysis: Callable[[], Sequence[str]] = tuple
     """Lines of `/compact --dry-run`."""

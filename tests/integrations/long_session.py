@@ -1,4 +1,4 @@
-"""The session that each framework plays: thirty big files are read, then one is asked for again by its handle."""
+"""Session that each framework plays: read thirty big files, then recall one by its handle."""
 
 import re
 
@@ -13,7 +13,7 @@ RULES = Rules()
 
 
 def read_file(path: str) -> str:
-    """What is in the file: about a thousand tokens, with one name that occurs nowhere else."""
+    """Return the content of a file: about a thousand tokens, with one unique name."""
     number = int(re.findall(r"\d+", path)[0])
     lines = [f"def step_{number}_{n}(value): return value + {n}" for n in range(80)]
     lines[40] = f"NEEDLE_{number} = {number * 7919}"
@@ -21,7 +21,7 @@ def read_file(path: str) -> str:
 
 
 def answer(request: Received) -> Turn:
-    """The model: reads one file after the other, then recalls the first it no longer sees, then says so."""
+    """Play the model: read the files in turn, recall the first one that is no longer shown, report it."""
     assert request.asking is not None
     if "NEEDLE_0 = 0" in request.said and "lines 1-" in request.said:
         return Turn(text="NEEDLE_0 is back.")
@@ -32,7 +32,7 @@ def answer(request: Received) -> Turn:
 
 
 def handle_of_the_first(seen: str) -> str:
-    """Where a placeholder, or the ledger of a summary, says the first file can be had."""
+    """Return the handle of the first file, from a placeholder or the ledger of a summary."""
     listed = re.search(r"\b(r\d+)\W+read_file\W+src/f0\.py", seen)
     cleared = re.search(r"src/f0\.py.*?\b(r\d+)\b", seen, re.DOTALL)
     found = listed or cleared
@@ -40,29 +40,29 @@ def handle_of_the_first(seen: str) -> str:
 
 
 def text_of(request: Received) -> str:
-    """All that the model sees."""
+    """Return all text that the model sees."""
     return "\n".join(strings(request.json))
 
 
 def next_file(request: Received) -> int:
-    """One more than the last that was read."""
+    """Return the number after the last file that was read."""
     found = re.findall(rb"src/f(\d+)\.py", request.body)
     return max(map(int, found), default=-1) + 1
 
 
 SMALLER = Limits(window_tokens=9_000)
-"""A model whose window is smaller than the engine was told."""
+"""Model whose window is smaller than the engine was told."""
 
 
 def check_learned(server: LoopbackProvider, engine: Engine, final: str) -> None:
-    """It went through, with one refusal, and the engine has learned the window from the words of the error."""
+    """Check one refusal, after which the engine knows the window from the error."""
     assert "is back" in final
     assert len(server.refused) == 1
     assert engine.state.window_learned == SMALLER.window_tokens
 
 
 def check(server: LoopbackProvider, engine: Engine, final: str) -> None:
-    """It went through, no request was refused, and the cache was broken only where the engine meant to."""
+    """Check that no request was refused and that only the engine's own breaks broke the cache."""
     assert not server.refused
     assert "is back" in final
     assert len(server.requests) == FILES + 2

@@ -1,4 +1,4 @@
-"""Subagent types from files: A5's formats, where they are found, who wins, and what is said of what was left out."""
+"""Subagent types from files: formats (A5), folders, precedence, and notes about files left out."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import builtin_kinds, child_system
-from longrein.config import Settings, load_kinds, load_settings, subagent_model
-from longrein.config.frontmatter import BadHead, read_head, split_head
+from longrein.config import Settings, load_settings, load_subagent_types, subagent_model
+from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
 from longrein.tools import SubagentType
-from tests.config.conftest import House
+from tests.config.conftest import ConfigFolders
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")
 TOOLS = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Agent")
@@ -28,12 +28,12 @@ def put(folder: Path, name: str, text: str | bytes) -> Path:
 
 
 def load(
-    house: House, *, trusted: bool = True, given: str = "", cwd: Path | None = None
+    folders: ConfigFolders, *, trusted: bool = True, given: str = "", cwd: Path | None = None
 ) -> tuple[dict[str, SubagentType], tuple[str, ...]]:
-    kinds, notes = load_kinds(
+    kinds, notes = load_subagent_types(
         builtin_kinds(),
-        str(cwd or house.cwd),
-        str(house.home),
+        str(cwd or folders.cwd),
+        str(folders.home),
         {},
         trusted=lambda _folder: trusted,
         given=given,
@@ -42,10 +42,10 @@ def load(
     return {kind.name: kind for kind in kinds}, notes
 
 
-def one(house: House, text: str | bytes, name: str = "x.md") -> tuple[SubagentType | None, tuple[str, ...]]:
+def one(folders: ConfigFolders, text: str | bytes, name: str = "x.md") -> tuple[SubagentType | None, tuple[str, ...]]:
     """The only type of a project with one file."""
-    put(house.cwd / ".claude/agents", name, text)
-    kinds, notes = load(house)
+    put(folders.cwd / ".claude/agents", name, text)
+    kinds, notes = load(folders)
     own = [kind for name, kind in kinds.items() if name not in BUILT_IN]
     return (own[0] if own else None), notes
 
@@ -53,21 +53,21 @@ def one(house: House, text: str | bytes, name: str = "x.md") -> tuple[SubagentTy
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def test_A18_11_all_the_usual_ways_of_writing_one(house: House) -> None:
-    folder = house.cwd / ".claude/agents"
+def test_A18_11_all_the_usual_ways_of_writing_one(folders: ConfigFolders) -> None:
+    folder = folders.cwd / ".claude/agents"
     put(folder, "a.md", "---\nname: comma\ndescription: Looks: reads only\ntools: Read, Grep\n---\nYou look.\n")
     put(folder, "deep/er/b.md", "---\nname: listed\ndescription: x\ntools:\n  - Read\n  - Grep\n---\nYou look.\n")
     put(folder, "stem-name.md", "---\ndescription: no name, so the file's\n---\nbody\n")
     put(folder, "c.md", "---\nname: odd\ndescription: x\nnobody-knows: 1\ncolor: cyan\n---\nbody\n")
     put(folder, "d.md", "---\nname: mute\ntools: Read\n---\nbody\n")
-    kinds, notes = load(house)
+    kinds, notes = load(folders)
     assert tuple(kinds) == (*BUILT_IN, "comma", "listed", "odd", "stem-name")
     assert kinds["comma"].description == "Looks: reads only"
     assert kinds["comma"].tools == kinds["listed"].tools == ("Read", "Grep")
     assert kinds["comma"].spawns == (), "a list of tools without Agent starts none"
     assert (kinds["odd"].tools, kinds["odd"].spawns) == (None, ("*",))
     assert kinds["comma"].system == "You look."
-    assert notes == ("~/repo/.claude/agents/d.md: has no description, so nobody could know when to use it: left out.",)
+    assert notes == ("~/repo/.claude/agents/d.md: has no description, which says when to use it: left out.",)
 
 
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
@@ -123,8 +123,8 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("head", "wanted", "said"), FIELDS, ids=lambda value: str(value)[:30])
-def test_A5_fields(house: House, head: str, wanted: dict[str, Any], said: str) -> None:
-    kind, notes = one(house, f"---\ndescription: d\n{head}\n---\nbody")
+def test_A5_fields(folders: ConfigFolders, head: str, wanted: dict[str, Any], said: str) -> None:
+    kind, notes = one(folders, f"---\ndescription: d\n{head}\n---\nbody")
     assert kind is not None, notes
     assert {name: getattr(kind, name) for name in wanted} == wanted
     assert said in "\n".join(notes), notes
@@ -152,9 +152,9 @@ LEFT_OUT: list[tuple[str | bytes, str]] = [
 
 @pytest.mark.parametrize(("text", "said"), LEFT_OUT, ids=lambda value: str(value)[-30:])
 def test_A5_what_cannot_be_taken_is_left_out_with_the_file_and_the_reason(
-    house: House, text: str | bytes, said: str
+    folders: ConfigFolders, text: str | bytes, said: str
 ) -> None:
-    kind, notes = one(house, text)
+    kind, notes = one(folders, text)
     if not said:
         return  # continued text: lenient, nothing to say
     assert kind is None
@@ -164,19 +164,21 @@ def test_A5_what_cannot_be_taken_is_left_out_with_the_file_and_the_reason(
     assert "\n" not in notes[0]
 
 
-def test_a_disabled_one_is_left_out_without_a_word(house: House) -> None:
-    assert one(house, "---\ndescription: d\ndisable: true\n---\n") == (None, ())
+def test_a_disabled_one_is_left_out_without_a_word(folders: ConfigFolders) -> None:
+    assert one(folders, "---\ndescription: d\ndisable: true\n---\n") == (None, ())
 
 
-def test_what_is_not_obeyed_yet_is_said_once_for_all_files(house: House) -> None:
+def test_what_is_not_obeyed_yet_is_said_once_for_all_files(folders: ConfigFolders) -> None:
     for name in ("a", "b"):
-        put(house.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\nskills: [x]\nmemory: user\n---\n")
-    put(house.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n")
-    assert load(house)[1] == ("Not obeyed here yet, in files of subagents: skills (a, b); memory (a, b); hooks (c).",)
+        put(folders.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\nskills: [x]\nmemory: user\n---\n")
+    put(
+        folders.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n"
+    )
+    assert load(folders)[1] == ("Not obeyed here yet, in files of subagents: skills (a, b); memory (a, b); hooks (c).",)
 
 
-def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(house: House) -> None:
-    kind, _ = one(house, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
+def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(folders: ConfigFolders) -> None:
+    kind, _ = one(folders, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
     assert kind is not None
     text = child_system(kind)
     assert text.startswith("You review.\n\nYou are a subagent of longrein, a coding agent working on")
@@ -185,16 +187,16 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(house: 
     assert "${base_prompt}" not in text
 
 
-def test_S077_what_cannot_be_seen_is_written_out(house: House) -> None:
-    kind, notes = one(house, "---\ndescription: d\u202e\n---\nbe\u200bhave \U000e0041")
+def test_S077_what_cannot_be_seen_is_written_out(folders: ConfigFolders) -> None:
+    kind, notes = one(folders, "---\ndescription: d\u202e\n---\nbe\u200bhave \U000e0041")
     assert kind is not None
     assert kind.description == "d\\u202e"
     assert kind.system.isprintable()
     assert "holds characters that cannot be seen" in notes[0]
 
 
-def test_a_long_description_is_cut_since_it_stands_in_every_request(house: House) -> None:
-    kind, _ = one(house, "---\ndescription: " + r"word\n" * 500 + "\n---\n")
+def test_a_long_description_is_cut_since_it_stands_in_every_request(folders: ConfigFolders) -> None:
+    kind, _ = one(folders, "---\ndescription: " + r"word\n" * 500 + "\n---\n")
     assert kind is not None
     assert (len(kind.description), kind.description[:9]) == (500, "word word")
 
@@ -202,26 +204,26 @@ def test_a_long_description_is_cut_since_it_stands_in_every_request(house: House
 # --- where they are found, and who wins --------------------------------------------------------------------------
 
 
-def test_A5_the_nearest_wins(house: House) -> None:
-    (house.cwd / ".git").mkdir()
-    below = house.cwd / "pkg" / "sub"
+def test_A5_the_nearest_wins(folders: ConfigFolders) -> None:
+    (folders.cwd / ".git").mkdir()
+    below = folders.cwd / "pkg" / "sub"
     below.mkdir(parents=True)
 
     def write(folder: Path, place: str) -> None:
         put(folder / place, "r.md", f"---\nname: r\ndescription: {folder.name}/{place}\n---\n")
 
     def now(given: str = "") -> str:
-        return load(house, cwd=below, given=given)[0]["r"].description
+        return load(folders, cwd=below, given=given)[0]["r"].description
 
-    write(house.home, ".claude/agents")
+    write(folders.home, ".claude/agents")
     assert now() == "home/.claude/agents"
-    write(house.home, ".agents/agents")
+    write(folders.home, ".agents/agents")
     assert now() == "home/.agents/agents"
-    write(house.home, ".config/longrein/agents")
+    write(folders.home, ".config/longrein/agents")
     assert now() == "home/.config/longrein/agents"
-    write(house.cwd, ".claude/agents")
+    write(folders.cwd, ".claude/agents")
     assert now() == "repo/.claude/agents"
-    write(house.cwd / "pkg", ".claude/agents")
+    write(folders.cwd / "pkg", ".claude/agents")
     assert now() == "pkg/.claude/agents"
     write(below, ".agents/agents")
     assert now() == "sub/.agents/agents"
@@ -230,73 +232,73 @@ def test_A5_the_nearest_wins(house: House) -> None:
     assert now('{"r": {"description": "flag"}}') == "flag"
 
 
-def test_folders_above_the_project_are_not_looked_at(house: House) -> None:
-    (house.cwd / ".git").mkdir()
-    put(house.home / "x/.claude/agents", "a.md", "---\ndescription: d\n---\n")
-    put(house.cwd.parent / ".longrein/agents", "b.md", "---\ndescription: d\n---\n")
-    assert tuple(load(house)[0]) == BUILT_IN
+def test_folders_above_the_project_are_not_looked_at(folders: ConfigFolders) -> None:
+    (folders.cwd / ".git").mkdir()
+    put(folders.home / "x/.claude/agents", "a.md", "---\ndescription: d\n---\n")
+    put(folders.cwd.parent / ".longrein/agents", "b.md", "---\ndescription: d\n---\n")
+    assert tuple(load(folders)[0]) == BUILT_IN
 
 
-def test_a_projects_files_count_only_where_it_is_trusted(house: House) -> None:
-    put(house.cwd / ".claude/agents", "a.md", "---\nname: a\ndescription: d\n---\n")
-    put(house.home / ".claude/agents", "b.md", "---\nname: b\ndescription: d\n---\n")
-    kinds, notes = load(house, trusted=False)
+def test_a_projects_files_count_only_where_it_is_trusted(folders: ConfigFolders) -> None:
+    put(folders.cwd / ".claude/agents", "a.md", "---\nname: a\ndescription: d\n---\n")
+    put(folders.home / ".claude/agents", "b.md", "---\nname: b\ndescription: d\n---\n")
+    kinds, notes = load(folders, trusted=False)
     assert tuple(kinds) == (*BUILT_IN, "b")
     assert notes == ("~/repo/.claude/agents was not read: it is not trusted; `longrein trust` changes that.",)
 
 
-def test_a_file_of_the_project_does_not_lead_out_of_it(house: House) -> None:
-    secret = put(house.home, "secret.md", "---\ndescription: d\n---\nsecret")
-    (house.cwd / ".claude/agents").mkdir(parents=True)
-    (house.cwd / ".claude/agents/s.md").symlink_to(secret)
-    kinds, notes = load(house)
+def test_a_file_of_the_project_does_not_lead_out_of_it(folders: ConfigFolders) -> None:
+    secret = put(folders.home, "secret.md", "---\ndescription: d\n---\nsecret")
+    (folders.cwd / ".claude/agents").mkdir(parents=True)
+    (folders.cwd / ".claude/agents/s.md").symlink_to(secret)
+    kinds, notes = load(folders)
     assert tuple(kinds) == BUILT_IN
     assert notes == ("~/repo/.claude/agents/s.md leads out of the project: left out.",)
 
 
-def test_a_file_to_which_several_links_lead_is_read_and_told_of_once(house: House) -> None:
-    folder = house.cwd / ".claude/agents"
+def test_a_file_to_which_several_links_lead_is_read_and_told_of_once(folders: ConfigFolders) -> None:
+    folder = folders.cwd / ".claude/agents"
     put(folder, "a.md", "---\nname: a\ndescription: d\n---\n")
     put(folder, "bad.md", "no head")
     (folder / "again").symlink_to(folder)
     (folder / "z.md").symlink_to(folder / "a.md")
-    (house.cwd / ".agents").mkdir()
-    (house.cwd / ".agents/agents").symlink_to(folder)
-    kinds, notes = load(house)
+    (folders.cwd / ".agents").mkdir()
+    (folders.cwd / ".agents/agents").symlink_to(folder)
+    kinds, notes = load(folders)
     assert tuple(kinds) == (*BUILT_IN, "a")
-    told = "bad.md: has no description, so nobody could know when to use it: left out."
+    told = "bad.md: has no description, which says when to use it: left out."
     assert notes == (f"~/repo/.agents/agents/{told}",)
 
 
-def test_a_built_in_type_can_be_replaced_and_keeps_its_place(house: House) -> None:
-    kind, _ = one(house, "---\nname: explore\ndescription: mine\n---\nYou look my way.")
+def test_a_built_in_type_can_be_replaced_and_keeps_its_place(folders: ConfigFolders) -> None:
+    kind, _ = one(folders, "---\nname: explore\ndescription: mine\n---\nYou look my way.")
     assert kind is None
-    kinds, _ = load(house)
+    kinds, _ = load(folders)
     assert (tuple(kinds), kinds["explore"].description) == (BUILT_IN, "mine")
 
 
-def test_two_of_one_name_in_one_folder_are_told(house: House) -> None:
+def test_two_of_one_name_in_one_folder_are_told(folders: ConfigFolders) -> None:
     for name in ("a", "b"):
-        put(house.cwd / ".claude/agents", f"{name}.md", f"---\nname: same\ndescription: {name}\n---\n")
-    kinds, notes = load(house)
+        put(folders.cwd / ".claude/agents", f"{name}.md", f"---\nname: same\ndescription: {name}\n---\n")
+    kinds, notes = load(folders)
     assert kinds["same"].description == "a"
     assert notes == ("~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",)
 
 
-def test_A5_agents_on_the_command_line(house: House) -> None:
+def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
     given = json.dumps({"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}})
-    kind = load(house, given=given)[0]["r"]
+    kind = load(folders, given=given)[0]["r"]
     assert (kind.system, kind.tools, kind.model, kind.source) == ("You review.", ("Read",), "haiku", "--agents r")
-    assert load(house, given='{"r": {"prompt": "x"}}')[1][0].startswith("--agents r: has no description")
+    assert load(folders, given='{"r": {"prompt": "x"}}')[1][0].startswith("--agents r: has no description")
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1}', "{", '"\\ud800"'])
-def test_agents_on_the_command_line_that_are_no_object(house: House, text: str) -> None:
+def test_agents_on_the_command_line_that_are_no_object(folders: ConfigFolders, text: str) -> None:
     if not text:
-        assert tuple(load(house, given=text)[0]) == BUILT_IN
+        assert tuple(load(folders, given=text)[0]) == BUILT_IN
         return
     with pytest.raises(UsageError, match="--agents wants a JSON object such as"):
-        load(house, given=text)
+        load(folders, given=text)
 
 
 # --- the head ----------------------------------------------------------------------------------------------------
@@ -333,21 +335,21 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("text", "wanted"), HEADS, ids=lambda value: str(value)[:24])
 def test_heads(text: str, wanted: dict[str, Any]) -> None:
-    assert read_head(text.split("\n")) == wanted
+    assert parse_frontmatter(text.split("\n")) == wanted
 
 
 def test_the_ends_of_lines_and_a_byte_order_mark_do_not_matter() -> None:
-    assert split_head("\ufeff---\r\na: b\r\n---\r\nbody\r\n") == ({"a": "b"}, "body")
+    assert split_frontmatter("\ufeff---\r\na: b\r\n---\r\nbody\r\n") == ({"a": "b"}, "body")
 
 
 @given(st.text(alphabet="ab:-#|>[]{}'\", \n\t~*&", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     why = ""
     try:
-        fields, body = split_head(f"---\n{text}\n---\nrest")
+        fields, body = split_frontmatter(f"---\n{text}\n---\nrest")
         msgspec.json.encode(fields)
         assert body.endswith("rest")
-    except BadHead as bad:
+    except FrontmatterError as bad:
         why = str(bad)
     assert not why or why.startswith("line ")
 
@@ -393,19 +395,21 @@ MODELS: list[tuple[str, str, dict[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("asked", "parent", "environ", "gets", "told"), MODELS)
-def test_A5_models(house: House, asked: str, parent: str, environ: dict[str, str], gets: str, told: str) -> None:
-    settings: Settings = house.user(SETTINGS).load()
+def test_A5_models(
+    folders: ConfigFolders, asked: str, parent: str, environ: dict[str, str], gets: str, told: str
+) -> None:
+    settings: Settings = folders.user(SETTINGS).load()
     name, note = subagent_model(asked, parent, settings, environ)
     assert name == gets
     assert told in note
     assert bool(note) == bool(told), note
 
 
-def test_the_variable_is_known(house: House) -> None:
+def test_the_variable_is_known(folders: ConfigFolders) -> None:
     assert (
         load_settings(
-            cwd=str(house.cwd),
-            home=str(house.home),
+            cwd=str(folders.cwd),
+            home=str(folders.home),
             environ={"LONGREIN_SUBAGENT_MODEL": "x/y"},
             flags={},
             trusted=False,

@@ -1,4 +1,4 @@
-"""Lists of messages in the spellings of three wires, and what must be true of any list that is sent."""
+"""Message lists in the forms of three wires, and the invariants of every sent list."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ Chat = list[dict[str, Any]]
 
 
 class Wire:
-    """One spelling: how a caller of that provider writes its list."""
+    """Form in which a caller of one provider writes its list."""
 
     def user(self, text: str) -> Chat:
         return [{"role": "user", "content": text}]
@@ -83,7 +83,7 @@ WIRES: tuple[Wire, ...] = (OpenAIChat(), Anthropic(), Responses())
 
 
 def check_paired(wire: Wire, chat: Chat) -> None:
-    """Every call has its result after it, every result its call before it (law 3)."""
+    """Check that every call has its result after it and every result its call before it (law 3)."""
     waiting: list[str] = []
     for one in chat:
         for id_ in wire.answered(one):
@@ -94,10 +94,10 @@ def check_paired(wire: Wire, chat: Chat) -> None:
 
 
 def tokens(chat: Chat) -> int:
-    """About what a provider would count."""
+    """Estimate the tokens that a provider would count."""
     return len(json.dumps(chat, ensure_ascii=False)) // 4
 
 
 def big(name: str, lines: int = 60) -> str:
-    """A result of about 20 tokens a line, each line its own."""
+    """Return a result of unique lines of about 20 tokens."""
     return "\n".join(f"def {name}_{n}(value): return value * {n} + {len(name)}" for n in range(lines))

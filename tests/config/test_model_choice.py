@@ -1,4 +1,4 @@
-"""Which model is opened: named, found by its key, found on its port, or not found and said where it was looked for."""
+"""Choice of the model: named, found by its key, found on its port, or an error that says where it looked."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from longrein.config import choose_model, known_secrets
 from longrein.context import Price
 from longrein.events import ModelUnknown, SettingsError
 from longrein.models import ModelOptions, known_providers, look_up
-from tests.config.conftest import House
+from tests.config.conftest import ConfigFolders
 
 KEY = "sk-test-0123456789"
 MOCK = '[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1/"\n'
@@ -18,8 +18,8 @@ def nobody(_url: str) -> Sequence[str]:
     return ()
 
 
-def found(house: House, environ: Mapping[str, str], text: str = "", name: str = "") -> ModelOptions:
-    return choose_model(house.user(text).load(environ), environ, nobody, name=name)
+def found(folders: ConfigFolders, environ: Mapping[str, str], text: str = "", name: str = "") -> ModelOptions:
+    return choose_model(folders.user(text).load(environ), environ, nobody, name=name)
 
 
 @pytest.mark.parametrize(
@@ -31,42 +31,42 @@ def found(house: House, environ: Mapping[str, str], text: str = "", name: str = 
         ("OPENROUTER_API_KEY", "openrouter"),
     ],
 )
-def test_a_key_is_found_without_any_file(house: House, variable: str, provider: str) -> None:
-    options = found(house, {variable: f" {KEY}\n"})
+def test_a_key_is_found_without_any_file(folders: ConfigFolders, variable: str, provider: str) -> None:
+    options = found(folders, {variable: f" {KEY}\n"})
     assert (options.provider, options.api_key) == (provider, KEY)
     assert options.model
     assert options.budget is None  # the table's figures
 
 
-def test_the_order_is_the_catalogs(house: House) -> None:
+def test_the_order_is_the_catalogs(folders: ConfigFolders) -> None:
     environ = {k: KEY for known in known_providers() for k in known.keys}
-    assert found(house, environ).provider == known_providers()[0].name
-    assert found(house, {**environ, "ANTHROPIC_API_KEY": " "}).provider == "openai"
+    assert found(folders, environ).provider == known_providers()[0].name
+    assert found(folders, {**environ, "ANTHROPIC_API_KEY": " "}).provider == "openai"
 
 
-def test_a_local_server_is_found_on_its_usual_port(house: House) -> None:
+def test_a_local_server_is_found_on_its_usual_port(folders: ConfigFolders) -> None:
     asked: list[str] = []
 
     def probe(url: str) -> Sequence[str]:
         asked.append(url)
         return ("qwen3:8b", "other") if ":1234" in url else ()
 
-    options = choose_model(house.load(), {}, probe)
+    options = choose_model(folders.load(), {}, probe)
     assert (options.provider, options.model, options.wire) == ("lmstudio", "qwen3:8b", "openai-chat")
     assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
     assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
 
 
-def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(house: House) -> None:
-    options = found(house, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5")
+def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(folders: ConfigFolders) -> None:
+    options = found(folders, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5")
     assert (options.provider, options.model) == ("openrouter", "anthropic/claude-sonnet-5.5")
-    assert found(house, {}, 'model = "ollama/qwen3:8b"').base_url == "http://127.0.0.1:11434/v1"
+    assert found(folders, {}, 'model = "ollama/qwen3:8b"').base_url == "http://127.0.0.1:11434/v1"
 
 
-def test_a_provider_of_the_users_own(house: House) -> None:
+def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
     text = 'model = "mock/small"\n' + MOCK + 'api_key_env = "MOCK_KEY"\ntext_tools = true\nheaders = { A = "b" }'
     text += "\nidle_timeout_s = 7\ncontent_timeout_s = 70"
-    options = found(house, {"MOCK_KEY": KEY}, text)
+    options = found(folders, {"MOCK_KEY": KEY}, text)
     assert options == ModelOptions(
         *("mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY),
         text_tools=True,
@@ -74,34 +74,34 @@ def test_a_provider_of_the_users_own(house: House) -> None:
         idle_timeout_s=7.0,
         content_timeout_s=70.0,
     )
-    plain = found(house, {}, MOCK, "mock/small")
+    plain = found(folders, {}, MOCK, "mock/small")
     assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
 
 
-def test_a_scripted_model_is_a_file(house: House) -> None:
+def test_a_scripted_model_is_a_file(folders: ConfigFolders) -> None:
     text = '[providers.play]\nwire = "scripted"\nbase_url = "~/script.jsonl"'
-    assert found(house, {"HOME": "/h"}, text, "play/any").base_url == "/h/script.jsonl"
+    assert found(folders, {"HOME": "/h"}, text, "play/any").base_url == "/h/script.jsonl"
 
 
-def test_figures_of_the_settings_stand_over_those_of_the_table(house: House) -> None:
+def test_figures_of_the_settings_stand_over_those_of_the_table(folders: ConfigFolders) -> None:
     name = "anthropic/claude-sonnet-4-5"
     table = look_up(*name.split("/"))
     assert table.price
     environ = {"ANTHROPIC_API_KEY": KEY}
-    options = found(house, environ, f'[models."{name}"]\nwindow = 1000\nprice_output = 1.5\neffort = "low"', name)
+    options = found(folders, environ, f'[models."{name}"]\nwindow = 1000\nprice_output = 1.5\neffort = "low"', name)
     assert options.budget
     assert (options.budget.window_tokens, options.budget.max_output_tokens) == (1000, table.max_output_tokens)
     assert options.budget.price == Price(table.price.input, 1.5, table.price.cache_read, table.price.cache_write)
     assert options.effort == "low"
-    assert found(house, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
+    assert found(folders, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
 
 
-def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(house: House) -> None:
+def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(folders: ConfigFolders) -> None:
     given = '[models."mock/claude-x"]\nprice_input = 4\nprice_output = 20\n'
-    options = found(house, {}, MOCK + given, "mock/claude-x")
+    options = found(folders, {}, MOCK + given, "mock/claude-x")
     assert options.budget
     assert options.budget.price == Price(4.0, 20.0, 0.4, 4.0, assumed=True)
-    options = found(house, {}, MOCK + given + "price_cache_read = 4\n", "mock/claude-x")
+    options = found(folders, {}, MOCK + given + "price_cache_read = 4\n", "mock/claude-x")
     assert options.budget
     assert options.budget.price == Price(4.0, 20.0, 4.0), "no cache, where that is said"
 
@@ -122,8 +122,10 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("environ", "name", "wire", "url"), ADDRESSES)
-def test_addresses_from_the_environment(house: House, environ: dict[str, str], name: str, wire: str, url: str) -> None:
-    options = found(house, environ, name=name)
+def test_addresses_from_the_environment(
+    folders: ConfigFolders, environ: dict[str, str], name: str, wire: str, url: str
+) -> None:
+    options = found(folders, environ, name=name)
     assert (options.wire, options.base_url) == (wire, url)
 
 
@@ -138,16 +140,16 @@ PROXIES = [
 
 
 @pytest.mark.parametrize(("environ", "name", "proxy"), PROXIES)
-def test_proxies(house: House, environ: dict[str, str], name: str, proxy: str) -> None:
-    assert found(house, {"ANTHROPIC_API_KEY": KEY, **environ}, name=name).proxy == proxy
+def test_proxies(folders: ConfigFolders, environ: dict[str, str], name: str, proxy: str) -> None:
+    assert found(folders, {"ANTHROPIC_API_KEY": KEY, **environ}, name=name).proxy == proxy
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(house: House) -> None:
+def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(folders: ConfigFolders) -> None:
     with pytest.raises(ModelUnknown) as caught:
-        found(house, {})
+        found(folders, {})
     line = str(caught.value)
     assert line.startswith(
         "No model found: set one of ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, "
@@ -191,15 +193,17 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("environ", "text", "name", "line"), UNKNOWN)
-def test_an_unknown_model_gets_one_line(house: House, environ: dict[str, str], text: str, name: str, line: str) -> None:
+def test_an_unknown_model_gets_one_line(
+    folders: ConfigFolders, environ: dict[str, str], text: str, name: str, line: str
+) -> None:
     with pytest.raises(ModelUnknown) as caught:
-        found(house, environ, text, name)
+        found(folders, environ, text, name)
     assert str(caught.value) == line
 
 
-def test_an_unknown_provider_names_the_known_ones_and_the_nearest(house: House) -> None:
+def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: ConfigFolders) -> None:
     with pytest.raises(ModelUnknown) as caught:
-        found(house, {}, MOCK + '[models."a/b"]\nwindow = 1', "antropic/claude")
+        found(folders, {}, MOCK + '[models."a/b"]\nwindow = 1', "antropic/claude")
     line = str(caught.value)
     assert line.startswith(
         "Unknown provider 'antropic' in 'antropic/claude': did you mean anthropic? Known are mock, anthr"
@@ -208,7 +212,7 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(house: House) 
     with pytest.raises(
         ModelUnknown, match=r"^Unknown provider 'zzz' in 'zzz/x' \(LONGREIN_MODEL\)\. Known are anthropic"
     ):
-        found(house, {"LONGREIN_MODEL": "zzz/x"})
+        found(folders, {"LONGREIN_MODEL": "zzz/x"})
 
 
 LACKING = [
@@ -232,9 +236,9 @@ LACKING = [
 
 
 @pytest.mark.parametrize(("text", "line"), LACKING)
-def test_a_provider_that_is_not_whole(house: House, text: str, line: str) -> None:
+def test_a_provider_that_is_not_whole(folders: ConfigFolders, text: str, line: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        found(house, {}, text, "a/m")
+        found(folders, {}, text, "a/m")
     assert str(caught.value) == line
 
 
@@ -257,8 +261,8 @@ SECRETS = {
 }
 
 
-def test_S069_known_secrets(house: House) -> None:
-    settings = house.user(MOCK + 'api_key_env = "MOCK"\n[redact]\nenv = ["ACME"]').load()
+def test_S069_known_secrets(folders: ConfigFolders) -> None:
+    settings = folders.user(MOCK + 'api_key_env = "MOCK"\n[redact]\nenv = ["ACME"]').load()
     assert known_secrets(SECRETS, settings) == (
         "ghp_longer_than_the_others",
         "https://u:p@example.com/x",

@@ -1,4 +1,4 @@
-"""`longrein tasks` and `longrein agents`: real spools, supervisors and databases, read beside whoever writes."""
+"""`longrein tasks` and `longrein agents` on real spools, supervisors and databases, beside active writers."""
 
 import asyncio
 import json

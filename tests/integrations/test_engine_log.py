@@ -1,4 +1,4 @@
-"""An engine whose log is on disk: a restart changes no byte of what is sent, and the session is one like any other."""
+"""An engine with a stored log: a restart changes no byte, and the session is an ordinary session."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from longrein.events import LongreinError, SessionBusy
-from longrein.integrations import KeptEngine, engine
+from longrein.integrations import StoredEngine, engine
 from longrein.store import list_sessions, read_entries
-from tests.integrations.lists import WIRES, Chat, big
+from tests.integrations.message_lists import WIRES, Chat, big
 
 WIRE = WIRES[0]
 
 
-def opened(folder: Path, session: str = "customer 17") -> KeptEngine:
+def opened(folder: Path, session: str = "customer 17") -> StoredEngine:
     return engine(window=5_000, max_output=500, state_dir=str(folder), session=session)
 
 
@@ -23,7 +23,7 @@ def grow(chat: Chat, number: int) -> None:
     chat += WIRE.results((f"call_{number}", big(f"file{number}")))
 
 
-def played(mine: KeptEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
+def played(mine: StoredEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
     for number in numbers:
         yield mine.prepare(chat)
         grow(chat, number)
