@@ -108,7 +108,7 @@ class User:
         run_command(self.talk, typed)
 
     def _drop(self, number: int) -> None:
-        taken = self.talk.context.messages.take(number)
+        taken = self.talk.context.queued_messages.take(number)
         if taken is not None:
             self.dropped.append(taken.text)
 

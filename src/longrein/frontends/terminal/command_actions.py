@@ -135,7 +135,7 @@ def _choose(conversation: Conversation, command: Command, choices: Choices) -> N
 
 def edit_last_queued(conversation: Conversation) -> None:
     """Take the newest waiting message back into the input."""
-    taken = conversation.context.messages.take()
+    taken = conversation.context.queued_messages.take()
     if taken is None:
         conversation.warn(TOO_LATE)
     else:

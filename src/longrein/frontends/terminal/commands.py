@@ -100,7 +100,7 @@ class CommandContext:
 
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
-        self.messages = MessageQueue(session)
+        self.queued_messages = MessageQueue(session)
 
     def label(self, child: str) -> str:
         """Label of a subagent; '' when unknown."""
@@ -221,12 +221,12 @@ class CommandContext:
         """/queue: list waiting messages, take one back, or drop one."""
         drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
         if not number:
-            numbered = self.messages.numbered()
+            numbered = self.queued_messages.numbered()
             labels = {one.to: self.label(one.to) for _, one in numbered if one.to}
             return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
         if _number(number) < 0:
             return CommandResult(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
-        taken = self.messages.take(_number(number)) if _number(number) else None
+        taken = self.queued_messages.take(_number(number)) if _number(number) else None
         if taken is None:
             return CommandResult(notice=TOO_LATE)
         return (

@@ -362,7 +362,7 @@ class Conversation:
         return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
 
     def _waiting(self, width: int) -> list[Line]:
-        waiting = [one for _, one in self.context.messages.numbered()]
+        waiting = [one for _, one in self.context.queued_messages.numbered()]
         return live_area.waiting_rows(waiting, {one.to: self.context.label(one.to) for one in waiting if one.to}, width)
 
     def footer(self, width: int) -> Line:
