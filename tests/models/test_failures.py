@@ -8,14 +8,14 @@ import pytest
 
 from longrein.events import RETRYABLE, Image, Text, Thinking
 from longrein.models import Failure, pause_s
-from longrein.models.failures import Headers, failure_of_status, kind_of, limit_tokens, retry_after_s
+from longrein.models.failures import RetryHeaders, failure_of_status, kind_of, limit_tokens, retry_after_s
 from tests.models.served import Answer, answer_of, item, opened, request, served
 
 NOW_S = 1_795_255_200.0  # 2026-11-21 10:00:00 UTC
 
 
 def failure(status: int, body: str, **headers: str) -> Failure:
-    return failure_of_status(status, body, Headers(**headers), NOW_S)
+    return failure_of_status(status, body, RetryHeaders(**headers), NOW_S)
 
 
 OVERFLOWS = [  # R021: (status, who, what, window it names)
@@ -177,7 +177,7 @@ def test_one_line_for_the_person(status: int, said: str, line: str) -> None:
     ],
 )
 def test_R001_retry_after_in_its_spellings(headers: dict[str, str], seconds: float) -> None:
-    assert retry_after_s(Headers(**headers), NOW_S) == seconds
+    assert retry_after_s(RetryHeaders(**headers), NOW_S) == seconds
 
 
 def test_a_number_that_can_be_no_window_is_none() -> None:

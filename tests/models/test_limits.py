@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from longrein.models import Delta, Failure, Reply
-from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, Draft
-from longrein.models.http_model import take
-from longrein.models.transport import EVENT_BYTES_MAX, EventTooLong, Splitter
+from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, ReplyBuilder
+from longrein.models.http_model import read_events
+from longrein.models.transport import EVENT_BYTES_MAX, EventSplitter, EventTooLong
 from tests.models.served import Answer, answer_of, opened, served, sse
 from tests.models.streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, reading
@@ -75,20 +75,20 @@ def test_small_pieces_count_for_the_memory_that_they_take(wire: str) -> None:
 
 
 def test_many_calls_and_many_signatures_count_too() -> None:
-    draft = Draft()
+    draft = ReplyBuilder()
     for _ in range(3):
         draft.open("call", name="Read")
     assert draft.came == 3 * (PART_CHARS + 4)
     reader = reading("anthropic")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "S" * 100}}
     for _ in range(2):
-        assert take(reader, [json.dumps(delta).encode()]) == ([], None)
+        assert read_events(reader, [json.dumps(delta).encode()]) == ([], None)
     assert reader.draft.came >= 200
     assert REPLY_CHARS_MAX < 1 << 26
 
 
 def test_an_event_without_an_end_is_given_up_and_until_then_costs_the_same_for_each_piece() -> None:
-    splitter, piece = Splitter(), b"x" * (1 << 16)
+    splitter, piece = EventSplitter(), b"x" * (1 << 16)
     begun = time.process_time()
     splitter.feed(b"data: ")
     with pytest.raises(EventTooLong):

@@ -161,9 +161,9 @@ async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> Non
 
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_R021_every_spelling_the_loopback_provider_knows(name: str) -> None:
-    from longrein.models.failures import Headers, failure_of_status
+    from longrein.models.failures import RetryHeaders, failure_of_status
 
     status, body = overflow(name, 213_462, 200_000)
-    failure = failure_of_status(status, body.decode(), Headers(), 0.0)
+    failure = failure_of_status(status, body.decode(), RetryHeaders(), 0.0)
     assert failure.kind == "overflow"
     assert failure.limit_tokens in (0, 200_000)

@@ -13,12 +13,12 @@ import pytest
 from longrein.events import Text
 from longrein.models import Failure, Reply
 from longrein.models.transport import (
-    TOGETHER_BYTES_MAX,
+    JOIN_BYTES_MAX,
     UNREAD_BYTES_MAX,
     ConnectFailed,
     ReadFailed,
     ReadTimeout,
-    Stream,
+    SocketStream,
     connect,
 )
 from tests.models.served import Answer, answer_of, item, opened, request, served
@@ -54,7 +54,7 @@ WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
 @asynccontextmanager
 async def connected(
     play: Play, context: ssl.SSLContext | None = None, trusting: ssl.SSLContext | None = None
-) -> AsyncIterator[Stream]:
+) -> AsyncIterator[SocketStream]:
     """A connection to a server that plays its part; both have a context where it is encrypted."""
     done = asyncio.Event()
 
@@ -76,7 +76,7 @@ async def connected(
         server.close()
 
 
-async def whole(stream: Stream) -> bytes:
+async def whole(stream: SocketStream) -> bytes:
     pieces = []
     while piece := await stream.read(5):
         pieces.append(piece)
@@ -92,7 +92,7 @@ async def test_head_and_body_leave_in_one_piece() -> None:
         assert await whole(stream) == b"head body"
 
 
-@pytest.mark.parametrize("size", [TOGETHER_BYTES_MAX - 1, TOGETHER_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
+@pytest.mark.parametrize("size", [JOIN_BYTES_MAX - 1, JOIN_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
 async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(size + 5))

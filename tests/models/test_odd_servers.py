@@ -139,7 +139,7 @@ async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its
 async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does_not(
     cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.models.http_model.LAST_WORDS_S", 0.1)
+    monkeypatch.setattr("longrein.models.http_model.TRAILING_WAIT_S", 0.1)
     events = [
         {"candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}]},
         {"usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}},

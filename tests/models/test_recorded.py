@@ -7,7 +7,7 @@ import pytest
 
 from longrein.events import AnyPart, Text, Thinking, ToolCall, Usage
 from longrein.models import Failure, Reply, TextDelta
-from longrein.models.http_model import take_whole
+from longrein.models.http_model import read_body
 from tests.models.served import Answer, answer_of, opened, served, sse
 from tests.models.test_replies import ASKED, read, reading
 
@@ -251,4 +251,4 @@ async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, 
 def test_half_of_a_json_answer_is_no_reply(wire: str) -> None:
     body = json.dumps(WHOLE[wire]).encode()
     for at in range(0, len(body), 13):
-        assert not isinstance(take_whole(reading(wire), body[:at])[1], Reply), at
+        assert not isinstance(read_body(reading(wire), body[:at])[1], Reply), at

@@ -11,30 +11,30 @@ from hypothesis import strategies as st
 
 from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
-from longrein.models.http_model import take, take_rest
-from longrein.models.open_model import wire_of
-from longrein.models.transport import Splitter
-from longrein.models.wire import Facing, Reading
+from longrein.models.http_model import read_events, read_rest
+from longrein.models.open_model import make_wire
+from longrein.models.transport import EventSplitter
+from longrein.models.wire import StreamReader, WireTarget
 from tests.models.served import Answer, answer_of, item, opened, request, served, sse
 from tests.models.streams import STREAMS, WIRES
 
 ASKED = request(item(1, Text("q"), "user"))
 
 
-def reading(wire: str) -> Reading:
-    return wire_of(Facing(wire, "test-model", lambda blob: b"")).reading()
+def reading(wire: str) -> StreamReader:
+    return make_wire(WireTarget(wire, "test-model", lambda blob: b"")).reading()
 
 
 def read(wire: str, *chunks: bytes) -> tuple[list[Delta], Reply | Failure]:
     """What a reader makes of `chunks`, without a socket."""
-    reader, splitter = reading(wire), Splitter()
+    reader, splitter = reading(wire), EventSplitter()
     deltas: list[Delta] = []
     for payloads in map(splitter.feed, chunks):
-        batch, final = take(reader, payloads)
+        batch, final = read_events(reader, payloads)
         deltas += batch
         if final is not None:
             return deltas, final
-    batch, final = take_rest(reader, splitter.flush())
+    batch, final = read_rest(reader, splitter.flush())
     return deltas + batch, final or reader.draft.failure("truncated", "")
 
 
@@ -164,7 +164,7 @@ def test_comments_retries_ids_and_empty_events_are_no_events() -> None:
 
 
 def test_data_of_several_lines_is_one_event_even_if_a_line_end_is_cut_in_two() -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
     assert splitter.feed(b"data: a\r") == []
     assert splitter.feed(b"\ndata: b\r\n\r\ndata: c\n\n") == [b"a\nb", b"c"]
 
@@ -422,7 +422,7 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kind
 
 @pytest.mark.anyio
 async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.models.http_model.FIRST_BYTE_IDLES", 10_000.0)
+    monkeypatch.setattr("longrein.models.http_model.FIRST_BYTE_FACTOR", 10_000.0)
     begun = STREAMS["text"]["anthropic"][:400]
     async with served(Answer(begun, end="silent")) as server:
         model = opened("anthropic", server.url, idle_timeout_s=0.1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from longrein.events import Document, Image, Text, ToolCall
 from longrein.models import CallDelta, Failure, Reply, TextDelta
-from longrein.models.text_tool_calls import LiveText, TextCall, call_text, repaired, result_text, split_calls
+from longrein.models.text_tool_calls import TextCall, VisibleText, call_text, repair_arguments, result_text, split_calls
 from tests.models.served import Answer, answer_of, item, opened, request, result, served, sse
 
 
@@ -83,8 +83,8 @@ def test_any_arguments_survive_the_text_protocol(arguments: dict[str, Any]) -> N
 @given(st.text(alphabet='{}[]",:\\ntool(`') | st.text())
 def test_nothing_a_model_writes_breaks_the_reading(text: str) -> None:
     split_calls(text)
-    repaired(text)
-    live = LiveText()
+    repair_arguments(text)
+    live = VisibleText()
     shown = "".join(live.feed(text[at : at + 3]) for at in range(0, len(text), 3))
     assert text.startswith(shown)
 
@@ -165,7 +165,7 @@ async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
 @pytest.mark.parametrize("piece", ["x", "tool: ", "x\n", "```\nx\n"])
 def test_text_is_shown_in_a_time_that_grows_as_it_does(piece: str) -> None:
     """One long line, a call that never ends, many lines: each piece is looked at once."""
-    live = LiveText()
+    live = VisibleText()
     begun = time.process_time()
     for _ in range(100_000):
         live.feed(piece)

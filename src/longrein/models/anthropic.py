@@ -9,20 +9,30 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import PIECE_CHARS, Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, object_json
+from longrein.models.content import (
+    PIECE_CHARS,
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_object,
+    encode_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
     ERROR_CODES,
-    Facing,
-    Grammar,
-    Memo,
-    head_of,
-    listed,
-    thinking_raw,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
+    list_chunks,
+    own_thinking,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
 API_VERSION = "2023-06-01"
@@ -38,7 +48,7 @@ _STOPS = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-_LEAST = {"minimal": "low"}
+_EFFORT_ALIASES = {"minimal": "low"}
 _NUMBERED_THINKING = (
     "claude-3",
     *("claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2", "claude-opus-4-5"),
@@ -53,50 +63,50 @@ class Anthropic:
 
     name = "anthropic"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
         """The Messages address."""
-        return with_path(base_url, "/v1", "/messages")
+        return endpoint_url(base_url, "/v1", "/messages")
 
     def headers(self, api_key: str) -> dict[str, str]:
         """Version and key."""
         return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
 
-    def body(self, request: Request, memo: Memo) -> bytes:
+    def body(self, request: Request, memo: FragmentCache) -> bytes:
         """The request. Law 2: what stands between the brackets, marks aside, is a prefix of the next one."""
-        head = head_of(memo, request, lambda: self._head(request))
+        head = cached_head(memo, request, lambda: self._head(request))
         chunks = memo.chunks(request.items)
-        marked = _marked(request, chunks)
+        marked = _with_cache_marks(request, chunks)
         limit = request.max_output_tokens
         start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking(limit), head)
         if memo.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
             start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
         return b"".join((start, *marked, memo.closing, b"]}"))
 
-    def reading(self) -> "AnthropicReading":
+    def reading(self) -> "AnthropicStreamReader":
         """Reads one answer."""
-        return AnthropicReading(self.facing)
+        return AnthropicStreamReader(self.target)
 
     def _thinking(self, limit: int) -> bytes:
-        effort = self.facing.effort
+        effort = self.target.effort
         if not effort or effort == "none" or limit <= 2 * EFFORT_TOKENS["minimal"]:
             return b""
-        if takes_adaptive_thinking(self.facing.model):
+        if takes_adaptive_thinking(self.target.model):
             return b',"thinking":{"type":"adaptive"},"output_config":{"effort":%b}' % encode_json(
-                _LEAST.get(effort, effort)
+                _EFFORT_ALIASES.get(effort, effort)
             )
         budget = min(EFFORT_TOKENS.get(effort, EFFORT_TOKENS["medium"]), limit // 2)
         return b',"thinking":{"type":"enabled","budget_tokens":%d}' % budget
 
     def _head(self, request: Request) -> bytes:
         prefix = request.prefix
-        head = b'"model":%b,"stream":true' % encode_json(self.facing.model)
+        head = b'"model":%b,"stream":true' % encode_json(self.target.model)
         tools = [encode_json(_tool(tool)) for tool in prefix.tools]
-        if self.facing.stops:
-            head += b',"stop_sequences":' + encode_json(self.facing.stops)
+        if self.target.stops:
+            head += b',"stop_sequences":' + encode_json(self.target.stops)
         if prefix.system.strip():
             system = encode_json({"type": "text", "text": prefix.system})
             head += b',"system":[%b]' % (system[:-1] + _MARK)
@@ -110,24 +120,24 @@ class Anthropic:
                 return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
                     encode_json(wire_call_id(call.id)),
                     encode_json(wire_tool_name(call.name)),
-                    object_json(call),
+                    arguments_object(call),
                 )
             case Thinking():
-                return thinking_raw(self.facing, item)
+                return own_thinking(self.target, item)
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return encode_json({"type": "text", "text": text}) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_block(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_block(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
+        pieces = self.target.pieces(item, pdf=True)
         fields: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_call_id(result.call)}
-        if len(pieces) == 1 and isinstance(pieces[0], Plain):
+        if len(pieces) == 1 and isinstance(pieces[0], TextPiece):
             fields["content"] = pieces[0].text
         elif pieces:
-            fields["content"] = [_block(p) for p in pieces if not isinstance(p, Plain) or p.text.strip()]
+            fields["content"] = [_block(p) for p in pieces if not isinstance(p, TextPiece) or p.text.strip()]
         if result.status != "ok":
             fields["is_error"] = True
         return encode_json(fields)
@@ -145,11 +155,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _block(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"type": "text", "text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"type": "image", "source": {"type": "base64", "media_type": media, "data": base64}}
-        case Pdf(name, base64):
+        case PdfPiece(name, base64):
             source = {"type": "base64", "media_type": "application/pdf", "data": base64}
             return {"type": "document", "source": source, "title": name}
 
@@ -158,11 +168,11 @@ def _side(item: Item) -> str:
     return "assistant" if item.mine else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return listed(_OPENING[side], fragments), b"]}"
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    return list_chunks(_OPENING[side], fragments), b"]}"
 
 
-def _marked(request: Request, chunks: list[bytes]) -> list[bytes]:
+def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
     """`chunks` with cache marks; a mark on what cannot carry one (thinking, nothing) moves to the block before."""
     marked = list(chunks)
     for mark in request.marks:
@@ -241,7 +251,7 @@ _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking
 """Blocks that are read; others are the provider's own tools (`server_tool_use` and its result)."""
 
 
-class AnthropicReading:
+class AnthropicStreamReader:
     """Reads one message, streamed or whole."""
 
     settled = False
@@ -253,12 +263,12 @@ class AnthropicReading:
         }
     )
 
-    def __init__(self, facing: Facing) -> None:
-        self.draft = Draft()
+    def __init__(self, target: WireTarget) -> None:
+        self.draft = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
-        self._facing = facing
-        self._slots: dict[int, Slot | None] = {}
+        self._facing = target
+        self._slots: dict[int, PartBuilder | None] = {}
         self._given: dict[int, str] = {}
         """Arguments that stood in the start of a call: those of a call that is sent without deltas."""
         self._id: str | None = None
@@ -324,7 +334,7 @@ class AnthropicReading:
         elif slot.kind == "thinking":
             self._think(slot, delta.thinking or "", delta.signature or "", out)
 
-    def _think(self, slot: Slot, text: str, sign: str, out: list[Delta]) -> None:
+    def _think(self, slot: PartBuilder, text: str, sign: str, out: list[Delta]) -> None:
         if text:
             self.draft.grow(slot, text)
             out.append(ThinkingDelta(text))
@@ -332,7 +342,7 @@ class AnthropicReading:
             slot.signs.append(sign)
             self.draft.came += PIECE_CHARS + len(sign)
 
-    def _slot(self, index: int, delta: _Part) -> Slot:
+    def _slot(self, index: int, delta: _Part) -> PartBuilder:
         """A slot for a block whose start never came."""
         kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
         self._slots[index] = slot = self.draft.open(kind)

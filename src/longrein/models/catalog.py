@@ -100,21 +100,21 @@ def usual_price(provider: str, model: str, prices: Sequence[float]) -> Price:
     if read_usd >= 0:
         return Price(input_usd, output_usd, read_usd, write_usd)
     row = _row(model)
-    rows = _priced(row[0] if row else "") or _priced(provider) or _priced()
-    read = _usual([row[CACHE_READ] / row[0] for row in rows])
-    write = _usual([row[CACHE_WRITE] / row[0] if len(row) > CACHE_WRITE else 1.0 for row in rows])
+    rows = _price_rows(row[0] if row else "") or _price_rows(provider) or _price_rows()
+    read = _median([row[CACHE_READ] / row[0] for row in rows])
+    write = _median([row[CACHE_WRITE] / row[0] if len(row) > CACHE_WRITE else 1.0 for row in rows])
     written = write_usd if write_usd >= 0 else write * input_usd
     return Price(input_usd, output_usd, read * input_usd, written, assumed=True)
 
 
-def _priced(seller: str | None = None) -> list[tuple[float, ...]]:
+def _price_rows(seller: str | None = None) -> list[tuple[float, ...]]:
     """Prices of the rows that know what cached input costs: of one seller (also by another of its names), or of all."""
     names = {other: first for first, others in ALIASES.items() for other in others if other != "openrouter"}
     wanted = names.get(seller, seller) if seller is not None else None
     return [row[3] for row in MODELS.values() if len(row[3]) > CACHE_READ and wanted in (None, row[0])]
 
 
-def _usual(shares: list[float]) -> float:
+def _median(shares: list[float]) -> float:
     return round(sorted(shares)[len(shares) // 2], 4)
 
 
@@ -130,9 +130,9 @@ def _row(model: str) -> tuple[str, int, int, tuple[float, ...], float, int, bool
 # --- What a request costs by the price table, and which counts of a provider are believed ----------------------------
 
 
-FACTOR_MAX = 10
+COUNT_FACTOR_MAX = 10
 """A count this many times our own estimate, or this small a part of it, is not believed …"""
-SLACK_TOKENS = 1_000
+COUNT_SLACK_TOKENS = 1_000
 """… when it is also further from it than this."""
 
 
@@ -158,9 +158,9 @@ def settled_usage(
     where `guess` is not, nor far below `guess`, nor far above all of `guess`, the window and the output limit.
     """
     given = (told.input_tokens, told.cache_read_tokens, told.cache_write_tokens)
-    has_input = all(map(is_count, given)) and _can_be(sum(given), guess.context_tokens, window_tokens)
+    has_input = all(map(is_count, given)) and _is_plausible(sum(given), guess.context_tokens, window_tokens)
     made = (told.output_tokens, told.reasoning_tokens)
-    has_output = all(map(is_count, made)) and _can_be(told.output_tokens, guess.output_tokens, output_max_tokens)
+    has_output = all(map(is_count, made)) and _is_plausible(told.output_tokens, guess.output_tokens, output_max_tokens)
     settled = Usage(
         *(given if has_input else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
@@ -169,8 +169,8 @@ def settled_usage(
     return settled, tuple(side for side, holds in sides if not holds)
 
 
-def _can_be(count: int, guess: int, most: int) -> bool:
+def _is_plausible(count: int, guess: int, most: int) -> bool:
     if guess <= 0:
-        return count <= FACTOR_MAX * most + SLACK_TOKENS
-    least = (guess - SLACK_TOKENS) / FACTOR_MAX
-    return 0 < count <= FACTOR_MAX * max(guess, most) + SLACK_TOKENS and count >= least
+        return count <= COUNT_FACTOR_MAX * most + COUNT_SLACK_TOKENS
+    least = (guess - COUNT_SLACK_TOKENS) / COUNT_FACTOR_MAX
+    return 0 < count <= COUNT_FACTOR_MAX * max(guess, most) + COUNT_SLACK_TOKENS and count >= least

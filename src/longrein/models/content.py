@@ -34,7 +34,7 @@ IMAGE_SIDE_PX_MAX = 8_000
 """The smallest limit among providers."""
 PDF_BYTES_MAX = 20_000_000
 """Below the 32 MB that a whole request may have."""
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Kinds that every provider with eyes takes."""
 
 exact_json = msgspec.json.Encoder().encode
@@ -49,30 +49,30 @@ def encode_json(value: Any) -> bytes:
     return re.sub(_NUL, rb"\1\\ufffd", data) if b"\\u0000" in data else data
 
 
-class Plain(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True):
     """Text."""
 
     text: str
 
 
-class Picture(msgspec.Struct, frozen=True):
+class ImagePiece(msgspec.Struct, frozen=True):
     """A picture."""
 
     media: str
     base64: str
 
 
-class Pdf(msgspec.Struct, frozen=True):
+class PdfPiece(msgspec.Struct, frozen=True):
     """A PDF file."""
 
     name: str
     base64: str
 
 
-Piece = Plain | Picture | Pdf
+Piece = TextPiece | ImagePiece | PdfPiece
 
 
-def pieces_of(
+def content_pieces(
     part: AnyPart,
     read_blob: ReadBlob,
     *,
@@ -88,46 +88,48 @@ def pieces_of(
     """
     match part:
         case Text(text) | Thinking(text):
-            return [Plain(text)]
+            return [TextPiece(text)]
         case Image():
-            return [_picture(part, read_blob, side_px)]
+            return [_image_piece(part, read_blob, side_px)]
         case Document():
-            return [_document(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
+            return [_document_piece(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
         case ToolResult():
-            nested = [pieces_of(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts]
+            nested = [
+                content_pieces(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts
+            ]
             return [piece for pieces in nested for piece in pieces]
         case ToolCall():
             raise AssertionError("a call is no content")
 
 
-def _picture(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
+def _image_piece(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
     if not side_px:
-        return Plain("[a picture was left out: this model or its provider refused it]")
-    if part.media not in PICTURES:
-        return Plain(f"[a picture of type {part.media} was left out: the provider does not take it]")
+        return TextPiece("[a picture was left out: this model or its provider refused it]")
+    if part.media not in IMAGE_TYPES:
+        return TextPiece(f"[a picture of type {part.media} was left out: the provider does not take it]")
     if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > side_px:
         size = f"{part.width}x{part.height} pixels, {part.size_bytes} bytes"
-        return Plain(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
-    data = _bytes(part.blob, read_blob)
+        return TextPiece(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
+    data = _read_blob(part.blob, read_blob)
     if data is None:
-        return Plain("[a picture was left out: its bytes are gone from the session's folder]")
-    return Picture(part.media, b64encode(data).decode())
+        return TextPiece("[a picture was left out: its bytes are gone from the session's folder]")
+    return ImagePiece(part.media, b64encode(data).decode())
 
 
-def _document(part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str) -> Piece:
+def _document_piece(part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str) -> Piece:
     if part.media == "application/pdf" and pdf and part.size_bytes <= PDF_BYTES_MAX:
-        data = _bytes(part.blob, read_blob)
+        data = _read_blob(part.blob, read_blob)
         if data is not None:
-            return Pdf(part.name or "document.pdf", b64encode(data).decode())
+            return PdfPiece(part.name or "document.pdf", b64encode(data).decode())
     if whole and part.media.startswith("text/"):
-        data = _bytes(part.blob, read_blob)
+        data = _read_blob(part.blob, read_blob)
         if data is not None:
             text = data.decode("utf-8", "replace").replace("\0", "�")
-            return Plain(f"{part.name}:\n{text}" if part.name else text)
-    return Plain(_two_ends(part, handle))
+            return TextPiece(f"{part.name}:\n{text}" if part.name else text)
+    return TextPiece(_excerpt(part, handle))
 
 
-def _two_ends(part: Document, handle: str) -> str:
+def _excerpt(part: Document, handle: str) -> str:
     lines = f"{part.lines} lines, " if part.lines else ""
     name = f"{part.name}: " if part.name else ""
     rest = f"; Recall {handle} shows the rest" if handle else ""
@@ -135,7 +137,7 @@ def _two_ends(part: Document, handle: str) -> str:
     return "\n".join(filter(None, (part.head, note, part.tail)))
 
 
-def _bytes(blob: str, read_blob: ReadBlob) -> bytes | None:
+def _read_blob(blob: str, read_blob: ReadBlob) -> bytes | None:
     try:
         return read_blob(blob)
     except (OSError, LookupError):
@@ -159,13 +161,13 @@ def read_arguments(received: str) -> dict[str, Any] | None:
     """
     if not received.strip():
         return {}
-    value = _decoded(received)
+    value = _decode_or_none(received)
     if isinstance(value, str):
-        value = _decoded(value)
+        value = _decode_or_none(value)
     return value if isinstance(value, dict) else None
 
 
-def _decoded(text: str) -> object:
+def _decode_or_none(text: str) -> object:
     try:
         value: object = decode_json(text)
     except msgspec.DecodeError:
@@ -181,21 +183,21 @@ def make_call(name: str, received: str) -> ToolCall:
     return ToolCall("", name, arguments, received)
 
 
-def given_json(arguments: dict[str, Any]) -> str:
+def received_json(arguments: dict[str, Any]) -> str:
     """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
     return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
-def object_json(call: ToolCall) -> bytes:
+def arguments_object(call: ToolCall) -> bytes:
     """The arguments as a JSON object, whatever was received."""
     return encode_json(call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received})
 
 
-def text_json(call: ToolCall) -> bytes:
+def arguments_string(call: ToolCall) -> bytes:
     """The same for wires that take the arguments as a JSON string: what was received if it is that object."""
-    if call.arguments is not None and call.received and _decoded(call.received) == call.arguments:
+    if call.arguments is not None and call.received and _decode_or_none(call.received) == call.arguments:
         return encode_json(call.received)
-    return encode_json(object_json(call).decode())
+    return encode_json(arguments_object(call).decode())
 
 
 # --- The reply as far as it has come: slots that grow with the stream and become parts at its end --------------------
@@ -209,7 +211,7 @@ PART_CHARS = 1_024
 """So is a part: text, thinking or a call."""
 
 
-class Slot(msgspec.Struct):
+class PartBuilder(msgspec.Struct):
     """One part that grows."""
 
     kind: str
@@ -231,11 +233,11 @@ class Slot(msgspec.Struct):
         return "".join(self.grown)
 
 
-class Draft:
+class ReplyBuilder:
     """All slots of one reply in order."""
 
     def __init__(self) -> None:
-        self.slots: list[Slot] = []
+        self.slots: list[PartBuilder] = []
         self.came = 0
         """How much content has come; it grows with each piece, and with nothing else."""
         self.calls = 0
@@ -243,21 +245,21 @@ class Draft:
         self.stop = ""
         self.model = ""
 
-    def open(self, kind: str, text: str = "", name: str = "") -> Slot:
+    def open(self, kind: str, text: str = "", name: str = "") -> PartBuilder:
         """A new slot at the end."""
-        slot = Slot(kind, [text] if text else [], name)
+        slot = PartBuilder(kind, [text] if text else [], name)
         self.came += PART_CHARS + len(text) + len(name)
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
         return slot
 
-    def grow(self, slot: Slot, text: str) -> None:
+    def grow(self, slot: PartBuilder, text: str) -> None:
         """More text, thinking or arguments."""
         slot.grown.append(text)
         self.came += PIECE_CHARS + len(text)
 
-    def last(self, kind: str) -> Slot:
+    def last(self, kind: str) -> PartBuilder:
         """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""
         if self.slots and self.slots[-1].kind == kind:
             return self.slots[-1]
@@ -267,7 +269,7 @@ class Draft:
         """Everything that has come, as parts. Text of nothing but blanks and empty thinking are none."""
         return tuple(part for _, part in self._filled())
 
-    def _filled(self) -> list[tuple[Slot, AnyPart]]:
+    def _filled(self) -> list[tuple[PartBuilder, AnyPart]]:
         made = ((slot, _part(slot)) for slot in self.slots)
         return [(slot, part) for slot, part in made if part is not None]
 
@@ -291,7 +293,7 @@ class Draft:
         return Failure(kind, message, status, partial=self.parts(), usage=self.usage)
 
 
-def _part(slot: Slot) -> AnyPart | None:
+def _part(slot: PartBuilder) -> AnyPart | None:
     text = slot.text
     if slot.kind == "call":
         return make_call(slot.name, text)
@@ -311,53 +313,53 @@ def texts(parts: Sequence[AnyPart]) -> str:
 # written as 12.0, or a usage that holds anything but counts.
 
 
-LOOSE_BYTES_MAX = 4 << 20
+REPAIR_BYTES_MAX = 4 << 20
 """Longer ones are not tried: read without types they would take tens of times their size."""
-NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a typed decoder raises for bytes from outside."""
 
 
-def loosened(payload: bytes) -> bytes | None:
+def repair_json(payload: bytes) -> bytes | None:
     """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0, null for what is no count in a usage.
 
     None if it is no JSON at all.
     """
     import json
 
-    if len(payload) > LOOSE_BYTES_MAX:
+    if len(payload) > REPAIR_BYTES_MAX:
         return None
     try:
-        value = _clean(json.loads(payload.decode("utf-8", "replace")))
-        for holder in (value, *(value.get(name) for name in _HOLDERS)) if isinstance(value, dict) else ():
-            for name in _USAGES:
+        value = _replace_invalid(json.loads(payload.decode("utf-8", "replace")))
+        for holder in (value, *(value.get(name) for name in _USAGE_PARENTS)) if isinstance(value, dict) else ():
+            for name in _USAGE_KEYS:
                 if isinstance(holder, dict) and name in holder:
-                    holder[name] = _counts(holder[name])
+                    holder[name] = _valid_counts(holder[name])
         return msgspec.json.encode(value)
     except (ValueError, OverflowError, RecursionError):
         return None
 
 
-_HOLDERS = ("message", "response")
+_USAGE_PARENTS = ("message", "response")
 """Fields of an event beside the event itself that may hold a usage …"""
-_USAGES = ("usage", "usageMetadata", "usage_metadata")
+_USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
 """… under one of these names."""
 
 
-def _counts(usage: Any) -> Any:
+def _valid_counts(usage: Any) -> Any:
     """A usage with null for whatever is no count, and no table of details with counts."""
     if not isinstance(usage, dict):
         return None
     return {
-        name: _counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
+        name: _valid_counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
         for name, inner in usage.items()
     }
 
 
-def _clean(value: Any) -> Any:
+def _replace_invalid(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
-        return [_clean(inner) for inner in value]
+        return [_replace_invalid(inner) for inner in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(inner) for key, inner in value.items()}
+        return {_replace_invalid(key): _replace_invalid(inner) for key, inner in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -108,14 +108,14 @@ _LIMIT = "|".join(
 _patterns: dict[str, re.Pattern[str]] = {}
 
 
-def _find(pattern: str, text: str) -> re.Match[str] | None:
+def _search(pattern: str, text: str) -> re.Match[str] | None:
     """Compiled on first use: a session without errors never pays for the table."""
     if pattern not in _patterns:
         _patterns[pattern] = re.compile(pattern, re.IGNORECASE | re.DOTALL)
     return _patterns[pattern].search(text)
 
 
-class Headers(msgspec.Struct, frozen=True):
+class RetryHeaders(msgspec.Struct, frozen=True):
     """The response headers that matter here, as received; empty when absent."""
 
     retry_after: str = ""
@@ -124,7 +124,7 @@ class Headers(msgspec.Struct, frozen=True):
     """The server's own clock: against it a `Retry-After` date is read, so a wrong clock here does no harm."""
 
 
-def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -> Failure:
+def failure_of_status(status: int, body: str, headers: RetryHeaders, wall_s: float) -> Failure:
     """What an answer with an error status means. `wall_s` is the time now, in seconds UTC."""
     message = error_text(body) or f"HTTP {status}"
     kind = kind_of(status, body)
@@ -138,30 +138,32 @@ def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -
 def kind_of(status: int, text: str) -> str:
     """The `FailureKind` of an error status; its text only refines what the status says."""
     if status == 429:
-        return "billing" if _find(_BILLING, text) else "rate"
+        return "billing" if _search(_BILLING, text) else "rate"
     if status in (529, 503):
         return "overload"
     if status == 402:
         return "billing"
     if status in (401, 403):
-        return "refused" if _find(_POLICY, text) else "auth"
+        return "refused" if _search(_POLICY, text) else "auth"
     if status >= 500:
-        return "overload" if _find(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
+        return "overload" if _search(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
     if status in (408, 409, 425):
         return "server"
-    return _of_request(status, text)
+    return _kind_of_client_error(status, text)
 
 
-def _of_request(status: int, text: str) -> str:
+def _kind_of_client_error(status: int, text: str) -> str:
     if status in (400, 413, 422) and _is_overflow(text):
         return "overflow"
     if status == 413 or (status == 400 and not error_text(text)):
         return "overflow"  # Cerebras and several proxies send no body at all when the prompt is too long
-    if status == 400 and _find(_BILLING, text):
+    if status == 400 and _search(_BILLING, text):
         return "billing"
-    if status == 400 and _find(r"api[ _]key (not valid|is invalid|not found)|invalid api[ _]key|API_KEY_INVALID", text):
+    if status == 400 and _search(
+        r"api[ _]key (not valid|is invalid|not found)|invalid api[ _]key|API_KEY_INVALID", text
+    ):
         return "auth"
-    return "refused" if _find(_POLICY, text) else "invalid"
+    return "refused" if _search(_POLICY, text) else "invalid"
 
 
 def kind_of_error_event(code: str, text: str) -> str:
@@ -176,20 +178,20 @@ def kind_of_error_event(code: str, text: str) -> str:
         (r"authentication|permission|unauthorized|invalid.api.key", "auth"),
         (_POLICY, "refused"),
     ):
-        if _find(pattern, both):
+        if _search(pattern, both):
             return kind
     if _is_overflow(both):
         return "overflow"
-    return "invalid" if _find(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
+    return "invalid" if _search(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
 
 
 def _is_overflow(text: str) -> bool:
-    return any(_find(pattern, text) for _, pattern in OVERFLOW_SPELLINGS)
+    return any(_search(pattern, text) for _, pattern in OVERFLOW_SPELLINGS)
 
 
 def limit_tokens(text: str) -> int:
     """The window an overflow error names; 0 when it names none that could be one."""
-    found = _find(_LIMIT, text)
+    found = _search(_LIMIT, text)
     digits = next(filter(None, found.groups()), "0") if found else "0"
     value = int(digits.replace(",", "").replace("_", ""))
     return value if 1_000 <= value <= 100_000_000 else 0
@@ -200,18 +202,18 @@ def error_text(body: str) -> str:
     try:
         value = decode_json(body)
     except msgspec.DecodeError:
-        return _line(re.sub(r"<[^>]{0,400}>", " ", body))
-    return _line(_said(value))
+        return _one_line(re.sub(r"<[^>]{0,400}>", " ", body))
+    return _one_line(_find_message(value))
 
 
-def _said(value: object) -> str:
+def _find_message(value: object) -> str:
     if isinstance(value, list):
-        return _said(value[0]) if value else ""
+        return _find_message(value[0]) if value else ""
     if not isinstance(value, dict):
         return value if isinstance(value, str) else ""
     for key in ("error", "message", "detail", "error_description", "msg", "title"):
         inner = value.get(key)
-        if inner and (said := _said(inner)):
+        if inner and (said := _find_message(inner)):
             return _with_raw(said, value)
     return ""
 
@@ -223,7 +225,7 @@ def _with_raw(said: str, value: dict[str, object]) -> str:
     return f"{said}: {error_text(raw)}" if isinstance(raw, str) and raw else said
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())[:MESSAGE_CHARS_MAX]
 
 
@@ -237,7 +239,7 @@ def _with_hint(kind: str, status: int, message: str) -> str:
             return f"{message} (HTTP {status})" if str(status) not in message else message
 
 
-def retry_after_s(headers: Headers, wall_s: float) -> float:
+def retry_after_s(headers: RetryHeaders, wall_s: float) -> float:
     """Seconds the provider asks us to wait, spelled as milliseconds, as seconds or as a date. Negative: it does not."""
     if (ms := _number(headers.retry_after_ms)) >= 0:
         return ms / 1000

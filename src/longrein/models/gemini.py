@@ -7,20 +7,29 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import Draft, Pdf, Picture, Piece, Plain, encode_json, given_json, object_json
+from longrein.models.content import (
+    ImagePiece,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_object,
+    encode_json,
+    received_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
-    Facing,
-    Grammar,
-    Memo,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
     family,
-    fields_of,
-    head_of,
-    listed,
+    json_fields,
+    list_chunks,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -32,7 +41,9 @@ _STOPS = {"STOP": "end", "MAX_TOKENS": "length"}
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE", "MODEL_ARMOR"}
 )
-_BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"})
+_BAD_CALL_REASONS = frozenset(
+    {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"}
+)
 
 
 class _Call(msgspec.Struct, rename="camel"):
@@ -95,14 +106,14 @@ def usage_of(usage: _Usage) -> Usage:
     return Usage(max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought)
 
 
-class GeminiReading:
+class GeminiStreamReader:
     """Reads one streamed answer."""
 
     done = False
     kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str) -> None:
-        self.draft = Draft()
+        self.draft = ReplyBuilder()
         self.failed: Failure | None = None
         self._model = model
 
@@ -152,7 +163,7 @@ class GeminiReading:
                 "invalid", "the provider sends arguments in pieces, which nobody asked for"
             )
             return
-        received = given_json(call.args or {})
+        received = received_json(call.args or {})
         slot = self.draft.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
         if signature:
@@ -162,7 +173,7 @@ class GeminiReading:
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BROKEN and not self.draft.calls:  # a call of a tool that does not exist is a call
+        if reason in _BAD_CALL_REASONS and not self.draft.calls:  # a call of a tool that does not exist is a call
             said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
             self.failed = self.draft.failure("server", said)
         else:
@@ -190,24 +201,24 @@ class Gemini:
 
     name = "gemini"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
-        name = family(facing.model)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
+        name = family(target.model)
         self._thinks = not name.startswith(("gemini-1", "gemini-2-0", "gemma"))
         self._by_level = self._thinks and not name.startswith("gemini-2-5")
 
     def url(self, base_url: str) -> str:
         """The streaming address of the model."""
-        return with_path(base_url, "/v1beta", f"/models/{self.facing.model}:streamGenerateContent?alt=sse")
+        return endpoint_url(base_url, "/v1beta", f"/models/{self.target.model}:streamGenerateContent?alt=sse")
 
     def headers(self, api_key: str) -> dict[str, str]:
         """The key."""
         return {"x-goog-api-key": api_key} if api_key else {}
 
-    def body(self, request: Request, memo: Memo) -> bytes:
+    def body(self, request: Request, memo: FragmentCache) -> bytes:
         """The request."""
-        head = head_of(memo, request, lambda: self._head(request))
+        head = cached_head(memo, request, lambda: self._head(request))
         chunks = memo.chunks(request.items)
         config = encode_json(self._config(request.max_output_tokens))
         start = b'{"generationConfig":%b%b,"contents":[' % (config, head)
@@ -215,17 +226,17 @@ class Gemini:
             start += b'{"role":"user","parts":[{"text":"(continued)"}]},'
         return b"".join((start, *chunks, memo.closing, b"]}"))
 
-    def reading(self) -> GeminiReading:
+    def reading(self) -> GeminiStreamReader:
         """Reads one answer."""
-        return GeminiReading(self.facing.model)
+        return GeminiStreamReader(self.target.model)
 
     def _config(self, limit: int) -> dict[str, object]:
         config: dict[str, object] = {"maxOutputTokens": limit}
-        if self.facing.stops:
-            config["stopSequences"] = self.facing.stops
+        if self.target.stops:
+            config["stopSequences"] = self.target.stops
         if self._thinks:
             thinking: dict[str, object] = {"includeThoughts": True}
-            effort = self.facing.effort
+            effort = self.target.effort
             if effort and self._by_level:
                 thinking["thinkingLevel"] = {"none": "minimal", "max": "high"}.get(effort, effort)
             elif effort:
@@ -253,32 +264,32 @@ class Gemini:
             case Text(text) if item.mine:
                 return encode_json({"text": text} | self._signature(item)) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_part(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_part(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _signature(self, item: Item) -> dict[str, object]:
-        fields = fields_of(item.block.raw) if item.block is not None and self.facing.owns(item) else {}
+        fields = json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
         return {key: value for key, value in fields.items() if key == "thoughtSignature"}
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
         signature = self._signature(item)
-        if self._by_level and not self.facing.owns(item):
+        if self._by_level and not self.target.owns(item):
             signature = {"thoughtSignature": _NO_SIGNATURE}
         return b'{"functionCall":{"id":%b,"name":%b,"args":%b}%b}' % (
             encode_json(wire_call_id(call.id)),
             encode_json(wire_tool_name(call.name)),
-            object_json(call),
+            arguments_object(call),
             b"," + encode_json(signature)[1:-1] if signature else b"",
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
-        text = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
+        pieces = self.target.pieces(item, pdf=True)
+        text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         response = {
             "id": wire_call_id(result.call),
             "name": wire_tool_name(result.name),
             "response": {"output" if result.status == "ok" else "error": text},
         }
-        shown = [encode_json(_part(piece)) for piece in pieces if not isinstance(piece, Plain)]
+        shown = [encode_json(_part(piece)) for piece in pieces if not isinstance(piece, TextPiece)]
         return b",".join((encode_json({"functionResponse": response}), *shown))
 
 
@@ -288,11 +299,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _part(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"inlineData": {"mimeType": media, "data": base64}}
-        case Pdf(_, base64):
+        case PdfPiece(_, base64):
             return {"inlineData": {"mimeType": "application/pdf", "data": base64}}
 
 
@@ -300,5 +311,5 @@ def _side(item: Item) -> str:
     return "model" if item.mine else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return listed(_OPENING[side], fragments), b"]}"
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    return list_chunks(_OPENING[side], fragments), b"]}"

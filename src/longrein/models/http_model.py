@@ -13,25 +13,25 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.events import Usage
-from longrein.models.content import NOT_READABLE, REPLY_CHARS_MAX, loosened
-from longrein.models.failures import Headers, failure_of_status
+from longrein.models.content import DECODE_ERRORS, REPLY_CHARS_MAX, repair_json
+from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.transport import (
     EVENT_BYTES_MAX,
     AddressInvalid,
-    Answer,
-    Broken,
+    ClosedEarly,
     ConnectFailed,
-    Connections,
+    ConnectionPool,
     ConnectTimeout,
-    Cut,
+    EventSplitter,
     EventTooLong,
+    HttpResponse,
     ReadTimeout,
     RequestInvalid,
-    Splitter,
-    TooLong,
+    ResponseTooLong,
+    TransportError,
 )
-from longrein.models.wire import Facing, Memo, Memos, Reading, Wire, fields_of
+from longrein.models.wire import FragmentCache, FragmentCaches, StreamReader, Wire, WireTarget, json_fields
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -41,33 +41,33 @@ from longrein.models.wire import Facing, Memo, Memos, Reading, Wire, fields_of
 # such a refusal with a failure that may be asked again, and encodes without the thing from then on.
 
 
-PICTURE_SIDES_PX = (8_000, 2_000, 0)
+IMAGE_SIDES_PX = (8_000, 2_000, 0)
 """Longest side of a picture that is sent: what one takes, what many in one request may have, none at all."""
-_REASONING = (
+_REASONING_REFUSED = (
     r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected `?(redacted_)?thinking|"
     r"encrypted[_ ]content.{0,80}(verif|decrypt|invalid|not supported|pars)|reasoning.{0,60}without its required"
 )
-_PICTURE = (
+_IMAGE_REFUSED = (
     r"(image|picture|media|vision).{0,120}(exceed|too large|too big|invalid|not support|unsupported|could not|unable|"
     r"corrupt|dimension|pixels)|"
     r"(could not|unable to|not support|unsupported|invalid|cannot|failed to).{0,60}(image|vision)"
 )
 
 
-def eased(facing: Facing, failure: Failure) -> Facing | None:
+def drop_refused(target: WireTarget, failure: Failure) -> WireTarget | None:
     """The facing to go on with after `failure`; None when leaving something out would not help."""
     if failure.kind != "invalid" or failure.status not in (400, 404, 413, 415, 422):
         return None
     text = failure.message
-    if facing.reasoning and re.search(_REASONING, text, re.IGNORECASE | re.DOTALL):
-        return msgspec.structs.replace(facing, reasoning=False, effort="")
-    smaller = [side for side in PICTURE_SIDES_PX if side < facing.picture_side_px]
-    if smaller and re.search(_PICTURE, text, re.IGNORECASE | re.DOTALL):
-        return msgspec.structs.replace(facing, picture_side_px=smaller[0])
+    if target.reasoning and re.search(_REASONING_REFUSED, text, re.IGNORECASE | re.DOTALL):
+        return msgspec.structs.replace(target, reasoning=False, effort="")
+    smaller = [side for side in IMAGE_SIDES_PX if side < target.picture_side_px]
+    if smaller and re.search(_IMAGE_REFUSED, text, re.IGNORECASE | re.DOTALL):
+        return msgspec.structs.replace(target, picture_side_px=smaller[0])
     return None
 
 
-def told(failure: Failure) -> Failure:
+def as_retryable(failure: Failure) -> Failure:
     """`failure` as one that may be asked again."""
     said = f"{failure.message}; asked again without what was refused"
     return msgspec.structs.replace(failure, kind="server", message=said)
@@ -76,19 +76,19 @@ def told(failure: Failure) -> Failure:
 # --- http_model ------------------------------------------------------------------------------------------------------
 
 
-FIRST_BYTE_IDLES = 5.0
+FIRST_BYTE_FACTOR = 5.0
 """The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
-LAST_WORDS_S = 1.0
+TRAILING_WAIT_S = 1.0
 """Where no event says that it is the last, more is awaited this long after a reply that said why and at what cost."""
-NOT_THERE = (404, 405)
+NOT_FOUND_STATUSES = (404, 405)
 """What a server answers to an address that it does not have, and to a model that it does not have."""
 ERROR_BYTES_MAX = 64_000
 """Read of an error's body."""
 BODY_BYTES_MAX = 32 << 20
 """An answer that does not stream."""
-LAST_BYTES_MAX = 1 << 20
+TRAILING_BYTES_MAX = 1 << 20
 """What follows a reply that is whole."""
 
 
@@ -104,8 +104,8 @@ class HttpModel:
         self._wire = wire
         self._options = options
         self._clock = clock
-        self._memos = Memos(wire.grammar)
-        self._connections: Connections | None = None
+        self._memos = FragmentCaches(wire.item_format)
+        self._connections: ConnectionPool | None = None
         self._url = wire.url(options.base_url)
         self._unsigned_ends = 0
         self._heard = False
@@ -113,7 +113,7 @@ class HttpModel:
     def warm(self) -> None:
         """Build the pool. No socket is opened."""
         if self._connections is None:
-            self._connections = Connections(self._options, self._url)
+            self._connections = ConnectionPool(self._options, self._url)
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -123,7 +123,7 @@ class HttpModel:
 
     def forget(self) -> None:
         """Drop what was encoded; the next request makes it again."""
-        self._memos = Memos(self._wire.grammar)
+        self._memos = FragmentCaches(self._wire.item_format)
 
     def blocks(self, request: Request) -> list[bytes]:
         """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
@@ -134,7 +134,7 @@ class HttpModel:
         """The exact bytes that `stream` sends for `request`."""
         return self._wire.body(request, self._memo(request))
 
-    def _memo(self, request: Request) -> Memo:
+    def _memo(self, request: Request) -> FragmentCache:
         """A request without a `PrefixSet` of the log is no part of the conversation: it must not push that one out."""
         return self._memos.of(request.session if request.prefix_seq else f"{request.session} aside")
 
@@ -156,35 +156,35 @@ class HttpModel:
                     return
                 async for batch in self._read(response, reading):
                     yield batch
-            except (Broken, EventTooLong) as error:
-                yield [reading.finish() if reading.settled else cut(reading, error)]
-        except Broken as error:
-            yield [never_answered(error, self._url)]
+            except (TransportError, EventTooLong) as error:
+                yield [reading.finish() if reading.settled else stream_failure(reading, error)]
+        except TransportError as error:
+            yield [request_failure(error, self._url)]
         except AddressInvalid as error:
             yield [Failure("invalid", f"the address {self._url} is not valid: {error}")]
         finally:
             if response is not None:
                 await response.aclose()
 
-    async def _send(self, body: bytes) -> Answer:
+    async def _send(self, body: bytes) -> HttpResponse:
         options = self._options
         headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
         self.warm()
         assert self._connections is not None
-        return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_IDLES)
+        return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
-    async def _whole(self, response: Answer, reading: Reading) -> list[Delta]:
+    async def _whole(self, response: HttpResponse, reading: StreamReader) -> list[Delta]:
         """An answer said to be JSON: an error in disguise, a server that ignores `stream`, or events after all."""
         body = await self._body(response, BODY_BYTES_MAX)
         return self._read_whole(body, reading) if body.strip() else [self._unheard()]
 
-    def _read_whole(self, body: bytes, reading: Reading) -> list[Delta]:
-        batch, final = take_whole(reading, body)
+    def _read_whole(self, body: bytes, reading: StreamReader) -> list[Delta]:
+        batch, final = read_body(reading, body)
         self._heard = self._heard or final is not None
         return [*batch, final or self._unheard()]
 
-    async def _body(self, response: Answer, bytes_max: int) -> bytes:
-        """A body that does not stream. Raises `TooLong`, and `ReadTimeout` when it takes longer than content may."""
+    async def _body(self, response: HttpResponse, bytes_max: int) -> bytes:
+        """Read a body that does not stream. Raises `ResponseTooLong` and, past `content_timeout_s`, `ReadTimeout`."""
         pieces: list[bytes] = []
         came = 0
         try:
@@ -193,7 +193,7 @@ class HttpModel:
                     pieces.append(chunk)
                     came += len(chunk)
                     if came > bytes_max:
-                        raise TooLong(f"it is longer than {bytes_max >> 20} MB")
+                        raise ResponseTooLong(f"it is longer than {bytes_max >> 20} MB")
         except TimeoutError:
             raise ReadTimeout from None
         return b"".join(pieces)
@@ -203,36 +203,36 @@ class HttpModel:
         kind = "server" if self._heard else "invalid"
         return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
 
-    async def _refusal(self, response: Answer) -> Failure:
+    async def _refusal(self, response: HttpResponse) -> Failure:
         body = b""
-        with suppress(TimeoutError, Broken):  # what has come of it will do
+        with suppress(TimeoutError, TransportError):  # what has come of it will do
             async with asyncio.timeout(self._options.idle_timeout_s):
                 async for chunk in response.chunks():
                     body += chunk
                     if len(body) > ERROR_BYTES_MAX:
                         break
-        headers = _headers(response)
+        headers = _retry_headers(response)
         if onward := response.headers.get("location", ""):
             said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
             return Failure("invalid", said, response.status)
         text, now_s = body.decode("utf-8", "replace"), self._clock.wall_us() / 1e6
         failure = failure_of_status(response.status, text, headers, now_s)
-        if response.status not in NOT_THERE:
+        if response.status not in NOT_FOUND_STATUSES:
             return failure
         said = f"{failure.message}; asked was {self._url}: are base_url and model right?"
         return msgspec.structs.replace(failure, message=said)
 
     def _healed(self, failure: Failure) -> Failure:
         """Leave out what was refused from now on, if that may help."""
-        facing = eased(self._wire.facing, failure)
-        if facing is None:
+        target = drop_refused(self._wire.target, failure)
+        if target is None:
             return failure
-        self._wire.facing = facing
-        self._memos = Memos(self._wire.grammar)
-        return told(failure)
+        self._wire.target = target
+        self._memos = FragmentCaches(self._wire.item_format)
+        return as_retryable(failure)
 
-    async def _read(self, response: Answer, reading: Reading) -> AsyncIterator[list[Delta]]:
-        splitter = Splitter()
+    async def _read(self, response: HttpResponse, reading: StreamReader) -> AsyncIterator[list[Delta]]:
+        splitter = EventSplitter()
         now = asyncio.get_running_loop().time
         patience_s = self._options.content_timeout_s
         came, last_s, heard = 0, now(), False
@@ -241,14 +241,14 @@ class HttpModel:
             payloads = splitter.feed(chunk)
             heard = heard or bool(payloads)
             self._heard = self._heard or heard
-            batch, final = take(reading, payloads)
+            batch, final = read_events(reading, payloads)
             if final is None and reading.settled and reading.draft.usage != Usage():
-                more, final = take_rest(reading, await _last_words(chunks, splitter))
+                more, final = read_rest(reading, await _trailing_events(chunks, splitter))
                 batch += more
             if reading.draft.came != came:
                 came, last_s = reading.draft.came, now()
             elif final is None and now() - last_s > patience_s:
-                final = stalled(reading, patience_s)
+                final = stalled_failure(reading, patience_s)
             if final is not None:
                 batch.append(final)
                 self._unsigned_ends = 0
@@ -261,7 +261,7 @@ class HttpModel:
         page = not heard and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
         yield self._ended(reading, splitter, page)
 
-    def _ended(self, reading: Reading, splitter: Splitter, page: bool) -> list[Delta]:
+    def _ended(self, reading: StreamReader, splitter: EventSplitter, page: bool) -> list[Delta]:
         """The stream is over and its terminal event was not seen, unless it is what was left; or it was no stream.
 
         `page`: it is text and had no events.
@@ -272,7 +272,7 @@ class HttpModel:
         payloads = splitter.flush()
         if page and not payloads:
             return [self._unheard()]
-        batch, final = take_rest(reading, payloads)
+        batch, final = read_rest(reading, payloads)
         if final is None and reading.draft.stop and self.wire == "openai-chat":
             # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
             self._unsigned_ends += 1
@@ -282,15 +282,15 @@ class HttpModel:
         return batch
 
 
-def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+def read_events(reading: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
     """Feed complete events; what they bring, and the end if they hold it."""
     batch: list[Delta] = []
     for payload in payloads:
         try:
             reading.take(payload, batch)
-        except NOT_READABLE:
-            loose = loosened(payload)
-            if loose is None or not (_taken(reading, loose, batch) or _foreign(reading, loose)):
+        except DECODE_ERRORS:
+            loose = repair_json(payload)
+            if loose is None or not (_try_read(reading, loose, batch) or _is_foreign(reading, loose)):
                 said = payload[:80].decode("utf-8", "replace")
                 return batch, reading.draft.failure("server", f"the provider sent what is not its protocol: {said}")
         if reading.failed is not None:
@@ -303,71 +303,71 @@ def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | 
     return batch, None
 
 
-def take_rest(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+def read_rest(reading: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
     """Feed what stood after the last complete event when the stream ended: half an event is no event."""
     batch: list[Delta] = []
     for payload in payloads:
-        _taken(reading, payload, batch)
+        _try_read(reading, payload, batch)
     if reading.failed is not None:
         return batch, reading.failed
     return batch, reading.finish() if reading.done or reading.settled else None
 
 
-def take_whole(reading: Reading, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
+def read_body(reading: StreamReader, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
     """Read a whole body: events, one JSON object, or a list of them. No end when it holds no reply.
 
     Raises `EventTooLong`. JSON that can be read is whole, whether or not it says why the model stopped.
     """
-    splitter = Splitter()
+    splitter = EventSplitter()
     payloads = splitter.feed(body) + splitter.flush()
-    batch, final = take(reading, payloads or _objects(body))
+    batch, final = read_events(reading, payloads or _split_list(body))
     ended = reading.draft.stop or (reading.draft.slots and not payloads)
     return batch, final or (reading.finish() if ended else None)
 
 
-def _objects(body: bytes) -> list[bytes]:
+def _split_list(body: bytes) -> list[bytes]:
     """The elements of a JSON list (Gemini without `alt=sse`); anything else is one."""
     if not body.lstrip().startswith(b"["):
         return [body]
     try:
         return [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
-    except NOT_READABLE:
+    except DECODE_ERRORS:
         return [body]
 
 
-def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
+def _try_read(reading: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
     try:
         reading.take(payload, batch)
-    except NOT_READABLE:
+    except DECODE_ERRORS:
         return False
     return True
 
 
-def _foreign(reading: Reading, payload: bytes) -> bool:
+def _is_foreign(reading: StreamReader, payload: bytes) -> bool:
     """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
-    event = fields_of(payload.decode())
+    event = json_fields(payload.decode())
     delta = event.get("delta")
     kinds = [fields.get("type") for fields in (event, delta) if isinstance(fields, dict)]
     return bool(reading.kinds) and any(isinstance(kind, str) and kind not in reading.kinds for kind in kinds)
 
 
-async def _last_words(chunks: AsyncIterator[bytes], splitter: Splitter) -> list[bytes]:
+async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter) -> list[bytes]:
     """Events that follow a reply which is whole as far as anybody can tell: some servers never end their stream."""
     payloads: list[bytes] = []
     came = 0
-    with suppress(TimeoutError, Broken, EventTooLong):
-        async with asyncio.timeout(LAST_WORDS_S):
+    with suppress(TimeoutError, TransportError, EventTooLong):
+        async with asyncio.timeout(TRAILING_WAIT_S):
             async for chunk in chunks:
                 payloads += splitter.feed(chunk)
                 came += len(chunk)
-                if came > LAST_BYTES_MAX:
+                if came > TRAILING_BYTES_MAX:
                     break
     return payloads + splitter.flush()
 
 
-async def _drain(response: Answer) -> None:
+async def _drain(response: HttpResponse) -> None:
     """Wait shortly for the end of the body; without it the connection would be closed."""
-    with suppress(TimeoutError, Broken):
+    with suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in response.body:
                 pass
@@ -375,24 +375,24 @@ async def _drain(response: Answer) -> None:
 
 def header_problem(options: ModelOptions) -> str:
     """Why the key or a header cannot be sent; empty when it can. The value itself is never repeated."""
-    if not _sendable(options.api_key):
+    if not _is_sendable(options.api_key):
         return f"the key for {options.provider} holds a blank line or a character that HTTP forbids; set it again"
     for name, value in options.headers:
-        if not (_sendable(name) and _sendable(value)):
+        if not (_is_sendable(name) and _is_sendable(value)):
             return f"the extra header {name!r} for {options.provider} holds a character that HTTP forbids"
     return ""
 
 
-def _sendable(text: str) -> bool:
+def _is_sendable(text: str) -> bool:
     return text.isascii() and (not text or text.isprintable()) and text.strip() == text
 
 
-def _headers(response: Answer) -> Headers:
+def _retry_headers(response: HttpResponse) -> RetryHeaders:
     get = response.headers.get
-    return Headers(get("retry-after", ""), get("retry-after-ms", ""), get("date", ""))
+    return RetryHeaders(get("retry-after", ""), get("retry-after-ms", ""), get("date", ""))
 
 
-def never_answered(error: Exception, url: str) -> Failure:
+def request_failure(error: Exception, url: str) -> Failure:
     """What went wrong before an answer began."""
     host = url.split("/")[2] if "://" in url else url
     match error:
@@ -401,36 +401,36 @@ def never_answered(error: Exception, url: str) -> Failure:
         case ReadTimeout():
             return Failure("timeout", f"{host} did not begin to answer in time")
         case ConnectFailed():
-            return Failure("network", f"cannot connect to {host}: {_reason(error)}")
+            return Failure("network", f"cannot connect to {host}: {_one_line(error)}")
         case RequestInvalid():
             return Failure("invalid", f"a request to {host} cannot be made; check base_url and headers")
-        case TooLong():
+        case ResponseTooLong():
             return Failure("invalid", f"{host} answered with more than can be taken: {error}")
         case _:
-            return Failure("network", f"the connection to {host} broke: {_reason(error)}")
+            return Failure("network", f"the connection to {host} broke: {_one_line(error)}")
 
 
-def cut(reading: Reading, error: Exception) -> Failure:
+def stream_failure(reading: StreamReader, error: Exception) -> Failure:
     """What went wrong while the answer streamed."""
     match error:
         case ReadTimeout():
             return reading.draft.failure("stalled", "the model fell silent in the middle of its answer")
-        case Cut():
+        case ClosedEarly():
             return reading.draft.failure("truncated", "the stream was cut before the model had finished")
-        case TooLong():
+        case ResponseTooLong():
             return reading.draft.failure("invalid", f"the model's answer was cut: {error}")
         case EventTooLong():
             said = f"the model's answer was cut: one event is longer than {EVENT_BYTES_MAX >> 20} MB"
             return reading.draft.failure("invalid", said)
         case _:
-            return reading.draft.failure("network", f"the connection broke in mid-answer: {_reason(error)}")
+            return reading.draft.failure("network", f"the connection broke in mid-answer: {_one_line(error)}")
 
 
-def stalled(reading: Reading, patience_s: float) -> Failure:
+def stalled_failure(reading: StreamReader, patience_s: float) -> Failure:
     """Only heartbeats came."""
     return reading.draft.failure("stalled", f"the model sent nothing but heartbeats for {patience_s:g} s")
 
 
-def _reason(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text or type(error).__name__

@@ -8,7 +8,7 @@ import msgspec
 from longrein.events import SettingsError
 from longrein.models.catalog import look_up
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
-from longrein.models.wire import Facing, Wire
+from longrein.models.wire import Wire, WireTarget
 
 WIRES = {
     "anthropic": ("anthropic", "Anthropic"),
@@ -33,34 +33,34 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     Raises `SettingsError` for a wire that does not exist and for a script that cannot be read.
     """
     if options.wire == "scripted":
-        played: Model = _module("scripted").ScriptedModel(
-            _module("scripted").load_script(options.base_url, _file), options, clock
+        played: Model = _import("scripted").ScriptedModel(
+            _import("scripted").load_script(options.base_url, _read_file), options, clock
         )
         return played
     if options.wire not in WIRES:
         known = ", ".join((*WIRES, "scripted"))
         raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
-    text_tools = _module("text_tool_calls") if options.text_tools else None
+    text_tools = _import("text_tool_calls") if options.text_tools else None
     stops = text_tools.STOPS if text_tools else ()
-    facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
+    target = WireTarget(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    model: Model = _module("http_model").HttpModel(wire_of(facing), options, budget, clock)
-    return text_tools.TextTools(model) if text_tools else model
+    model: Model = _import("http_model").HttpModel(make_wire(target), options, budget, clock)
+    return text_tools.TextToolModel(model) if text_tools else model
 
 
-def wire_of(facing: Facing) -> Wire:
+def make_wire(target: WireTarget) -> Wire:
     """What speaks the wire that `facing` names."""
-    module, name = WIRES[facing.wire]
-    wire: Wire = getattr(_module(module), name)(facing)
+    module, name = WIRES[target.wire]
+    wire: Wire = getattr(_import(module), name)(target)
     return wire
 
 
-def _module(name: str) -> Any:
+def _import(name: str) -> Any:
     return importlib.import_module(f"longrein.models.{name}")
 
 
-def _file(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -76,9 +76,9 @@ def host_of(url: str) -> str:
 # Asking a server which models it offers: how a local one on its usual port is found without any settings.
 
 
-CONNECT_S = 0.2
+LIST_CONNECT_S = 0.2
 """A server on this machine accepts at once or is not there."""
-ANSWER_S = 1.0
+LIST_TIMEOUT_S = 1.0
 """A server that is loading a model answers late."""
 LIST_BYTES_MAX = 4 << 20
 """A longer list is none."""
@@ -102,7 +102,7 @@ def offered_models(base_url: str) -> tuple[str, ...]:
     """
     import httpx2
 
-    timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
+    timeout = httpx2.Timeout(LIST_TIMEOUT_S, connect=LIST_CONNECT_S)
     try:
         with (
             httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client,

@@ -7,21 +7,31 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, given_json, text_json
+from longrein.models.content import (
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_string,
+    encode_json,
+    received_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
-    Facing,
-    Grammar,
-    Memo,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
     family,
-    fields_of,
-    head_of,
-    listed,
-    thinking_raw,
+    json_fields,
+    list_chunks,
+    own_thinking,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
 # --- Reading a Responses stream, or a whole response -----------------------------------------------------------------
@@ -110,7 +120,7 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
 """Items that are read; others are the provider's own tools (`web_search_call`, `tool_search_call`)."""
-_READ = frozenset(
+_EVENT_TYPES = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
         *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
@@ -129,18 +139,18 @@ def usage_of(usage: _Usage) -> Usage:
     return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
 
 
-class ResponsesReading:
+class ResponsesStreamReader:
     """Reads one streamed response."""
 
     settled = False
-    kinds = _READ
+    kinds = _EVENT_TYPES
 
     def __init__(self, model: str) -> None:
-        self.draft = Draft()
+        self.draft = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._model = model
-        self._slots: dict[int, Slot | None] = {}
+        self._slots: dict[int, PartBuilder | None] = {}
         """By index; None for an item that is passed over."""
         self._summary = 0
 
@@ -180,7 +190,7 @@ class ResponsesReading:
             self._shut(index, bytes(raw), out)
         self._end(response, "")
 
-    def _open(self, index: int, raw: bytes, out: list[Delta]) -> Slot | None:
+    def _open(self, index: int, raw: bytes, out: list[Delta]) -> PartBuilder | None:
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
             self._slots[index] = None
@@ -208,7 +218,7 @@ class ResponsesReading:
         self.draft.grow(slot, text)
         out.append(ThinkingDelta(text))
 
-    def _growing(self, index: int, kind: str) -> Slot | None:
+    def _growing(self, index: int, kind: str) -> PartBuilder | None:
         """The slot of `kind` at `index`, made when its start never came; None for an item that is passed over."""
         slot = self._slots.get(index)
         if slot is None and index in self._slots:
@@ -240,9 +250,9 @@ class ResponsesReading:
                 self.draft.stop = "refusal"
         elif slot.kind == "call":
             given = item.arguments or ""
-            self._whole(slot, given if isinstance(given, str) else given_json(given), out)
+            self._whole(slot, given if isinstance(given, str) else received_json(given), out)
 
-    def _whole(self, slot: Slot, text: str, out: list[Delta]) -> None:
+    def _whole(self, slot: PartBuilder, text: str, out: list[Delta]) -> None:
         """Take what no delta brought: all of it, or what is missing at the end."""
         come = slot.text
         if len(text) > len(come) and text.startswith(come):
@@ -275,7 +285,7 @@ class ResponsesReading:
 
 
 _OPENING = b'{"type":"message","role":"user","content":['
-_OURS = (b'{"type":"message"', b'{"type":"function_call"')
+_KEPT_STARTS = (b'{"type":"message"', b'{"type":"function_call"')
 _WITHOUT_REASONING = ("gpt-4", "gpt-3", "chatgpt")
 
 
@@ -284,36 +294,36 @@ class OpenAIResponses:
 
     name = "openai-responses"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
         """The Responses address."""
-        return with_path(base_url, "/v1", "/responses")
+        return endpoint_url(base_url, "/v1", "/responses")
 
     def headers(self, api_key: str) -> dict[str, str]:
         """The key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def body(self, request: Request, memo: Memo) -> bytes:
+    def body(self, request: Request, memo: FragmentCache) -> bytes:
         """The request."""
-        head = head_of(memo, request, lambda: self._head(request))
+        head = cached_head(memo, request, lambda: self._head(request))
         chunks = memo.chunks(request.items)
         start = b'{"max_output_tokens":%d,%b,"input":[' % (request.max_output_tokens, head)
         return b"".join((start, *chunks, memo.closing, b"]}"))
 
-    def reading(self) -> ResponsesReading:
+    def reading(self) -> ResponsesStreamReader:
         """Reads one answer."""
-        return ResponsesReading(self.facing.model)
+        return ResponsesStreamReader(self.target.model)
 
     def _head(self, request: Request) -> bytes:
-        fields: dict[str, object] = {"model": self.facing.model, "stream": True, "store": False}
+        fields: dict[str, object] = {"model": self.target.model, "stream": True, "store": False}
         fields["prompt_cache_key"] = request.route or request.session
-        if not family(self.facing.model).startswith(_WITHOUT_REASONING):
+        if not family(self.target.model).startswith(_WITHOUT_REASONING):
             fields["include"] = ["reasoning.encrypted_content"]
-            if self.facing.effort:
-                fields["reasoning"] = {"effort": self.facing.effort, "summary": "auto"}
+            if self.target.effort:
+                fields["reasoning"] = {"effort": self.target.effort, "summary": "auto"}
         if request.prefix.system.strip():
             fields["instructions"] = request.prefix.system
         if request.prefix.tools:
@@ -326,16 +336,16 @@ class OpenAIResponses:
                 return b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b}' % (
                     encode_json(wire_call_id(call.id)),
                     encode_json(wire_tool_name(call.name)),
-                    text_json(call),
+                    arguments_string(call),
                 )
             case Thinking():
-                return thinking_raw(self.facing, item)
+                return own_thinking(self.target, item)
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return self._said(item, text) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_content(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_content(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _said(self, item: Item, text: str) -> bytes:
         """An output message: strict servers (vLLM, gateways) take no less. Its id is ours, as those of calls are."""
@@ -343,14 +353,14 @@ class OpenAIResponses:
         known = "msg_" + "_".join(map(str, item.key))
         fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
         fields |= {"role": "assistant", "content": content}
-        if item.block is not None and self.facing.owns(item):
-            fields |= {key: value for key, value in fields_of(item.block.raw).items() if key == "phase"}
+        if item.block is not None and self.target.owns(item):
+            fields |= {key: value for key, value in json_fields(item.block.raw).items() if key == "phase"}
         return encode_json(fields)
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
-        output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
-        if not all(isinstance(piece, Plain) for piece in pieces):
+        pieces = self.target.pieces(item, pdf=True)
+        output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
         return encode_json({"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output})
 
@@ -362,11 +372,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _content(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"type": "input_text", "text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"type": "input_image", "image_url": f"data:{media};base64,{base64}"}
-        case Pdf(name, base64):
+        case PdfPiece(name, base64):
             return {"type": "input_file", "filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
 
 
@@ -374,10 +384,10 @@ def _side(item: Item) -> str:
     return "assistant" if item.mine else "result" if item.kind == "result" else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     if side == "user":
-        return listed(_OPENING, fragments), b"]}"
+        return list_chunks(_OPENING, fragments), b"]}"
     kept = len(fragments)
-    while side == "assistant" and kept and not fragments[kept - 1].startswith(_OURS):
+    while side == "assistant" and kept and not fragments[kept - 1].startswith(_KEPT_STARTS):
         kept -= 1  # reasoning that led to nothing (a cut answer): the provider refuses it without what follows it
-    return listed(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""
+    return list_chunks(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""

@@ -12,8 +12,8 @@ import msgspec
 
 from longrein.context import Budget, Item, Price, Request, estimate_text
 from longrein.events import SettingsError, Usage, text_of
-from longrein.models.content import Draft, encode_json, exact_json
-from longrein.models.failures import Headers, failure_of_status
+from longrein.models.content import ReplyBuilder, encode_json, exact_json
+from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.port import (
     CallDelta,
     Clock,
@@ -151,7 +151,7 @@ def load_script(path: str, read_file: ReadBlob) -> Script:
 
 
 _SUMMARY = Turn(text="What was done so far is in the ledger above; the work goes on from its last line.")
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class ScriptedModel:
@@ -188,10 +188,10 @@ class ScriptedModel:
             await self._clock.sleep(turn.delay_s)
         fault = self._due(turn.fault, request, number)
         if fault is not None and fault.status:
-            headers = Headers(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
+            headers = RetryHeaders(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
             yield [failure_of_status(fault.status, encode_json({"error": fault.message}).decode(), headers, 0.0)]
             return
-        turn = _filled(turn, request)
+        turn = _fill_patterns(turn, request)
         pieces = _pieces(turn)
         for piece in pieces if fault is None else pieces[: fault.after]:
             if turn.pace_s:
@@ -205,7 +205,7 @@ class ScriptedModel:
 
     def _turn(self, request: Request) -> tuple[int, Turn | None]:
         turns, summaries = self._script.turns, self._script.summaries
-        first = _first_words(request.items)
+        first = _first_text(request.items)
         for branch in self._script.branches:
             if branch.when in first:
                 turns, summaries = branch.turns, branch.summaries
@@ -229,7 +229,7 @@ class ScriptedModel:
             return len(cut)
         if request.session in self._answered:
             return self._answered[request.session] + len(cut)
-        said = _said_since(request.items)
+        said = _text_since_reply(request.items)
         return next((n for n, turn in enumerate(turns) if turn.expect and turn.expect in said), 0)
 
     def _due(self, fault: Fault | None, request: Request, number: int) -> Fault | None:
@@ -244,11 +244,11 @@ class ScriptedModel:
 # --- what was said -----------------------------------------------------------------------------------------------
 
 
-def _first_words(items: Sequence[Item]) -> str:
+def _first_text(items: Sequence[Item]) -> str:
     return next((text_of((item.part,)) for item in items if item.kind in ("user", "summary")), "")
 
 
-def _said_since(items: Sequence[Item]) -> str:
+def _text_since_reply(items: Sequence[Item]) -> str:
     """Everything on the user's side after the last reply."""
     said: list[str] = []
     for item in reversed(items):
@@ -261,35 +261,35 @@ def _said_since(items: Sequence[Item]) -> str:
 def _problem(turn: Turn | None, number: int, request: Request) -> str:
     if turn is None:
         return f"the script has no turn {number + 1}: it has ended and the session goes on"
-    said = _said_since(request.items)
+    said = _text_since_reply(request.items)
     if turn.expect and turn.expect not in said:
         return f"turn {number + 1} of the script expects {turn.expect!r}, but what was said is {said[-200:]!r}"
     return ""
 
 
-def _filled(turn: Turn, request: Request) -> Turn:
+def _fill_patterns(turn: Turn, request: Request) -> Turn:
     """`turn` with what its patterns find in place of `{{name}}`."""
     if not turn.find:
         return turn
     whole = "\n".join(text_of((item.part,)) for item in request.items)
-    found = {name: _last(pattern, whole) for name, pattern in turn.find.items()}
-    return msgspec.convert(_replaced(msgspec.to_builtins(turn), found), Turn)
+    found = {name: _last_match(pattern, whole) for name, pattern in turn.find.items()}
+    return msgspec.convert(_replace_names(msgspec.to_builtins(turn), found), Turn)
 
 
-def _last(pattern: str, text: str) -> str:
+def _last_match(pattern: str, text: str) -> str:
     last = ""
     for match in re.finditer(pattern, text):
         last = match[1] if match.re.groups else match[0]
     return last
 
 
-def _replaced(value: object, found: Mapping[str, str]) -> object:
+def _replace_names(value: object, found: Mapping[str, str]) -> object:
     if isinstance(value, str):
-        return _SLOT.sub(lambda match: found.get(match[1], match[0]), value)
+        return _PLACEHOLDER.sub(lambda match: found.get(match[1], match[0]), value)
     if isinstance(value, list | tuple):
-        return [_replaced(inner, found) for inner in value]
+        return [_replace_names(inner, found) for inner in value]
     if isinstance(value, dict):
-        return {key: inner if key == "find" else _replaced(inner, found) for key, inner in value.items()}
+        return {key: inner if key == "find" else _replace_names(inner, found) for key, inner in value.items()}
     return value
 
 
@@ -312,7 +312,7 @@ def _split(text: str, size: int) -> list[str]:
 
 
 def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str) -> Reply | Failure:
-    draft = Draft()
+    draft = ReplyBuilder()
     if turn.thinking:
         draft.open("thinking", turn.thinking)
     if turn.text:
@@ -321,11 +321,11 @@ def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str
         draft.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
     for slot in draft.slots:
         slot.raw = str(number)
-    draft.stop, draft.usage = turn.stop, usage_of(request, turn, budget)
+    draft.stop, draft.usage = turn.stop, simulated_usage(request, turn, budget)
     return draft.finish("scripted", model)
 
 
-def usage_of(request: Request, turn: Turn, budget: Budget) -> Usage:
+def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
     """What a provider with a prompt cache would count: what the last request marked is read, what is new is written."""
     prefix = request.prefix
     tools = sum(estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools)

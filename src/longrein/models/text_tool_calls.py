@@ -13,7 +13,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.content import Plain, exact_json, pieces_of, read_arguments
+from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
 
 # --- Finding the calls in what a model wrote as text: `tool: NAME({JSON})` at the start of a line. Pure --------------
@@ -56,7 +56,7 @@ class TextCall(msgspec.Struct, frozen=True):
 
 def split_calls(text: str) -> list[str | TextCall]:
     """Text and calls in their order. Blanks around text are dropped."""
-    found = [part.strip() if isinstance(part, str) else part for part in _joined(_parts(text))]
+    found = [part.strip() if isinstance(part, str) else part for part in _join_text(_parts(text))]
     return [part for part in found if part]
 
 
@@ -64,7 +64,7 @@ START_CHARS = 64
 """What is kept of the start of a line: longer than any that may be a call's."""
 
 
-class LiveText:
+class VisibleText:
     """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class LiveText:
         return not self._held
 
 
-def _joined(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
+def _join_text(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -156,14 +156,14 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
     """The call that begins at `at`, and where it ends."""
     if (match := _re(_CALL).match(text, at)) is not None:
         start = match.end() + (text[match.end()] == "(")
-        return _named(match[1], text, start)
+        return _named_call(match[1], text, start)
     tag = _re(_TAG).match(text, at)
     start = tag.end() if tag is not None else at
     if tag is None and not (bare and text[at:].lstrip().startswith("{")):
         return None
     start += len(text[start:]) - len(text[start:].lstrip())
     received, end = _object(text, start)
-    whole = repaired(received) or {}
+    whole = repair_arguments(received) or {}
     name = whole.get("name") or whole.get("tool")
     arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
     if not isinstance(name, str):
@@ -171,7 +171,7 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
     return TextCall(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
 
 
-def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
+def _named_call(name: str, text: str, start: int) -> tuple[TextCall, int]:
     brace = start + len(text[start:]) - len(text[start:].lstrip())
     if text[brace : brace + 1] == ")" and text[start - 1] == "(":
         return TextCall(name, "", {}), _skip(text, brace)
@@ -180,7 +180,7 @@ def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
         received = line[0].strip() if line else ""
         return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
     received, end = _object(text, brace)
-    return TextCall(name, received, repaired(received)), end
+    return TextCall(name, received, repair_arguments(received)), end
 
 
 def _object(text: str, start: int) -> tuple[str, int]:
@@ -212,17 +212,19 @@ _ANY_STRING = r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""
 _WORD = r"\b(?:True|False|None)\b"
 _ESCAPED = r"(?s)\\."
 _BARE_QUOTE = r'((?:^|[^\\])(?:\\\\)*)"'
-_RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def repaired(received: str) -> dict[str, Any] | None:
+def repair_arguments(received: str) -> dict[str, Any] | None:
     """The object in `received`, with raw line breaks in strings, commas too many and Python spelling forgiven."""
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
-    escaped = _re(_STRING).sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
+    escaped = _re(_STRING).sub(
+        lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received
+    )
     value = read_arguments(_without_commas(escaped))
-    return value if value is not None else _python(received)
+    return value if value is not None else _read_python_literal(received)
 
 
 def _without_commas(text: str) -> str:
@@ -234,16 +236,16 @@ def _without_commas(text: str) -> str:
     return "".join((*parts, _re(_COMMA).sub(r"\1", text[at:])))
 
 
-def _python(text: str) -> dict[str, Any] | None:
+def _read_python_literal(text: str) -> dict[str, Any] | None:
     """`text` as a Python literal: single quotes, `True`, `None`."""
     parts, at = [], 0
     for string in _re(_ANY_STRING).finditer(text):
-        parts += [_words(text[at : string.start()]), _double_quoted(string[0])]
+        parts += [_json_words(text[at : string.start()]), _double_quoted(string[0])]
         at = string.end()
-    return read_arguments(_without_commas("".join((*parts, _words(text[at:])))))
+    return read_arguments(_without_commas("".join((*parts, _json_words(text[at:])))))
 
 
-def _words(code: str) -> str:
+def _json_words(code: str) -> str:
     return _re(_WORD).sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
 
 
@@ -279,14 +281,14 @@ as quotations and are not carried out. A call that cannot be read is answered by
 """What the model is told of the protocol, before the tools."""
 
 
-class TextTools:
+class TextToolModel:
     """A `Model` whose calls and results travel as text over another one."""
 
     def __init__(self, inner: Model) -> None:
         self.name, self.provider, self.model = inner.name, inner.provider, inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self._inner = inner
-        self._sessions: dict[str, _Rewritten] = {}
+        self._sessions: dict[str, _RewrittenSession] = {}
 
     def warm(self) -> None:
         """See `HttpModel.warm`."""
@@ -300,7 +302,7 @@ class TextTools:
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`. Text is shown as it comes until the first line that may be a call."""
-        live = LiveText()
+        live = VisibleText()
         async for batch in self._inner.stream(self._rewritten(request)):
             out: list[Delta] = []
             for delta in batch:
@@ -310,7 +312,7 @@ class TextTools:
                             out.append(TextDelta(text))
                     case Reply():
                         reply = with_calls(delta)
-                        out += [*what_was_held(live, reply), reply]
+                        out += [*held_deltas(live, reply), reply]
                     case _:
                         out.append(delta)
             if out:
@@ -320,7 +322,7 @@ class TextTools:
         key = request.session if request.prefix_seq else f"{request.session} aside"
         known = self._sessions.pop(key, None)
         if known is None or known.original is not request.prefix:
-            known = _Rewritten(request.prefix, with_tools_told(request.prefix), {})
+            known = _RewrittenSession(request.prefix, with_tools_in_system(request.prefix), {})
         self._sessions[key] = known
         while len(self._sessions) > SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
@@ -328,7 +330,7 @@ class TextTools:
         return msgspec.structs.replace(request, prefix=known.prefix, items=items)
 
 
-class _Rewritten(msgspec.Struct):
+class _RewrittenSession(msgspec.Struct):
     """One session's prefix and items as text: the same objects in each request, so that a wire encodes them once."""
 
     original: PrefixSet
@@ -361,8 +363,8 @@ def call_text(call: ToolCall) -> str:
 
 def result_text(result: ToolResult, handle: str = "") -> str:
     """A result in one line of JSON, so that nothing in it can look like a call."""
-    pieces = pieces_of(result, _no_blob, whole=False, pdf=False, handle=handle)
-    output = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
+    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
+    output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
     fields = {"tool": result.name, "status": result.status, "output": output}
     return f"tool_result({exact_json(fields).decode()})"
 
@@ -371,15 +373,15 @@ def _no_blob(blob: str) -> bytes:
     raise LookupError(blob)
 
 
-def with_tools_told(prefix: PrefixSet) -> PrefixSet:
+def with_tools_in_system(prefix: PrefixSet) -> PrefixSet:
     """`prefix` with its tools in the system text."""
     if not prefix.tools:
         return prefix
-    told = INTRODUCTION + "\n".join(map(_told, prefix.tools))
+    told = INTRODUCTION + "\n".join(map(_describe_tool, prefix.tools))
     return msgspec.structs.replace(prefix, system=prefix.system + told, tools=())
 
 
-def _told(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     schema = exact_json(tool.schema).decode()
     return f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: {schema}\n{'=' * 15}\n"
 
@@ -410,7 +412,7 @@ def _part(found: str | TextCall) -> AnyPart:
     return ToolCall("", found.name, found.arguments, "" if exact else found.received)
 
 
-def what_was_held(live: LiveText, reply: Reply | Failure) -> list[Delta]:
+def held_deltas(live: VisibleText, reply: Reply | Failure) -> list[Delta]:
     """At the end: the text after what was shown, and the calls."""
     if isinstance(reply, Failure):
         return []

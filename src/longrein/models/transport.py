@@ -32,47 +32,47 @@ READ_BYTES = 1 << 16
 """At most this much comes with one read of the socket."""
 UNREAD_BYTES_MAX = 1 << 20
 """The socket is not read while more than this waits to be taken."""
-TOGETHER_BYTES_MAX = 1 << 18
+JOIN_BYTES_MAX = 1 << 18
 """Head and body are copied into one piece up to this size."""
-NEXT_ADDRESS_S = 0.25
+HAPPY_EYEBALLS_S = 0.25
 """How long one address of a host is tried before the next is, beside it (RFC 8305)."""
 HEAD_BYTES_MAX = 1 << 16
 """The head of an answer; also the head of a chunk, and the trailers."""
 
 
-class Broken(Exception):
+class TransportError(Exception):
     """A request that ended without its whole answer."""
 
 
-class ConnectTimeout(Broken):
+class ConnectTimeout(TransportError):
     """No connection in time."""
 
 
-class ConnectFailed(Broken):
+class ConnectFailed(TransportError):
     """No connection, or none that can be trusted."""
 
 
-class ReadTimeout(Broken):
+class ReadTimeout(TransportError):
     """Nothing came in time."""
 
 
-class ReadFailed(Broken):
+class ReadFailed(TransportError):
     """The connection broke."""
 
 
-class Cut(Broken):
+class ClosedEarly(TransportError):
     """The other side closed the connection before its answer was over, or sent what is no HTTP."""
 
 
-class RequestInvalid(Broken):
+class RequestInvalid(TransportError):
     """A request that cannot be sent: an address that is no HTTP, a header that HTTP forbids."""
 
 
-class TooLong(Broken):
+class ResponseTooLong(TransportError):
     """More came than an answer may have."""
 
 
-class Stream(asyncio.BufferedProtocol):
+class SocketStream(asyncio.BufferedProtocol):
     """The bytes of one connection; one reader at a time."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Stream(asyncio.BufferedProtocol):
 
     def send(self, *pieces: bytes) -> None:
         """Send bytes; what cannot leave yet is kept until it can."""
-        if sum(map(len, pieces)) <= TOGETHER_BYTES_MAX:
+        if sum(map(len, pieces)) <= JOIN_BYTES_MAX:
             pieces = (b"".join(pieces),)
         for piece in pieces:
             self._transport.write(piece)
@@ -149,7 +149,7 @@ class Stream(asyncio.BufferedProtocol):
         if self._came:
             return self._taken()
         if self._error is not None:
-            raise ReadFailed(reason(self._error))
+            raise ReadFailed(error_reason(self._error))
         return b""
 
     async def _wait(self, timeout_s: float) -> None:
@@ -174,31 +174,31 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> Stream:
+async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> SocketStream:
     """A connection to `host`, encrypted with a `context`. Raises `ConnectTimeout` and `ConnectFailed`."""
     try:
         async with asyncio.timeout(timeout_s):
             _, stream = await asyncio.get_running_loop().create_connection(
-                Stream, host, port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+                SocketStream, host, port, ssl=context, happy_eyeballs_delay=HAPPY_EYEBALLS_S, interleave=1
             )
     except TimeoutError:
         raise ConnectTimeout from None
     except (OSError, UnicodeError) as error:  # an `SSLError` is one; a name that is none is the other
-        raise ConnectFailed(reason(error)) from None
+        raise ConnectFailed(error_reason(error)) from None
     return stream
 
 
 class Connection:
     """A connection that requests go over, one after the other."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: SocketStream) -> None:
         self.stream = stream
         self.idle_since_s = 0.0
         """When it last became free, by the clock of the event loop."""
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
 
     async def ask(self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> h11.Response:
-        """Send a request; the head of its answer, which must be there after `timeout_s`. Raises `Broken`."""
+        """Send a request; the head of its answer, which must be there after `timeout_s`. Raises `TransportError`."""
         http = self._http
         try:
             head = http.send(h11.Request(method="POST", target=target, headers=list(headers.items())))
@@ -213,18 +213,18 @@ class Connection:
         except TimeoutError:
             raise ReadTimeout from None
         if not isinstance(event, h11.Response):
-            raise Cut("it was closed without an answer")
+            raise ClosedEarly("it was closed without an answer")
         return event
 
     async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """What comes next of the answer. Raises `Broken`."""
+        """What comes next of the answer. Raises `TransportError`."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(await self.stream.read(timeout_s))
         except h11.RemoteProtocolError as error:
             if error.error_status_hint == 431:
-                raise TooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
-            raise Cut(str(error)) from None
+                raise ResponseTooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
+            raise ClosedEarly(str(error)) from None
         return event
 
     def reuse(self, now_s: float) -> bool:
@@ -236,7 +236,7 @@ class Connection:
         return True
 
 
-def reason(error: Exception) -> str:
+def error_reason(error: Exception) -> str:
     """What the system says, without numbers and addresses."""
     number = getattr(error, "errno", None)
     if isinstance(error, ssl.SSLError) or not isinstance(number, int) or number <= 0:
@@ -263,14 +263,14 @@ ANSWER_BYTES_MAX = 256 << 20
 PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
 """What an address may hold that is sent as it stands."""
 PORT_MAX = 65_535
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class AddressInvalid(ValueError):
     """An address that no request can be sent to."""
 
 
-class Answer:
+class HttpResponse:
     """Status, headers and body of one answer; it holds its connection until `aclose`."""
 
     def __init__(
@@ -289,11 +289,14 @@ class Answer:
         self._came = 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, decoded. Raises `Broken`: `ReadTimeout` after a silence, `TooLong` past the limit."""
+        """Yield the decoded body as it arrives.
+
+        Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past `ANSWER_BYTES_MAX`.
+        """
         async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
             self._came += len(chunk)
             if self._came > ANSWER_BYTES_MAX:
-                raise TooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
+                raise ResponseTooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
             yield chunk
 
     async def _decoded(self) -> AsyncIterator[bytes]:
@@ -307,7 +310,7 @@ class Answer:
             raise ReadFailed(str(error)) from None
 
 
-class Connections:
+class ConnectionPool:
     """The connections of one model to one address. No socket is opened before the first request."""
 
     def __init__(self, options: ModelOptions, address: str) -> None:
@@ -315,31 +318,31 @@ class Connections:
         self._address = address
         self._options = options
         self._proxy = _proxy(options.proxy) if secure and options.proxy else None
-        self._context = tls() if secure else None  # takes 20 ms
+        self._context = tls_context() if secure else None  # takes 20 ms
         self._idle: list[Connection] = []
         self._client: Any = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
+    async def post(self, body: bytes, headers: Mapping[str, str], first_s: float) -> HttpResponse:
         """Send `body`, also onward to another path of the same server: a key goes to the host it was given for.
 
         The answer's head is there when this returns, after at most `first_s`; its body comes after. Raises
-        `AddressInvalid` and `Broken`.
+        `AddressInvalid` and `TransportError`.
         """
         address = self._address
         answer = await self._post(address, body, headers, first_s)
         for _ in range(REDIRECTS_MAX):
-            address = onward(address, answer)
+            address = redirect_target(address, answer)
             if not address:
                 break
             await answer.aclose()
             answer = await self._post(address, body, headers, first_s)
         return answer
 
-    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
+    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_s: float) -> HttpResponse:
         sent = HEADERS | {name.lower(): value for name, value in headers.items()}
         if self._proxy is not None or not all(char in PLAIN for char in address):
             return await self._post_by_library(address, body, sent, first_s)
-        host, port, target = _taken_apart(address)
+        host, port, target = _split_address(address)
         sent |= {"host": urlsplit(address).netloc, "content-length": str(len(body))}
         connection = self._free() or Connection(
             await connect(host, port, self._options.connect_timeout_s, self._context)
@@ -354,7 +357,7 @@ class Connections:
         async def give_back() -> None:
             self._give_back(connection)
 
-        return Answer(head.status_code, head.headers, _Body(connection, idle_s), give_back)
+        return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), give_back)
 
     def _free(self) -> Connection | None:
         """An idle connection that still stands."""
@@ -372,11 +375,13 @@ class Connections:
         else:
             connection.stream.close()
 
-    async def _post_by_library(self, address: str, body: bytes, headers: dict[str, str], first_s: float) -> Answer:
+    async def _post_by_library(
+        self, address: str, body: bytes, headers: dict[str, str], first_s: float
+    ) -> HttpResponse:
         """With a proxy, a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
         import httpx2
 
-        url = _odd(address)
+        url = _library_url(address)
         if self._client is None:
             verify = self._context or False
             self._client = httpx2.AsyncClient(proxy=self._proxy, verify=verify, trust_env=False)
@@ -387,7 +392,7 @@ class Connections:
             async with asyncio.timeout(first_s):
                 response = await self._client.send(request, stream=True)
         body_read = _LibraryBody(aiter(response.aiter_raw()), self._options.idle_timeout_s)
-        return Answer(response.status_code, response.headers.raw, body_read, response.aclose)
+        return HttpResponse(response.status_code, response.headers.raw, body_read, response.aclose)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -398,7 +403,7 @@ class Connections:
             await self._client.aclose()
 
 
-class _Body:
+class _ConnectionBody:
     """The body of an answer over a connection of ours."""
 
     def __init__(self, connection: Connection, idle_s: float) -> None:
@@ -406,7 +411,7 @@ class _Body:
         self._idle_s = idle_s
         self._over = False
 
-    def __aiter__(self) -> "_Body":
+    def __aiter__(self) -> "_ConnectionBody":
         return self
 
     async def __anext__(self) -> bytes:
@@ -447,14 +452,14 @@ def _library_errors() -> Iterator[None]:
     except httpx2.ConnectError as error:
         raise ConnectFailed(str(error)) from None
     except httpx2.RemoteProtocolError as error:
-        raise Cut(str(error)) from None
+        raise ClosedEarly(str(error)) from None
     except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
         raise RequestInvalid(str(error)) from None
     except httpx2.HTTPError as error:
         raise ReadFailed(str(error)) from None
 
 
-def onward(address: str, answer: Answer) -> str:
+def redirect_target(address: str, answer: HttpResponse) -> str:
     """Where a request to `address` is to be sent instead, if that is another path of the same server; else ''."""
     if answer.status not in (307, 308) or "location" not in answer.headers:
         return ""
@@ -466,7 +471,7 @@ def onward(address: str, answer: Answer) -> str:
     return found if (before.scheme, before.netloc) == (after.scheme, after.netloc) else ""
 
 
-def tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Certificates to trust: `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not (paths.cafile or paths.capath):
@@ -479,26 +484,26 @@ def tls() -> ssl.SSLContext:
     return context
 
 
-def _taken_apart(address: str) -> tuple[str, int, str]:
+def _split_address(address: str) -> tuple[str, int, str]:
     """Host, port and target of a plain address. Raises `AddressInvalid` and `RequestInvalid`."""
     url = urlsplit(address)
     try:
         port = url.port
     except ValueError as error:
         raise AddressInvalid(str(error)) from None
-    if url.scheme not in _PORTS:
+    if url.scheme not in _DEFAULT_PORTS:
         raise RequestInvalid(f"{url.scheme or address} is no http")
     if not url.hostname:
         raise AddressInvalid("it names no host")
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    return url.hostname, _PORTS[url.scheme] if port is None else port, target
+    return url.hostname, _DEFAULT_PORTS[url.scheme] if port is None else port, target
 
 
-def _odd(address: str) -> Any:
+def _library_url(address: str) -> Any:
     import httpx2
 
     try:
-        return _with_port(httpx2.URL(address))
+        return _checked_url(httpx2.URL(address))
     except httpx2.InvalidURL as error:
         raise AddressInvalid(str(error)) from None
 
@@ -512,15 +517,15 @@ def _proxy(address: str) -> Any:
         raise AddressInvalid(f"its proxy: {error}") from None
     if proxy.url.scheme.startswith("socks") and not find_spec("socksio"):
         raise AddressInvalid("its proxy needs the package socksio, which is not here")
-    _with_port(proxy.url)
+    _checked_url(proxy.url)
     return proxy
 
 
-def _with_port(url: Any) -> Any:
+def _checked_url(url: Any) -> Any:
     """`url`, if a port of that number can be."""
     if url.port is not None and url.port > PORT_MAX:
         raise AddressInvalid(f"there is no port {url.port}")
-    if url.scheme in _PORTS and not url.host:
+    if url.scheme in _DEFAULT_PORTS and not url.host:
         raise AddressInvalid("it names no host")
     return url
 
@@ -541,7 +546,7 @@ class EventTooLong(ValueError):
     """More than `EVENT_BYTES_MAX` came without the end of an event."""
 
 
-class Splitter:
+class EventSplitter:
     """Takes bytes as they arrive and gives the payloads of the events that are complete."""
 
     def __init__(self) -> None:
@@ -573,7 +578,7 @@ class Splitter:
             events[0] = b"".join((*self._held, events[0]))
             self._held, self._held_bytes = [], 0
         self._hold(rest, half)
-        return [payload for event in events if (payload := _data(event))]
+        return [payload for event in events if (payload := _event_data(event))]
 
     def _hold(self, rest: bytes, half: bytes) -> None:
         self._edge = b"\n" + half if rest.endswith(b"\n") else half
@@ -590,7 +595,7 @@ class Splitter:
         return events
 
 
-def _data(event: bytes) -> bytes:
+def _event_data(event: bytes) -> bytes:
     """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
     first, found, data = event.partition(b"data: ")
     plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)

@@ -8,7 +8,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Thinking, decode_json
-from longrein.models.content import IMAGE_SIDE_PX_MAX, Draft, Piece, pieces_of
+from longrein.models.content import IMAGE_SIDE_PX_MAX, Piece, ReplyBuilder, content_pieces
 from longrein.models.port import Delta, Failure, ReadBlob, Reply
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -20,29 +20,29 @@ from longrein.models.port import Delta, Failure, ReadBlob, Reply
 # laid after it; after a break everything before the changed item still stands.
 
 
-Lay = Callable[[str, Sequence[bytes]], tuple[list[bytes], bytes]]
+BracketRun = Callable[[str, Sequence[bytes]], tuple[list[bytes], bytes]]
 """(side, fragments) of one run -> two chunks for each fragment (what stands before it, itself), the closing bracket."""
 
 SESSIONS_MAX = 64
 """Sessions whose fragments a model keeps; the one that asked longest ago goes first."""
 
 
-class Grammar(msgspec.Struct, frozen=True):
+class ItemFormat(msgspec.Struct, frozen=True):
     """How a wire writes a list of items."""
 
     encode: Callable[[Item], bytes]
     """The fragment of an item; empty when this wire and model do not get it."""
     side: Callable[[Item], str]
     """Which run an item belongs to; neighbours of one side share a bracket."""
-    lay: Lay
+    lay: BracketRun
     """How a run is bracketed; the opening bracket stands with the first fragment."""
 
 
-class Memo:
+class FragmentCache:
     """What one session's requests to one model are made of."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
+    def __init__(self, item_format: ItemFormat) -> None:
+        self.item_format = item_format
         self.head: tuple[object, bytes] = (None, b"")
         """Whatever stands before the items, and the prefix it was made of."""
         self._fragments: dict[tuple[int, int, int], tuple[Item, bytes]] = {}
@@ -76,7 +76,7 @@ class Memo:
         known = self._fragments.get(item.key)
         if known is not None and known[0] is item:
             return known[1]
-        made = self.grammar.encode(item)
+        made = self.item_format.encode(item)
         self._fragments[item.key] = (item, made)
         return made
 
@@ -109,7 +109,7 @@ class Memo:
             fragment = self.fragment(item)
             if not fragment:
                 continue
-            new = self.grammar.side(item)
+            new = self.item_format.side(item)
             if run and new != side:
                 self._close(side, run)
                 run = []
@@ -119,7 +119,7 @@ class Memo:
             self._close(side, run)
 
     def _close(self, side: str, run: list[tuple[int, bytes]]) -> None:
-        chunks, closing = self.grammar.lay(side, [fragment for _, fragment in run])
+        chunks, closing = self.item_format.lay(side, [fragment for _, fragment in run])
         if not any(chunks):
             return
         if self._runs:
@@ -129,16 +129,16 @@ class Memo:
             self._chunks[2 * at : 2 * at + 2] = chunks[2 * n : 2 * n + 2]
 
 
-class Memos:
+class FragmentCaches:
     """The memos of the sessions that use one model."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        self._grammar = grammar
-        self._by_session: dict[str, Memo] = {}
+    def __init__(self, item_format: ItemFormat) -> None:
+        self._grammar = item_format
+        self._by_session: dict[str, FragmentCache] = {}
 
-    def of(self, session: str) -> Memo:
+    def of(self, session: str) -> FragmentCache:
         """The memo of `session`, made when it is new."""
-        memo = self._by_session.pop(session, None) or Memo(self._grammar)
+        memo = self._by_session.pop(session, None) or FragmentCache(self._grammar)
         self._by_session[session] = memo
         while len(self._by_session) > SESSIONS_MAX:
             del self._by_session[next(iter(self._by_session))]
@@ -168,10 +168,10 @@ def short_call_id(call: str) -> str:
     Six for the seq and three for the index, to the base of 36.
     """
     seq, _, index = call.removeprefix("c").partition(".")
-    return _based(seq, 6) + _based(index, 3)
+    return _base36(seq, 6) + _base36(index, 3)
 
 
-def _based(number: str, width: int) -> str:
+def _base36(number: str, width: int) -> str:
     value, text = int(number) if number.isdecimal() else 0, ""
     for _ in range(width):
         value, digit = divmod(value, 36)
@@ -199,7 +199,7 @@ def family(model: str) -> str:
 # --- wire ------------------------------------------------------------------------------------------------------------
 
 
-class Facing(msgspec.Struct, frozen=True):
+class WireTarget(msgspec.Struct, frozen=True):
     """The model that a wire encodes for."""
 
     wire: str
@@ -233,15 +233,15 @@ class Facing(msgspec.Struct, frozen=True):
         """Content of an item of the user's side. What the user attached is sent whole."""
         whole = item.kind == "user"
         side_px = self.picture_side_px
-        return pieces_of(item.part, self.read_blob, whole=whole, pdf=pdf, handle=item.handle, side_px=side_px)
+        return content_pieces(item.part, self.read_blob, whole=whole, pdf=pdf, handle=item.handle, side_px=side_px)
 
 
-class Reading(Protocol):
+class StreamReader(Protocol):
     """Takes the payloads of a stream, gives deltas, and in the end the reply."""
 
     kinds: frozenset[str]
     """Values of `type` that this wire reads; events of any other are passed over. Empty: its events have no type."""
-    draft: Draft
+    draft: ReplyBuilder
     """The reply as far as it has come."""
     done: bool
     """Whether the terminal event was seen."""
@@ -267,9 +267,9 @@ class Wire(Protocol):
 
     name: str
     """As in `PrefixSet.wire`."""
-    facing: Facing
+    target: WireTarget
     """The model it encodes for."""
-    grammar: Grammar
+    item_format: ItemFormat
     """How items are written."""
 
     def url(self, base_url: str) -> str:
@@ -280,23 +280,23 @@ class Wire(Protocol):
         """Headers of each request."""
         ...
 
-    def body(self, request: Request, memo: Memo) -> bytes:
+    def body(self, request: Request, memo: FragmentCache) -> bytes:
         """The request as JSON. `memo` holds what earlier requests of the session encoded."""
         ...
 
-    def reading(self) -> Reading:
+    def reading(self) -> StreamReader:
         """What reads one answer."""
         ...
 
 
-def head_of(memo: Memo, request: Request, make: Callable[[], bytes]) -> bytes:
+def cached_head(memo: FragmentCache, request: Request, make: Callable[[], bytes]) -> bytes:
     """What stands before the items, made once for a prefix."""
     if memo.head[0] is not request.prefix:
         memo.head = (request.prefix, make())
     return memo.head[1]
 
 
-def with_path(base_url: str, root: str, path: str) -> str:
+def endpoint_url(base_url: str, root: str, path: str) -> str:
     """`base_url` + `path`; a bare host gets the usual `root` (such as `/v1`) in between."""
     bare = base_url.rstrip("/")
     if bare.count("/") == 2 and "://" in bare:
@@ -304,7 +304,7 @@ def with_path(base_url: str, root: str, path: str) -> str:
     return bare + path
 
 
-def listed(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
+def list_chunks(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
     """Chunks of a run whose fragments stand in one list: the opening bracket, then commas."""
     chunks = [b","] * (2 * len(fragments))
     chunks[:1] = [opening] if chunks else []
@@ -312,14 +312,14 @@ def listed(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
     return chunks
 
 
-def thinking_raw(facing: Facing, item: Item) -> bytes:
+def own_thinking(target: WireTarget, item: Item) -> bytes:
     """The provider's own bytes of a thinking item; empty for a foreign one, which is left out."""
-    if isinstance(item.part, Thinking) and facing.owns(item) and item.block is not None:
+    if isinstance(item.part, Thinking) and target.owns(item) and item.block is not None:
         return item.block.raw.encode()
     return b""
 
 
-def fields_of(raw: str) -> dict[str, Any]:
+def json_fields(raw: str) -> dict[str, Any]:
     """The fields of a provider block; none if it is no object."""
     try:
         value = decode_json(raw)
