@@ -7,7 +7,7 @@ import pytest
 from longrein.context import Item
 from longrein.events import RETRYABLE, Text, ToolCall
 from longrein.models import Model, Reply
-from longrein.testing.chaos import CALM, MAKERS, FaultPlan
+from longrein.testing.chaos import FAULT_MAKERS, RECOVERABLE_KINDS, FaultPlan
 from longrein.testing.loopback import Call, LoopbackProvider, Turn
 from tests.models.served import answer_of, item, opened, request, result
 from tests.models.test_loopback import MODELS, of_reply
@@ -57,7 +57,7 @@ async def talk(wire: str, turns: list[Turn]) -> list[str]:
 async def test_faults_change_nothing_in_what_is_said_in_the_end(wire: str) -> None:
     plain = await talk(wire, list(SCRIPT))
     assert len(plain) == 3
-    plans = [FaultPlan(seed, kinds=CALM, rate=0.7) for seed in range(5)]
+    plans = [FaultPlan(seed, kinds=RECOVERABLE_KINDS, rate=0.7) for seed in range(5)]
     for plan, said in zip(plans, await asyncio.gather(*(talk(wire, p.over(SCRIPT)) for p in plans)), strict=True):
         assert said == plain, f"seed {plan.seed}: {plan.drawn}"
 
@@ -67,7 +67,7 @@ def test_a_seed_is_a_plan() -> None:
     plans = [FaultPlan(seed) for seed in range(60)]
     assert len({plan.enabled for plan in plans}) > 30, "each seed has its own kinds"
     drawn = [plan.draw() for plan in plans for _ in range(20)]
-    assert {fault.kind for fault in drawn if fault} == set(MAKERS)
+    assert {fault.kind for fault in drawn if fault} == set(FAULT_MAKERS)
     assert all(fault.kind in plan.enabled for plan in plans for fault in plan.drawn)
     assert 400 < drawn.count(None) < 800
 

@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from longrein.testing.loopback.validation import Picture, look_at, split_data_url
+from longrein.testing.loopback.validation import ImageInfo, inspect_image, split_data_url
 
 from .kit import png
 
@@ -40,11 +40,11 @@ VP8 = b"RIFF\0\0\0\0WEBPVP8 " + struct.pack("<I", 9) + b"\0\0\0\x9d\x01\x2a" + s
 )
 def test_kind_and_size(data: bytes, media: str, size: tuple[int, int]) -> None:
     text = b64encode(data).decode()
-    assert look_at(text) == Picture(media, *size, len(text))
+    assert inspect_image(text) == ImageInfo(media, *size, len(text))
 
 
 def test_only_the_start_of_a_large_one_is_decoded() -> None:
-    assert look_at(png(640, 480, 3_000_000)) == Picture("image/png", 640, 480, 4_000_044)
+    assert inspect_image(png(640, 480, 3_000_000)) == ImageInfo("image/png", 640, 480, 4_000_044)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from longrein.context import Item
 from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
 from longrein.testing.loopback.server import wire_of
-from longrein.testing.loopback.validation import Case, Memo, Refused, fields_of
+from longrein.testing.loopback.validation import BlockCache, Refused, ValidationInput, parse_body
 from tests.models.served import item, opened, request
 
 from .kit import PATHS
@@ -42,7 +42,7 @@ def verdict(wire: str, items: list[Item]) -> str:
     assert found is not None
     rules, limits = Rules(), Limits()
     try:
-        found[0].ask(Case(fields_of(body, limits, rules), limits, rules, Memo(), found[1]))
+        found[0].ask(ValidationInput(parse_body(body, limits, rules), limits, rules, BlockCache(), found[1]))
     except Refused as refused:
         return refused.message
     return ""

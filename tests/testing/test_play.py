@@ -83,15 +83,15 @@ async def test_the_pieces_of_a_text_can_be_chosen() -> None:
 
 @pytest.mark.parametrize(("batch", "writes"), [(1, 7), (3, 3), (0, 1)])
 async def test_events_come_one_by_one_or_together(batch: int, writes: int) -> None:
-    from longrein.testing.loopback.answer import Answering
-    from longrein.testing.loopback.http import deliver
-    from longrein.testing.loopback.prompt_cache import Cached
+    from longrein.testing.loopback.answer import ReplyContext
+    from longrein.testing.loopback.http import plan_delivery
+    from longrein.testing.loopback.prompt_cache import CacheUsage
 
     found = wire_of(PATHS["anthropic"])
     assert found is not None
     turn = Turn(text="Hi.", batch=batch)
-    events = found[0].events(turn, Answering("m", 1, Cached(1, 0, 0), 1, 0))
-    assert len(deliver(turn, None, events, b"").writes) == writes
+    events = found[0].events(turn, ReplyContext("m", 1, CacheUsage(1, 0, 0), 1, 0))
+    assert len(plan_delivery(turn, None, events, b"").writes) == writes
 
 
 # --- scripts -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from longrein.events import AnyPart, FailureKind, ProviderBlock, Text, Thinking,
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.loopback.overflow_errors import OVERFLOWS
 from longrein.testing.loopback.script import Fault, Turn
-from longrein.testing.scripted_model import batches, check_rules, count_tokens, counted
+from longrein.testing.scripted_model import batches, cached_usage, check_rules, count_tokens
 
 BUDGET = Budget(16_000, 2_000, Price(3, 15, 0.3, 3.75))
 """So small that a random session is compacted several times."""
@@ -27,11 +27,11 @@ STEPS_MAX = 9
 """Steps of a turn after which it stops calling tools."""
 FAILURES_MAX = 6
 """Failures in a row; then it answers."""
-KINDS: tuple[str, ...] = tuple(
+FAILURE_KINDS: tuple[str, ...] = tuple(
     kind for kind in get_args(FailureKind) if kind not in ("lost", "cancelled", "auth", "billing")
 )
 """Failures it draws from; `lost` and `cancelled` are the session's own words, the two others end every turn."""
-HARD = ("auth", "billing", "refused", "invalid")
+LASTING_KINDS = ("auth", "billing", "refused", "invalid")
 """Failures that asking again does not mend."""
 STATUS = {"rate": 429, "overload": 529, "server": 500, "overflow": 400, "auth": 401, "billing": 402, "invalid": 400}
 
@@ -44,7 +44,7 @@ WORDS = tuple(_TABLE.split("|"))
 GARBAGE = ("", "{", '{"file_path": ', "[1, 2", "null", '"text"', "{'a': 1}", "<tool>x</tool>", '{"a": 1}}')
 """What arrives for arguments that are no JSON object."""
 
-Make = Callable[["ChaosModel", Request], dict[str, Any]]
+MakeArguments = Callable[["ChaosModel", Request], dict[str, Any]]
 
 
 class ChaosModel:
@@ -58,7 +58,7 @@ class ChaosModel:
     def __init__(
         self,
         seed: int,
-        tools: Mapping[str, Make] | None = None,
+        tools: Mapping[str, MakeArguments] | None = None,
         *,
         budget: Budget = BUDGET,
         name: str = "test/chaos",
@@ -126,15 +126,15 @@ class ChaosModel:
             return self._failure()
         self._failures = 0
         reply = self._summary() if request.purpose == "summary" else self._reply(request)
-        usage = counted(request, before, reply.parts)
+        usage = cached_usage(request, before, reply.parts)
         if self.chance(0.05):  # some servers do not say what was used
             return msgspec.structs.replace(reply, model=self.model)
         known, fresh = round(usage.cache_read_tokens * self._factor), round(usage.cache_write_tokens * self._factor)
         return msgspec.structs.replace(reply, usage=Usage(0, known, fresh, usage.output_tokens), model=self.model)
 
     def _failure(self) -> Failure:
-        kind = self.random.choice(KINDS)
-        if kind in HARD and self.chance(0.7):
+        kind = self.random.choice(FAILURE_KINDS)
+        if kind in LASTING_KINDS and self.chance(0.7):
             kind = "server"
         partial: tuple[AnyPart, ...] = ()
         if kind in ("truncated", "stalled", "network"):
@@ -290,7 +290,7 @@ def _overflow(random: Random) -> Fault:
     return Fault(kind="overflow", name=random.choice(tuple(OVERFLOWS)))
 
 
-MAKERS: dict[str, Callable[[Random], Fault]] = {
+FAULT_MAKERS: dict[str, Callable[[Random], Fault]] = {
     "status": _status,
     "cut": _cut,
     "stall": _stall,
@@ -305,14 +305,25 @@ MAKERS: dict[str, Callable[[Random], Fault]] = {
     "missing_ids": lambda _: Fault(kind="missing_ids"),
 }
 """Kind -> a fault of it."""
-CALM = ("status", "cut", "stall", "garbage", "error", "drip", "no_end", "empty", "duplicate_ids", "missing_ids")
+RECOVERABLE_KINDS = (
+    "status",
+    "cut",
+    "stall",
+    "garbage",
+    "error",
+    "drip",
+    "no_end",
+    "empty",
+    "duplicate_ids",
+    "missing_ids",
+)
 """Kinds after which the same conversation goes on as if nothing had been: no reply is changed, nothing is compacted."""
 
 
 class FaultPlan:
     """Faults drawn from `seed` among `kinds`, for a share `rate` of the turns."""
 
-    def __init__(self, seed: int, *, kinds: Sequence[str] = tuple(MAKERS), rate: float = 0.5) -> None:
+    def __init__(self, seed: int, *, kinds: Sequence[str] = tuple(FAULT_MAKERS), rate: float = 0.5) -> None:
         self.seed = seed
         self._random = Random(seed)
         count = self._random.randint(1, max(1, len(kinds) // 2))
@@ -326,7 +337,7 @@ class FaultPlan:
         """What goes wrong with the next turn; None for nothing."""
         if self._random.random() >= self._rate:
             return None
-        made = MAKERS[self._random.choice(self.enabled)](self._random)
+        made = FAULT_MAKERS[self._random.choice(self.enabled)](self._random)
         fault = msgspec.structs.replace(made, times=self._random.randint(1, REPEATS_MAX))
         self.drawn.append(fault)
         return fault

@@ -67,7 +67,7 @@ class VirtualClock:
                 woken.set_result(None)
 
 
-class _Turning:
+class _VirtualSelector:
     """The loop's selector: there is nothing to select, so waiting is moving the clock."""
 
     def __init__(self, loop: "SimLoop") -> None:
@@ -92,7 +92,7 @@ class SimLoop(base_events.BaseEventLoop):
         self.rounds = 0
         """Rounds so far."""
         self._random = None if seed is None else Random(seed)
-        self._selector = _Turning(self)
+        self._selector = _VirtualSelector(self)
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
@@ -145,10 +145,10 @@ def run_virtual(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = No
     try:
         return loop.run_until_complete(main)
     finally:
-        _end(loop)
+        _cancel_rest(loop)
 
 
-def _end(loop: SimLoop) -> None:
+def _cancel_rest(loop: SimLoop) -> None:
     left = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in left:
         task.cancel()

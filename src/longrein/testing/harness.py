@@ -41,7 +41,7 @@ NONCE = "n0nce"
 """Sign of the markers in a test session."""
 
 
-def memory_crew(
+def memory_parts(
     model: Model,
     disk: MemoryDisk,
     *,
@@ -112,7 +112,7 @@ def open_test_session(
     call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()
-    parts = crew or memory_crew(model, disk, workspace=workspace, clock=clock)
+    parts = crew or memory_parts(model, disk, workspace=workspace, clock=clock)
     log = disk.open()
     root = parts.workspace.roots[0]
     opened = Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
@@ -155,9 +155,9 @@ def said(request: Request) -> list[str]:
 # --- `Approver`: a frontend that does nothing but answer permission requests, from a table or a function -------------
 
 
-Word = str | Answer | None
+AnswerSpec = str | Answer | None
 """`allow`, `deny`, `session` and `always` (allow, with the rule suggested), an Answer, or None: no answer."""
-Answers = Mapping[str, Word] | Callable[[PermissionAsked], Word]
+Answers = Mapping[str, AnswerSpec] | Callable[[PermissionAsked], AnswerSpec]
 """By the exact text shown, else by the tool's name; or a function of the question."""
 
 
@@ -190,18 +190,18 @@ class Approver:
         if waiting is None or waiting.answer is not None:
             return
         self.asked.append(question)
-        answer = as_answer(question, self._word(question))
+        answer = answer_for(question, self._word(question))
         if answer is not None:
             await session.tell(answer)
 
-    def _word(self, question: PermissionAsked) -> Word:
+    def _word(self, question: PermissionAsked) -> AnswerSpec:
         if callable(self._answers):
             return self._answers(question)
         by_tool = self._answers.get(question.name, "deny")
         return self._answers.get(question.shown, by_tool)
 
 
-def as_answer(question: PermissionAsked, word: Word) -> Answer | None:
+def answer_for(question: PermissionAsked, word: AnswerSpec) -> Answer | None:
     """The answer that `word` stands for."""
     match word:
         case None | Answer():

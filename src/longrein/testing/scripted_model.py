@@ -38,10 +38,10 @@ def check_rules(request: Request, budget: Budget | None = None) -> None:
     empty; marks rise and point at blocks. With `budget` the request and a minimal answer also fit its window.
     """
     problem = (
-        _paired(request.items)
-        or _sides(request.items, prefill=budget is not None and budget.accepts_prefill)
-        or _filled(request.items)
-        or _marked(request)
+        _pairing_problem(request.items)
+        or _ends_problem(request.items, prefill=budget is not None and budget.accepts_prefill)
+        or _empty_problem(request.items)
+        or _marks_problem(request)
     )
     if not problem and budget is not None and count_tokens(request) > budget.window_tokens:
         problem = f"{count_tokens(request)} tokens do not fit a window of {budget.window_tokens}"
@@ -49,7 +49,7 @@ def check_rules(request: Request, budget: Budget | None = None) -> None:
         raise RuleBroken(f"{problem}\n{outline(request)}")
 
 
-def _paired(items: tuple[Item, ...]) -> str:
+def _pairing_problem(items: tuple[Item, ...]) -> str:
     waiting: list[str] = []
     known: set[str] = set()
     answering = False
@@ -70,7 +70,7 @@ def _paired(items: tuple[Item, ...]) -> str:
     return f"calls without a result: {waiting}" if waiting else ""
 
 
-def _sides(items: tuple[Item, ...], *, prefill: bool) -> str:
+def _ends_problem(items: tuple[Item, ...], *, prefill: bool) -> str:
     if not items:
         return "the request holds no block"
     if items[0].mine:
@@ -80,7 +80,7 @@ def _sides(items: tuple[Item, ...], *, prefill: bool) -> str:
     return ""
 
 
-def _filled(items: tuple[Item, ...]) -> str:
+def _empty_problem(items: tuple[Item, ...]) -> str:
     for at, item in enumerate(items):
         match item.part:
             case Text("") | ToolCall(name=""):
@@ -94,7 +94,7 @@ def _filled(items: tuple[Item, ...]) -> str:
     return ""
 
 
-def _marked(request: Request) -> str:
+def _marks_problem(request: Request) -> str:
     marks = request.marks
     if len(marks) > 3 or list(marks) != sorted(frozenset(marks)):
         return f"marks {marks} are more than three or do not rise"
@@ -200,7 +200,7 @@ class ScriptedModel:
         self.requests.append(request)
         final = self._next(request)
         if isinstance(final, Reply) and final.usage == Usage():
-            final = msgspec.structs.replace(final, usage=counted(request, before, final.parts))
+            final = msgspec.structs.replace(final, usage=cached_usage(request, before, final.parts))
         for batch in batches(final.parts if isinstance(final, Reply) else final.partial):
             yield batch
             await asyncio.sleep(0)
@@ -238,14 +238,14 @@ def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Del
                 found += [[ThinkingDelta(piece)] for piece in _pieces(text, chars)]
             case ToolCall():
                 found.append([CallDelta(calls, part.name)])
-                found += [[CallDelta(calls, "", piece)] for piece in _pieces(received(part), 4 * chars)]
+                found += [[CallDelta(calls, "", piece)] for piece in _pieces(arguments_text(part), 4 * chars)]
                 calls += 1
             case _:
                 pass
     return found
 
 
-def received(part: ToolCall) -> str:
+def arguments_text(part: ToolCall) -> str:
     """The arguments of a call as they came."""
     return part.received or msgspec.json.encode(part.arguments or {}).decode()
 
@@ -256,13 +256,13 @@ def _pieces(text: str, chars: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def counted(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
+def cached_usage(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
     """Usage of `request` when `before` was the last one that a cache knows."""
     known = 0
     if before is not None and before.prefix == request.prefix:
         same = list(takewhile(lambda pair: pair[0] == pair[1], zip(before.items, request.items, strict=False)))
         known = count_tokens(msgspec.structs.replace(request, items=tuple(new for _, new in same)))
-    output = sum(estimate_text(received(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
+    output = sum(estimate_text(arguments_text(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
     return Usage(0, known, count_tokens(request) - known, output + 1)
 
 
@@ -270,4 +270,4 @@ def _output(part: AnyPart) -> int:
     return estimate_text(part.text) if isinstance(part, Text | Thinking) else 0
 
 
-__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "call", "check_rules", "count_item", "counted", "says"]
+__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "cached_usage", "call", "check_rules", "count_item", "says"]

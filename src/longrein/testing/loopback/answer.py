@@ -2,8 +2,8 @@
 
 import msgspec
 
-from longrein.testing.loopback.prompt_cache import Cached
-from longrein.testing.loopback.script import Call, Fault, Turn, arguments_of, cut
+from longrein.testing.loopback.prompt_cache import CacheUsage
+from longrein.testing.loopback.script import Call, Fault, Turn, arguments_of, split_text
 
 ARGUMENT_CHARS = 96
 """Length of a piece of streamed arguments."""
@@ -11,13 +11,13 @@ ARGUMENT_CHARS = 96
 encode = msgspec.json.Encoder().encode
 
 
-class Answering(msgspec.Struct):
+class ReplyContext(msgspec.Struct):
     """One answer about to be written."""
 
     model: str
     serial: int
     """Number of the request: ids are made of it."""
-    cached: Cached
+    cached: CacheUsage
     output: int
     """Output tokens, reasoning included."""
     reasoning: int
@@ -30,7 +30,7 @@ class Answering(msgspec.Struct):
         return self.fault is not None and self.fault.kind == kind
 
 
-def count(turn: Turn, cached: Cached) -> tuple[Cached, int, int]:
+def count_usage(turn: Turn, cached: CacheUsage) -> tuple[CacheUsage, int, int]:
     """(input, output tokens, reasoning tokens) of `turn`; what the script says goes before what is counted."""
     said = turn.usage
     text = len(turn.text.encode()) * turn.repeat if isinstance(turn.deltas, int) else sum(map(len, turn.deltas))
@@ -39,7 +39,7 @@ def count(turn: Turn, cached: Cached) -> tuple[Cached, int, int]:
     output = thought + max(1, spoken)
     if said is None:
         return cached, output, thought
-    counted = Cached(
+    counted = CacheUsage(
         cached.input if said.input < 0 else said.input,
         cached.read if said.cache_read < 0 else said.cache_read,
         cached.written if said.cache_write < 0 else said.cache_write,
@@ -48,7 +48,7 @@ def count(turn: Turn, cached: Cached) -> tuple[Cached, int, int]:
     return counted, output if said.output < 0 else said.output, thought if said.reasoning < 0 else said.reasoning
 
 
-def call_id(call: Call, index: int, answer: Answering, form: str) -> str:
+def call_id(call: Call, index: int, answer: ReplyContext, form: str) -> str:
     """The provider's id of a call; `form` holds `{}` for a number of 24 digits."""
     if answer.hit_by("missing_ids"):
         return ""
@@ -57,9 +57,9 @@ def call_id(call: Call, index: int, answer: Answering, form: str) -> str:
     return call.id or form.format(f"{answer.serial:012d}{index:012d}")
 
 
-def argument_pieces(turn: Turn, index: int, answer: Answering) -> list[str]:
+def argument_pieces(turn: Turn, index: int, answer: ReplyContext) -> list[str]:
     """The arguments of a call as they are streamed."""
     text = arguments_of(turn.calls[index])
     if answer.hit_by("bad_json") and index == len(turn.calls) - 1:
         text = text[: max(1, len(text) * 2 // 3)]
-    return cut(text, ARGUMENT_CHARS)
+    return split_text(text, ARGUMENT_CHARS)

@@ -6,30 +6,30 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.prompt_cache import Cached
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.prompt_cache import CacheUsage
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     IMAGE_TOKENS,
     NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
+    ImageInfo,
     Limits,
-    Memo,
     Overflow,
-    Picture,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
-    look_at,
-    seal,
-    sealed,
+    inspect_image,
+    is_signed,
+    sign,
     tokens_of,
-    unmarked,
+    without_cache_mark,
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ _KEYS = {
 }
 
 
-def block_of(raw: bytes, memo: Memo) -> Block:
+def block_of(raw: bytes, memo: BlockCache) -> Block:
     """What is known of the block `raw`."""
     return memo.get(WIRE, raw) or memo.keep(WIRE, raw, read_block(raw))
 
@@ -65,8 +65,8 @@ def read_block(raw: bytes) -> Block:
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="{at}: Input should be a valid dictionary or object to extract fields from")
     mark = fields.get("cache_control")
-    block = Block(fields.get("type") or "", unmarked(raw, mark))
-    block.pictures = tuple(look_at(source["data"]) for source in _sources(fields))
+    block = Block(fields.get("type") or "", without_cache_mark(raw, mark))
+    block.pictures = tuple(inspect_image(source["data"]) for source in _sources(fields))
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(block.raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     if mark is not None:
@@ -155,7 +155,7 @@ def _image_problem(fields: dict[str, Any]) -> str:
     if source.get("media_type") not in _MEDIA:
         kinds = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
         return f"{{at}}.image.source.base64.media_type: Input should be {kinds}"
-    picture = look_at(str(source.get("data")))
+    picture = inspect_image(str(source.get("data")))
     if picture.base64_bytes > IMAGE_BYTES_MAX:
         size = f"{picture.base64_bytes} bytes > {IMAGE_BYTES_MAX} bytes"
         return f"{{at}}.image.source.base64: image exceeds 5 MB maximum: {size}"
@@ -198,7 +198,7 @@ _FIELDS = frozenset(
         *("cache_control", "context_management", "speed", "inference_geo"),
     )
 )
-_SIDES = {
+_ROLE_BLOCKS = {
     "user": ("text", "image", "document", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
 }
@@ -209,10 +209,10 @@ class _Message(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def ask(case: Case) -> Asking:
+def parse_request(case: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
     fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = Asking(WIRE)
+    asking = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
     asking.model = msgspec.json.decode(fields.get("model", b'""'))
@@ -230,9 +230,9 @@ def ask(case: Case) -> Asking:
     asking.tail = [block.raw for _, blocks in turns[last + 1 :] for block in blocks]
     asking.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
     if not rules.lenient:
-        _check_talk(talk, turns, asking, rules)
+        _check_messages(talk, turns, asking, rules)
         if b'"enabled"' in bytes(fields.get("thinking", b"")):
-            _check_thought(turns)
+            _check_thinking_first(turns)
         check_window(asking, limits, rules)
     return asking
 
@@ -269,7 +269,7 @@ def _listed(raw: msgspec.Raw | None) -> Sequence[bytes]:
     return [b'{"type":"text","text":%b}' % data]
 
 
-def _add(asking: Asking, side: str, block: Block) -> None:
+def _add(asking: ParsedRequest, side: str, block: Block) -> None:
     if block.mark_s:
         asking.marks.append((len(asking.blocks), block.mark_s))
     asking.add(side, block.raw, block.tokens)
@@ -320,7 +320,7 @@ def _check_tools(tools: list[Block]) -> None:
 Turns = list[tuple[str, list[Block]]]
 
 
-def _check_talk(talk: list[_Message], turns: Turns, asking: Asking, rules: Rules) -> None:
+def _check_messages(talk: list[_Message], turns: Turns, asking: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("messages: at least one message is required")
     for at, (role, blocks) in enumerate(turns):
@@ -333,14 +333,14 @@ def _check_talk(talk: list[_Message], turns: Turns, asking: Asking, rules: Rules
         for n, block in enumerate(blocks):
             _check_block(f"messages.{at}.content.{n}", role, block, asking.model)
     _check_pairs(turns)
-    _check_end(talk[-1], turns, rules)
+    _check_last_message(talk[-1], turns, rules)
     if len(asking.marks) > MARKS_MAX:
         raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {len(asking.marks)}.")
-    _check_pictures(turns)
+    _check_images(turns)
 
 
 def _check_role(at: int, role: str, turns: Turns, rules: Rules) -> None:
-    if role not in _SIDES:
+    if role not in _ROLE_BLOCKS:
         raise Refused(
             f'messages: Unexpected role "{role}". The Messages API accepts a top-level `system` parameter, '
             'not "system" as an input message role.'
@@ -358,11 +358,13 @@ def _check_role(at: int, role: str, turns: Turns, rules: Rules) -> None:
 def _check_block(at: str, role: str, block: Block, model: str) -> None:
     if block.problem:
         raise Refused(block.problem.replace("{at}", at))
-    if block.kind not in _SIDES[role]:
+    if block.kind not in _ROLE_BLOCKS[role]:
         raise Refused(
             f"{at}: `{block.kind}` blocks can only be in `{'assistant' if role == 'user' else 'user'}` messages"
         )
-    if block.kind in ("thinking", "redacted_thinking") and not sealed(block.signature or "", WIRE, model, block.text):
+    if block.kind in ("thinking", "redacted_thinking") and not is_signed(
+        block.signature or "", WIRE, model, block.text
+    ):
         raise Refused(f"{at}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block")
 
 
@@ -410,7 +412,7 @@ def _check_missing(at: int, waiting: list[str], answered: list[str]) -> None:
         )
 
 
-def _check_end(last: _Message, turns: Turns, rules: Rules) -> None:
+def _check_last_message(last: _Message, turns: Turns, rules: Rules) -> None:
     if last.role != "assistant":
         return
     if not rules.accepts_prefill:
@@ -425,7 +427,7 @@ def _check_end(last: _Message, turns: Turns, rules: Rules) -> None:
         raise Refused("messages: final assistant content cannot end with trailing whitespace")
 
 
-def _check_thought(turns: Turns) -> None:
+def _check_thinking_first(turns: Turns) -> None:
     """With a thinking budget, the step that waits for results begins with what was thought."""
     last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
     if last < 0 or turns[-1][1][0].kind != "tool_result":
@@ -442,8 +444,8 @@ def _check_thought(turns: Turns) -> None:
         )
 
 
-def _check_pictures(turns: Turns) -> None:
-    pictures: list[Picture] = [picture for _, blocks in turns for block in blocks for picture in block.pictures]
+def _check_images(turns: Turns) -> None:
+    pictures: list[ImageInfo] = [picture for _, blocks in turns for block in blocks for picture in block.pictures]
     if len(pictures) > IMAGES_MAX:
         raise Refused(f"messages: too many images and documents: {len(pictures)} + 0 > {IMAGES_MAX}")
     if len(pictures) <= MANY_IMAGES:
@@ -469,14 +471,14 @@ def event(name: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
     """The whole stream."""
     out = [_start(answer), _PING]
     index = 0
     if turn.thinking:
         out += _thinking(turn.thinking, index, answer.model)
         index += 1
-    texts = pieces(turn)
+    texts = text_pieces(turn)
     if texts:
         out += _text(texts, index)
         index += 1
@@ -496,7 +498,7 @@ def error_event(status: int, word: str, message: str) -> bytes:
     return event("error", encode({"type": "error", "error": error}))
 
 
-def _input(cached: Cached) -> dict[str, object]:
+def _input(cached: CacheUsage) -> dict[str, object]:
     return {
         "input_tokens": cached.input,
         "cache_creation_input_tokens": cached.written,
@@ -504,7 +506,7 @@ def _input(cached: Cached) -> dict[str, object]:
     }
 
 
-def _start(answer: Answering) -> bytes:
+def _start(answer: ReplyContext) -> bytes:
     cached = answer.cached
     created = {
         "ephemeral_5m_input_tokens": cached.written - cached.written_hour,
@@ -540,8 +542,8 @@ def _shut(index: int) -> bytes:
 
 
 def _thinking(text: str, index: int, model: str) -> list[bytes]:
-    signed = _grow(index, "signature_delta", "signature", [seal(WIRE, model, text)])
-    grown = _grow(index, "thinking_delta", "thinking", cut(text))
+    signed = _grow(index, "signature_delta", "signature", [sign(WIRE, model, text)])
+    grown = _grow(index, "thinking_delta", "thinking", split_text(text))
     return [_open(index, {"type": "thinking", "thinking": "", "signature": ""}), *grown, *signed, _shut(index)]
 
 
@@ -549,7 +551,7 @@ def _text(texts: list[str], index: int) -> list[bytes]:
     return [_open(index, {"type": "text", "text": ""}), *_grow(index, "text_delta", "text", texts), _shut(index)]
 
 
-def _call(turn: Turn, n: int, index: int, answer: Answering) -> list[bytes]:
+def _call(turn: Turn, n: int, index: int, answer: ReplyContext) -> list[bytes]:
     call = turn.calls[n]
     block: dict[str, object] = {"type": "tool_use", "name": call.name, "input": {}}
     if id_ := call_id(call, n, answer, "toolu_{}"):

@@ -5,25 +5,25 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     IMAGE_TOKENS,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
-    look_at,
-    seal,
-    sealed,
+    inspect_image,
+    is_signed,
+    sign,
     tokens_of,
 )
 
@@ -46,10 +46,10 @@ class _Content(msgspec.Struct):
 Turns = list[tuple[str, list[Block]]]
 
 
-def ask(case: Case) -> Asking:
+def parse_request(case: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
     fields, rules = case.fields, case.rules
-    asking = Asking(WIRE, case.model)
+    asking = ParsedRequest(WIRE, case.model)
     if not rules.lenient:
         _check_head(fields, case.limits)
     config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
@@ -68,7 +68,7 @@ def ask(case: Case) -> Asking:
     asking.replies = sum(role == "model" for role, _ in turns)
     asking.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
     asking.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
-    asking.flags = frozenset({"signed"} if signs(case.model) else ())
+    asking.flags = frozenset({"signed"} if signs_calls(case.model) else ())
     if not rules.lenient:
         _check_tools(tools)
         _check_turns(turns, asking, rules)
@@ -76,7 +76,7 @@ def ask(case: Case) -> Asking:
     return asking
 
 
-def signs(model: str) -> bool:
+def signs_calls(model: str) -> bool:
     """Whether the model signs its calls and wants the signatures back: Gemini 3 and later."""
     return re.match(r"gemini-([3-9]|\d\d)", model) is not None
 
@@ -106,7 +106,7 @@ KINDS = {
 # --- one part ----------------------------------------------------------------------------------------------------
 
 
-def _part(raw: bytes, memo: Memo) -> Block:
+def _part(raw: bytes, memo: BlockCache) -> Block:
     return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
 
 
@@ -125,7 +125,7 @@ def _read(raw: bytes) -> Block:
         block.text = str(inner)
         block.note = "thought" if fields.get("thought") else ""
     if block.kind == "inlineData" and isinstance(inner, dict) and str(inner.get("mimeType")).startswith("image/"):
-        block.pictures = (look_at(str(inner.get("data"))),)
+        block.pictures = (inspect_image(str(inner.get("data"))),)
         block.tokens = IMAGE_TOKENS
     block.problem = _problem(block, inner)
     return block
@@ -150,10 +150,10 @@ def _problem(block: Block, inner: Any) -> str:
             )
         key = "args" if word == "function_call" else "response"
         return "" if isinstance(inner.get(key, {}), dict) else f"Invalid value at '{{at}}.{word}.{key}'"
-    return _picture_problem(block, inner) if block.pictures else ""
+    return _image_problem(block, inner) if block.pictures else ""
 
 
-def _picture_problem(block: Block, inner: dict[str, Any]) -> str:
+def _image_problem(block: Block, inner: dict[str, Any]) -> str:
     picture = block.pictures[0]
     if inner.get("mimeType") not in _MEDIA:
         return f"Unsupported MIME type: {inner.get('mimeType')}"
@@ -195,7 +195,7 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Duplicate function declaration found: {again[0]}")
 
 
-def _check_turns(turns: Turns, asking: Asking, rules: Rules) -> None:
+def _check_turns(turns: Turns, asking: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("* GenerateContentRequest.contents: contents is not specified")
     for at, (role, parts) in enumerate(turns):
@@ -255,14 +255,14 @@ def _name(part: Block) -> tuple[str, str]:
 
 def _check_signatures(turns: Turns, model: str) -> None:
     """Each signature is this provider's own; with Gemini 3 the first call of each step of this turn must have one."""
-    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _spoken(parts)), default=0)
+    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _is_user_turn(parts)), default=0)
     for at, (role, parts) in enumerate(turns):
         for part in parts:
             signature = part.signature
-            if signature is not None and signature != NO_SIGNATURE and not sealed(signature, WIRE, model, part.text):
+            if signature is not None and signature != NO_SIGNATURE and not is_signed(signature, WIRE, model, part.text):
                 raise Refused("Corrupted thought signature.")
         first = next(((n, p) for n, p in enumerate(parts) if p.kind == "functionCall"), None)
-        if first is not None and role == "model" and at > begin and signs(model) and first[1].signature is None:
+        if first is not None and role == "model" and at > begin and signs_calls(model) and first[1].signature is None:
             raise Refused(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
@@ -270,7 +270,7 @@ def _check_signatures(turns: Turns, model: str) -> None:
             )
 
 
-def _spoken(parts: list[Block]) -> bool:
+def _is_user_turn(parts: list[Block]) -> bool:
     """Whether the user begins a new turn here: words, and no responses."""
     return all(part.kind != "functionResponse" for part in parts)
 
@@ -283,7 +283,7 @@ def _spoken(parts: list[Block]) -> bool:
 _STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
     """The whole stream."""
     tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
 
@@ -291,8 +291,8 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
         body = b'{"candidates":[{"content":{"parts":[%b],"role":"model"}%b,"index":0}],%b' % (part, more, tail)
         return b"data: %b\r\n\r\n" % body
 
-    out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in cut(turn.thinking)]
-    out += [chunk(b'{"text":%b}' % encode(text)) for text in pieces(turn)]
+    out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in split_text(turn.thinking)]
+    out += [chunk(b'{"text":%b}' % encode(text)) for text in text_pieces(turn)]
     reason = _STOPS[stop_of(turn)]
     for index in range(len(turn.calls)):
         part = _call(turn, index, answer)
@@ -311,7 +311,7 @@ def error_event(status: int, word: str, message: str) -> bytes:
     return b"data: %b\r\n\r\n" % encode({"error": error})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
+def usage(answer: ReplyContext) -> dict[str, Any]:
     """Tokens in this wire's own form: thoughts are counted beside the answer."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
@@ -327,7 +327,7 @@ def usage(answer: Answering) -> dict[str, Any]:
     return counted
 
 
-def _call(turn: Turn, index: int, answer: Answering) -> dict[str, Any] | None:
+def _call(turn: Turn, index: int, answer: ReplyContext) -> dict[str, Any] | None:
     """One call, whole; None when what the model wrote is no JSON object: this provider does not pass that on."""
     call = turn.calls[index]
     try:
@@ -342,5 +342,5 @@ def _call(turn: Turn, index: int, answer: Answering) -> dict[str, Any] | None:
     part: dict[str, Any] = {"functionCall": made}
     if "signed" in answer.flags and index == 0:
         text = f"{call.name} {msgspec.json.encode(arguments, order='deterministic').decode()}"
-        part["thoughtSignature"] = seal(WIRE, answer.model, text)
+        part["thoughtSignature"] = sign(WIRE, answer.model, text)
     return part

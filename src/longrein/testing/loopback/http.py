@@ -18,7 +18,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 _REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 529: "Overloaded"}
 
 
-class Head(msgspec.Struct):
+class RequestHead(msgspec.Struct):
     """The head of a request."""
 
     method: str
@@ -32,7 +32,7 @@ class Head(msgspec.Struct):
         return self.headers.get("connection", "").lower() == "close"
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
+async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
     """The next head; None when the connection is over."""
     try:
         raw = await reader.readuntil(HEAD_END)
@@ -41,10 +41,10 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
     first, *lines = raw[:-4].decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     pairs = (line.partition(":") for line in lines)
-    return Head(method, rest.rpartition(" ")[0], {name.lower(): value.strip() for name, _, value in pairs})
+    return RequestHead(method, rest.rpartition(" ")[0], {name.lower(): value.strip() for name, _, value in pairs})
 
 
-async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
+async def read_body(reader: asyncio.StreamReader, head: RequestHead) -> bytes:
     """The body that follows `head`. Raises `asyncio.IncompleteReadError` when it does not come whole."""
     if head.headers.get("transfer-encoding", "").lower() != "chunked":
         return await reader.readexactly(int(head.headers.get("content-length", 0)))
@@ -55,7 +55,7 @@ async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
     return b"".join(pieces)
 
 
-class Out:
+class Responder:
     """The answering side of one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,13 +102,13 @@ class Out:
     async def reset(self) -> None:
         """Break off with RST, after what was written has arrived."""
         sock: socket.socket = self._writer.get_extra_info("socket")
-        while _unsent(sock):  # noqa: ASYNC110 (the kernel tells nobody when its queue is empty)
+        while _unacknowledged_bytes(sock):  # noqa: ASYNC110 (the kernel tells nobody when its queue is empty)
             await asyncio.sleep(0.001)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
 
-def _unsent(sock: socket.socket) -> int:
+def _unacknowledged_bytes(sock: socket.socket) -> int:
     """Bytes that the other side has not acknowledged."""
     if sock.fileno() < 0:
         return 0
@@ -135,7 +135,7 @@ class Delivery(msgspec.Struct):
     """Whether the client gets every word, if it is patient."""
 
 
-def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
+def plan_delivery(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
     """How `events` reach the client. `error` is an error event of the wire, for a fault of that kind."""
     kind = fault.kind if fault is not None else ""
     match fault:
@@ -147,8 +147,8 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
         case Fault(kind="no_end"):
             events = events[:-1]
         case Fault(kind="drip"):
-            return Delivery(_sliced(b"".join(events), fault.bytes))
-    writes = _batched(events, turn.batch)
+            return Delivery(_in_slices(b"".join(events), fault.bytes))
+    writes = _in_batches(events, turn.batch)
     if fault is None or kind not in ("cut", "stall"):
         return Delivery(writes, whole=kind not in ("error", "empty"))
     before, rest = _split(writes, fault.at)
@@ -157,12 +157,12 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
     return Delivery(before, fault.how, whole=not rest)
 
 
-def _sliced(data: bytes, size: int) -> list[bytes]:
+def _in_slices(data: bytes, size: int) -> list[bytes]:
     size = max(1, size)
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def _batched(events: list[bytes], batch: int) -> list[bytes]:
+def _in_batches(events: list[bytes], batch: int) -> list[bytes]:
     if batch == 1:
         return events
     size = batch or len(events) or 1

@@ -5,31 +5,31 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    EMPTY,
+    EMPTY_ARRAY,
     IMAGE_TOKENS,
     IMAGES_MAX,
     NAME_PATTERN,
     TOOL_NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
     image_problem,
-    is_object,
-    pictures,
+    images_of,
+    is_json_object,
+    length_problem,
     tokens_of,
-    too_long,
 )
 
 WIRE = "openai-chat"
@@ -39,10 +39,10 @@ _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
 _KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
 
 
-def ask(case: Case) -> Asking:
+def parse_request(case: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
     fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = Asking(WIRE)
+    asking = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
     asking.model = msgspec.json.decode(fields.get("model", b'""'))
@@ -65,7 +65,7 @@ def ask(case: Case) -> Asking:
         asking.flags = frozenset({"usage"})
     if not rules.lenient:
         _check_tools(tools)
-        _check_talk(talk, rules)
+        _check_messages(talk, rules)
         check_window(asking, limits, rules)
     return asking
 
@@ -93,7 +93,7 @@ KINDS = {
 # --- one message -------------------------------------------------------------------------------------------------
 
 
-def _message(raw: bytes, memo: Memo) -> Block:
+def _message(raw: bytes, memo: BlockCache) -> Block:
     return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
 
 
@@ -102,7 +102,7 @@ def _read(raw: bytes) -> Block:
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
     block = Block(str(fields.get("role")), raw)
-    block.pictures = pictures(_urls(fields.get("content")))
+    block.pictures = images_of(_urls(fields.get("content")))
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     block.id = str(fields.get("tool_call_id") or "")
@@ -142,7 +142,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
 
 def _calls_problem(calls: Any) -> str:
     if not isinstance(calls, list) or not calls:
-        return f"Invalid '{{at}}.tool_calls': {EMPTY}"
+        return f"Invalid '{{at}}.tool_calls': {EMPTY_ARRAY}"
     for n, call in enumerate(calls):
         at = f"{{at}}.tool_calls[{n}]"
         function = call.get("function") if isinstance(call, dict) else None
@@ -151,18 +151,18 @@ def _calls_problem(calls: Any) -> str:
         id_ = call.get("id")
         if not isinstance(id_, str) or not id_:
             return f"Missing required parameter: '{at}.id'."
-        if problem := too_long(f"{at}.id", id_, ID_CHARS_MAX):
+        if problem := length_problem(f"{at}.id", id_, ID_CHARS_MAX):
             return problem
         if not TOOL_NAME.fullmatch(str(function.get("name"))):
             return f"Invalid '{at}.function.name': {NAME_PATTERN}"
-        if not is_object(function.get("arguments")):
+        if not is_json_object(function.get("arguments")):
             return f"Invalid '{at}.function.arguments': expected a string that holds a JSON object."
     return ""
 
 
 def _parts_problem(block: Block, parts: list[Any]) -> str:
     if not parts:
-        return f"Invalid '{{at}}.content': {EMPTY}"
+        return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
     for n, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
@@ -225,10 +225,10 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_talk(talk: list[Block], rules: Rules) -> None:
+def _check_messages(talk: list[Block], rules: Rules) -> None:
     if not talk:
         raise Refused(
-            f"Invalid 'messages': {EMPTY}",
+            f"Invalid 'messages': {EMPTY_ARRAY}",
             param="messages",
             code="empty_array",
         )
@@ -303,7 +303,7 @@ _STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "
 _CREATED = 1_760_000_000
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
     """The whole stream."""
     lead = encode(
         {
@@ -323,8 +323,8 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
         )
 
     out = [chunk(b'{"role":"assistant","content":"","refusal":null}')]
-    out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in cut(turn.thinking)]
-    out += [chunk(b'{"content":%b}' % encode(text)) for text in pieces(turn)]
+    out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)]
+    out += [chunk(b'{"content":%b}' % encode(text)) for text in text_pieces(turn)]
     for index in range(len(turn.calls)):
         out += [chunk(encode({"tool_calls": [piece]})) for piece in _call(turn, index, answer)]
     out.append(chunk(b"{}", encode(_STOPS[stop_of(turn)])))
@@ -340,7 +340,7 @@ def error_event(status: int, word: str, message: str) -> bytes:
     return b"data: %b\n\n" % encode({"error": error})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
+def usage(answer: ReplyContext) -> dict[str, Any]:
     """Tokens in this wire's own form: what was cached is a part of the prompt."""
     cached = answer.cached
     prompt = cached.input + cached.read + cached.written
@@ -353,7 +353,7 @@ def usage(answer: Answering) -> dict[str, Any]:
     }
 
 
-def _call(turn: Turn, index: int, answer: Answering) -> list[dict[str, Any]]:
+def _call(turn: Turn, index: int, answer: ReplyContext) -> list[dict[str, Any]]:
     call = turn.calls[index]
     head: dict[str, Any] = {"index": index, "type": "function", "function": {"name": call.name, "arguments": ""}}
     if id_ := call_id(call, index, answer, "call_{}"):

@@ -5,34 +5,34 @@ from typing import Any
 import msgspec
 
 from longrein.testing.loopback import openai_chat as chat
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.openai_chat import KINDS
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    EMPTY,
+    EMPTY_ARRAY,
     IMAGE_TOKENS,
     IMAGES_MAX,
     NAME_PATTERN,
     TOOL_NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
     image_problem,
-    is_object,
-    pictures,
-    seal,
-    sealed,
+    images_of,
+    is_json_object,
+    is_signed,
+    length_problem,
+    sign,
     tokens_of,
-    too_long,
 )
 
 WIRE = "openai-responses"
@@ -45,10 +45,10 @@ _PARTS = {
 }
 
 
-def ask(case: Case) -> Asking:
+def parse_request(case: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
     fields, limits, rules = case.fields, case.limits, case.rules
-    asking = Asking(WIRE)
+    asking = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
     asking.model = msgspec.json.decode(fields.get("model", b'""'))
@@ -59,7 +59,7 @@ def ask(case: Case) -> Asking:
     if "instructions" in fields:
         asking.add("system", bytes(fields["instructions"]))
     items = [_item(raw, case.memo) for raw in _listed(fields.get("input"))]
-    _lay(asking, items)
+    _add_items(asking, items)
     include = convert(fields.get("include", msgspec.Raw(b"[]")), list[str], "include")
     asking.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
     if not rules.lenient:
@@ -84,19 +84,19 @@ def _listed(raw: msgspec.Raw | None) -> list[bytes]:
     return [b'{"type":"message","role":"user","content":%b}' % data]
 
 
-def _mine(item: Block) -> bool:
+def _is_assistant(item: Block) -> bool:
     return item.kind in ("reasoning", "function_call") or item.name == "assistant"
 
 
-def _lay(asking: Asking, items: list[Block]) -> None:
+def _add_items(asking: ParsedRequest, items: list[Block]) -> None:
     """Blocks, replies, and what was said since the last of them."""
     was_mine, last = False, -1
     for n, item in enumerate(items):
-        asking.add("assistant" if _mine(item) else "user", item.raw, item.tokens)
-        if _mine(item):
+        asking.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
+        if _is_assistant(item):
             asking.replies += not was_mine
             last = n
-        was_mine = _mine(item)
+        was_mine = _is_assistant(item)
     asking.tail = [item.raw for item in items[last + 1 :]]
     asking.first = next((item.raw for item in items if item.name == "user"), b"")
 
@@ -104,7 +104,7 @@ def _lay(asking: Asking, items: list[Block]) -> None:
 # --- one item ----------------------------------------------------------------------------------------------------
 
 
-def _item(raw: bytes, memo: Memo) -> Block:
+def _item(raw: bytes, memo: BlockCache) -> Block:
     return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
 
 
@@ -116,7 +116,7 @@ def _read(raw: bytes) -> Block:
     block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
     content = fields.get("output") if block.kind == "function_call_output" else fields.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    block.pictures = pictures([part.get("image_url") for part in parts])
+    block.pictures = images_of([part.get("image_url") for part in parts])
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     block.id = str(fields.get("call_id") or "")
@@ -157,13 +157,13 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
     if not isinstance(content, list):
         return "Missing required parameter: '{at}.content'."
     if not content:
-        return f"Invalid '{{at}}.content': {EMPTY}"
-    if block.name == "assistant" and (lacking := _lacking(fields, content)):
+        return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
+    if block.name == "assistant" and (lacking := _missing_field(fields, content)):
         return f"Missing required parameter: '{{at}}.{lacking}'."
     return _parts_problem(content, _PARTS.get(block.name, _PARTS["user"]), "content")
 
 
-def _lacking(fields: dict[str, Any], content: list[Any]) -> str:
+def _missing_field(fields: dict[str, Any], content: list[Any]) -> str:
     """What a message of the assistant lacks of an output message: OpenAI is lenient there, vLLM and others are not."""
     for name in ("id", "status"):
         if not isinstance(fields.get(name), str):
@@ -188,11 +188,11 @@ def _parts_problem(parts: list[Any], allowed: tuple[str, ...], where: str) -> st
 def _call_problem(block: Block, fields: dict[str, Any]) -> str:
     if not block.id:
         return "Missing required parameter: '{at}.call_id'."
-    if problem := too_long("{at}.call_id", block.id, ID_CHARS_MAX):
+    if problem := length_problem("{at}.call_id", block.id, ID_CHARS_MAX):
         return problem
     if not TOOL_NAME.fullmatch(str(fields.get("name"))):
         return f"Invalid '{{at}}.name': {NAME_PATTERN}"
-    if not is_object(fields.get("arguments")):
+    if not is_json_object(fields.get("arguments")):
         return "Invalid '{at}.arguments': expected a string that holds a JSON object."
     return ""
 
@@ -246,18 +246,18 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_items(items: list[Block], asking: Asking, rules: Rules) -> None:
+def _check_items(items: list[Block], asking: ParsedRequest, rules: Rules) -> None:
     if not items:
-        raise Refused(f"Invalid 'input': {EMPTY}", param="input", code="empty_array")
+        raise Refused(f"Invalid 'input': {EMPTY_ARRAY}", param="input", code="empty_array")
     for at, item in enumerate(items):
         if item.problem:
             raise Refused(item.problem.replace("{at}", f"input[{at}]"), param=f"input[{at}]", code="invalid_value")
         if item.kind == "reasoning":
             _check_reasoning(at, items, asking.model)
-    if rules.user_first and _mine(items[0]):
+    if rules.user_first and _is_assistant(items[0]):
         raise Refused("Invalid 'input': the first item must be a message of the user.", param="input[0]")
     _check_pairs(items)
-    if _mine(items[-1]) and not rules.accepts_prefill:
+    if _is_assistant(items[-1]) and not rules.accepts_prefill:
         raise Refused("Invalid 'input': the last item must not be the assistant's.", param=f"input[{len(items) - 1}]")
     if sum(len(item.pictures) for item in items) > IMAGES_MAX:
         raise Refused(f"Invalid 'input': too many images. At most {IMAGES_MAX} are allowed.", param="input")
@@ -273,14 +273,14 @@ def _check_reasoning(at: int, items: list[Block], model: str) -> None:
             status=404,
             param="input",
         )
-    if not sealed(item.signature, WIRE, model, item.text):
+    if not is_signed(item.signature, WIRE, model, item.text):
         raise Refused(
             f"The encrypted content {item.signature[:4]}... could not be verified. "
             "Reason: Encrypted content could not be decrypted or parsed.",
             code="invalid_encrypted_content",
         )
     after = items[at + 1] if at + 1 < len(items) else None
-    if after is None or not _mine(after):
+    if after is None or not _is_assistant(after):
         raise Refused(
             f"Item '{item.note}' of type 'reasoning' was provided without its required following item.", param="input"
         )
@@ -312,7 +312,7 @@ def _check_pairs(items: list[Block]) -> None:
 _INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
 
 
-class _Stream:
+class _EventWriter:
     """Events with their numbers, and the items that are done."""
 
     def __init__(self) -> None:
@@ -339,16 +339,16 @@ class _Stream:
         self.output.append(item)
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
     """The whole stream."""
-    stream = _Stream()
+    stream = _EventWriter()
     response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     stream.say("response.created", response=begun)
     stream.say("response.in_progress", response=begun)
     if turn.thinking:
         _reasoning(stream, turn.thinking, answer)
-    if texts := pieces(turn):
+    if texts := text_pieces(turn):
         _text(stream, texts, answer)
     for index in range(len(turn.calls)):
         _call(stream, turn, index, answer)
@@ -373,7 +373,7 @@ def error_event(status: int, word: str, message: str) -> bytes:
     return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
+def usage(answer: ReplyContext) -> dict[str, Any]:
     """Tokens in this wire's own form."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
@@ -386,22 +386,22 @@ def usage(answer: Answering) -> dict[str, Any]:
     }
 
 
-def _reasoning(stream: _Stream, text: str, answer: Answering) -> None:
+def _reasoning(stream: _EventWriter, text: str, answer: ReplyContext) -> None:
     id_, at = f"rs_{answer.serial:024d}", len(stream.output)
     item: dict[str, Any] = {"id": id_, "type": "reasoning", "summary": []}
     stream.say("response.output_item.added", output_index=at, item=item)
     part = {"type": "summary_text", "text": ""}
     where = {"item_id": id_, "output_index": at, "summary_index": 0}
     stream.say("response.reasoning_summary_part.added", **where, part=part)
-    stream.grow("response.reasoning_summary_text", id_, cut(text), summary_index=0)
+    stream.grow("response.reasoning_summary_text", id_, split_text(text), summary_index=0)
     stream.say("response.reasoning_summary_text.done", **where, text=text)
     part = {"type": "summary_text", "text": text}
     stream.say("response.reasoning_summary_part.done", **where, part=part)
-    sealed = {"encrypted_content": seal(WIRE, answer.model, text)} if "sealed" in answer.flags else {}
-    stream.done({**item, "summary": [part], **sealed})
+    is_signed = {"encrypted_content": sign(WIRE, answer.model, text)} if "sealed" in answer.flags else {}
+    stream.done({**item, "summary": [part], **is_signed})
 
 
-def _text(stream: _Stream, texts: list[str], answer: Answering) -> None:
+def _text(stream: _EventWriter, texts: list[str], answer: ReplyContext) -> None:
     id_, at = f"msg_{answer.serial:024d}", len(stream.output)
     item: dict[str, Any] = {"id": id_, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
     stream.say("response.output_item.added", output_index=at, item=item)
@@ -415,7 +415,7 @@ def _text(stream: _Stream, texts: list[str], answer: Answering) -> None:
     stream.done({**item, "status": "completed", "content": [{**part, "text": text}]})
 
 
-def _call(stream: _Stream, turn: Turn, index: int, answer: Answering) -> None:
+def _call(stream: _EventWriter, turn: Turn, index: int, answer: ReplyContext) -> None:
     call, at = turn.calls[index], len(stream.output)
     id_ = f"fc_{answer.serial:012d}{index:012d}"
     item: dict[str, Any] = {"id": id_, "type": "function_call", "status": "in_progress", "name": call.name}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from longrein.testing.loopback.script import Fault, Turn, check_turn
-from longrein.testing.loopback.validation import Asking
+from longrein.testing.loopback.validation import ParsedRequest
 
 # --- A request as it came, byte for byte, and what became of it ------------------------------------------------------
 
@@ -28,7 +28,7 @@ class Received(msgspec.Struct):
     """As sent; empty when the provider was told not to keep it."""
     wire: str = ""
     """Empty for a path that no wire has."""
-    asking: Asking | None = None
+    asking: ParsedRequest | None = None
     """Taken apart; None when it was refused before that."""
     status: int = 0
     """Of the answer; 0 while there is none."""
@@ -100,7 +100,7 @@ HARMLESS = ("drip", "duplicate_ids", "missing_ids")
 """Faults that every client survives: the turn does not come again."""
 
 
-class _Doubt(msgspec.Struct):
+class _Unconfirmed(msgspec.Struct):
     """An answer with a fault: only the next request tells whether the client took it."""
 
     index: int
@@ -111,7 +111,7 @@ class _Doubt(msgspec.Struct):
     """Whether all of it was written."""
 
 
-class Player:
+class ScriptPlayer:
     """One script being played."""
 
     def __init__(self, turns: Sequence[Answer], summaries: Sequence[Turn], order: str) -> None:
@@ -122,7 +122,7 @@ class Player:
         self._summaries = list(summaries)
         self._used = {False: [False] * len(self._turns), True: [False] * len(self._summaries)}
         self._suffered: dict[tuple[bool, int], int] = {}
-        self._doubts: dict[bytes, _Doubt] = {}
+        self._doubts: dict[bytes, _Unconfirmed] = {}
         self._by_position = order == "position"
 
     def choose(self, request: Received) -> tuple[int, bool, Answer] | None:
@@ -130,13 +130,13 @@ class Player:
         self._settle(request)
         last = len(self._summaries) - 1
         for n, summary in enumerate(self._summaries):
-            if (n == last or not self._used[True][n]) and fits(summary, request):
+            if (n == last or not self._used[True][n]) and turn_fits(summary, request):
                 return n, True, summary
         if self._by_position:
             at = request.asking.replies if request.asking else 0
             return (at, False, self._turns[at]) if at < len(self._turns) else None
         for n, turn in enumerate(self._turns):
-            if not self._used[False][n] and (not isinstance(turn, Turn) or fits(turn, request)):
+            if not self._used[False][n] and (not isinstance(turn, Turn) or turn_fits(turn, request)):
                 return n, False, turn
         return None
 
@@ -157,7 +157,7 @@ class Player:
         if (turn.bare and self._suffered[key] == fault.times) or fault.kind in HARMLESS:
             self.use(request.turn, request.summary)
         elif request.asking is not None:
-            self._doubts[request.asking.first] = _Doubt(request.turn, request.summary, request.asking.replies)
+            self._doubts[request.asking.first] = _Unconfirmed(request.turn, request.summary, request.asking.replies)
         return fault
 
     def whole(self, request: Received) -> None:
@@ -177,11 +177,11 @@ class Player:
         for summary, word, turns in ((False, "turn", self._turns), (True, "summary", self._summaries)):
             for n, turn in enumerate(turns):
                 if not self._used[summary][n] and (summary, n) not in taken:
-                    lines.append(f"{word} {n}: {_name(turn)}")
+                    lines.append(f"{word} {n}: {_describe_turn(turn)}")
         return lines
 
 
-def fits(turn: Turn, request: Received) -> bool:
+def turn_fits(turn: Turn, request: Received) -> bool:
     """Whether `turn` may answer `request`."""
     if turn.when and turn.when not in request.opening:
         return False
@@ -190,7 +190,7 @@ def fits(turn: Turn, request: Received) -> bool:
     return not turn.match or turn.match in request.said
 
 
-def _name(turn: Answer) -> str:
+def _describe_turn(turn: Answer) -> str:
     if not isinstance(turn, Turn):
         return getattr(turn, "__name__", "a function")
     calls = ", ".join(call.name for call in turn.calls)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from longrein.testing.loopback.validation import TOKEN_BYTES, Asking, Limits
+from longrein.testing.loopback.validation import TOKEN_BYTES, Limits, ParsedRequest
 
 LOOKBACK_BLOCKS = 20
 """Blocks before and including a mark at which an earlier entry is looked for."""
@@ -19,7 +19,7 @@ AUTOMATIC_MIN_TOKENS = 1_024
 HOUR_S = 3_600.0
 
 
-class Cached(msgspec.Struct, frozen=True):
+class CacheUsage(msgspec.Struct, frozen=True):
     """Input tokens by how they are priced; they add up to the whole input."""
 
     input: int
@@ -29,7 +29,7 @@ class Cached(msgspec.Struct, frozen=True):
     """The part of `written` that is kept for an hour."""
 
 
-class Cache:
+class PromptCache:
     """All prefixes that one provider holds."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
@@ -37,18 +37,18 @@ class Cache:
         self._now_s = now_s
         self._until: dict[int, tuple[float, float]] = {}
 
-    def count(self, asking: Asking) -> Cached:
+    def count(self, asking: ParsedRequest) -> CacheUsage:
         """What `asking` reads, and from now on keeps."""
         return self._marked(asking) if asking.wire == "anthropic" else self._automatic(asking)
 
     # --- Anthropic -------------------------------------------------------------------------------------------
 
-    def _marked(self, asking: Asking) -> Cached:
+    def _marked(self, asking: ParsedRequest) -> CacheUsage:
         total = asking.used
         marks = [(at, HOUR_S if ttl > 0 else self._limits.cache_ttl_s) for at, ttl in asking.marks]
         if not marks:
-            return Cached(total, 0, 0)
-        chain, sums = _chained(asking)
+            return CacheUsage(total, 0, 0)
+        chain, sums = _prefix_keys(asking)
         found = max((self._hit(chain, at) for at, _ in marks), default=-1)
         read = sums[found] if found >= 0 else 0
         written = hour = 0
@@ -60,7 +60,7 @@ class Cache:
             if new > 0:
                 written += new
                 hour += new if ttl_s == HOUR_S else 0
-        return Cached(total - read - written, read, written, hour)
+        return CacheUsage(total - read - written, read, written, hour)
 
     def _hit(self, chain: list[int], mark: int) -> int:
         """Index of the last kept block at or before `mark`, within the lookback; -1 for none."""
@@ -71,7 +71,7 @@ class Cache:
 
     # --- the others ------------------------------------------------------------------------------------------
 
-    def _automatic(self, asking: Asking) -> Cached:
+    def _automatic(self, asking: ParsedRequest) -> CacheUsage:
         total = asking.used
         data = b"".join(raw for _, raw in asking.blocks)
         size = STEP_TOKENS * TOKEN_BYTES
@@ -87,7 +87,7 @@ class Cache:
         for key in keep:
             self._keep(key, self._limits.cache_ttl_s)
         read = min(read, total)
-        return Cached(total - read, read, 0)
+        return CacheUsage(total - read, read, 0)
 
     # --- entries ---------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Cache:
         self._until[key] = (self._now_s() + ttl_s, ttl_s)
 
 
-def _chained(asking: Asking) -> tuple[list[int], list[int]]:
+def _prefix_keys(asking: ParsedRequest) -> tuple[list[int], list[int]]:
     """For each block a key of everything up to it, and the tokens up to it."""
     key, total = hash((asking.wire, asking.model)), 0
     chain, sums = [], []

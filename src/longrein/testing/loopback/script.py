@@ -151,7 +151,7 @@ class _FileTurn(Turn, frozen=True, forbid_unknown_fields=True):
     match: str = ""
 
 
-class _FilePlay(Play, frozen=True, forbid_unknown_fields=True):
+class _FileScript(Play, frozen=True, forbid_unknown_fields=True):
     turns: tuple[_FileTurn, ...] = ()
     summaries: tuple[_FileTurn, ...] = ()
 
@@ -159,7 +159,7 @@ class _FilePlay(Play, frozen=True, forbid_unknown_fields=True):
 def read_play(data: bytes) -> Play:
     """The script in `data`. Raises `ValueError` that says what is wrong in it."""
     try:
-        play = msgspec.json.decode(data, type=_FilePlay)
+        play = msgspec.json.decode(data, type=_FileScript)
     except msgspec.DecodeError as error:
         raise ValueError(f"this is no script for the loopback provider: {error}") from None
     for turn in (*play.turns, *play.summaries):
@@ -176,16 +176,16 @@ def check_turn(turn: Turn) -> None:
         raise ValueError(f"a script's turn stops with {turn.stop!r}; words are end, calls, length, refusal")
 
 
-def pieces(turn: Turn) -> list[str]:
+def text_pieces(turn: Turn) -> list[str]:
     """The text as it is streamed."""
     if isinstance(turn.deltas, tuple):
         return [piece for piece in turn.deltas if piece]
     text = turn.text * turn.repeat
     size = PIECE_CHARS if turn.deltas <= 0 else max(1, -(-len(text) // turn.deltas))
-    return cut(text, size)
+    return split_text(text, size)
 
 
-def cut(text: str, size: int = PIECE_CHARS) -> list[str]:
+def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
     """`text` in pieces of `size` characters."""
     return [text[at : at + size] for at in range(0, len(text), size)]
 

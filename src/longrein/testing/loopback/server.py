@@ -6,23 +6,34 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback import anthropic, gemini
-from longrein.testing.loopback import anthropic as anthropic_stream
-from longrein.testing.loopback import gemini as gemini_stream
-from longrein.testing.loopback import openai_chat as chat
-from longrein.testing.loopback import openai_chat as chat_stream
-from longrein.testing.loopback import openai_responses as responses
-from longrein.testing.loopback import openai_responses as responses_stream
-from longrein.testing.loopback.answer import Answering, count
-from longrein.testing.loopback.http import BUFFER_BYTES, Delivery, Head, Out, deliver, read_body, read_head
+from longrein.testing.loopback import anthropic, gemini, openai_chat, openai_responses
+from longrein.testing.loopback.answer import ReplyContext, count_usage
+from longrein.testing.loopback.http import (
+    BUFFER_BYTES,
+    Delivery,
+    RequestHead,
+    Responder,
+    plan_delivery,
+    read_body,
+    read_head,
+)
 from longrein.testing.loopback.overflow_errors import OF_WIRE, overflow
-from longrein.testing.loopback.player import Answer, Player, Received
-from longrein.testing.loopback.prompt_cache import Cache
+from longrein.testing.loopback.player import Answer, Received, ScriptPlayer
+from longrein.testing.loopback.prompt_cache import PromptCache
 from longrein.testing.loopback.script import Fault, Play, Turn
-from longrein.testing.loopback.validation import Asking, Case, Limits, Memo, Refused, Rules, fields_of
+from longrein.testing.loopback.validation import (
+    BlockCache,
+    Limits,
+    ParsedRequest,
+    Refused,
+    Rules,
+    ValidationInput,
+    parse_body,
+)
 
 # --- The wires by their paths, and what each says for an error that no rule caused -----------------------------------
 
@@ -31,36 +42,27 @@ class Wire(msgspec.Struct, frozen=True):
     """One protocol."""
 
     name: str
-    ask: Callable[[Case], Asking]
+    ask: Callable[[ValidationInput], ParsedRequest]
     """Takes a request apart and judges it."""
     refusal: Callable[[Refused], tuple[int, bytes]]
     """Status and body of an error."""
-    events: Callable[[Turn, Answering], list[bytes]]
+    events: Callable[[Turn, ReplyContext], list[bytes]]
     """The whole stream of an answer."""
     error_event: Callable[[int, str, str], bytes]
     """(status, word, text) -> an error in mid-stream."""
 
 
+def _wire(module: Any) -> Wire:
+    return Wire(module.WIRE, module.parse_request, module.refusal, module.stream_events, module.error_event)
+
+
 _WIRES: tuple[tuple[str, Wire], ...] = (
-    (
-        r"(?:/v1)?/messages",
-        Wire("anthropic", anthropic.ask, anthropic.refusal, anthropic_stream.events, anthropic_stream.error_event),
-    ),
-    (
-        r"(?:/\w+)*/chat/completions",
-        Wire("openai-chat", chat.ask, chat.refusal, chat_stream.events, chat_stream.error_event),
-    ),
-    (
-        r"(?:/\w+)*/responses",
-        Wire(
-            "openai-responses", responses.ask, responses.refusal, responses_stream.events, responses_stream.error_event
-        ),
-    ),
-    (
-        r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent",
-        Wire("gemini", gemini.ask, gemini.refusal, gemini_stream.events, gemini_stream.error_event),
-    ),
+    (r"(?:/v1)?/messages", _wire(anthropic)),
+    (r"(?:/\w+)*/chat/completions", _wire(openai_chat)),
+    (r"(?:/\w+)*/responses", _wire(openai_responses)),
+    (r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent", _wire(gemini)),
 )
+"""Pattern of a path -> the wire spoken there."""
 
 
 def wire_of(path: str) -> tuple[Wire, str] | None:
@@ -151,11 +153,11 @@ class LoopbackProvider:
         self.models: Sequence[str] = ("loopback",)
         self._endless = script if callable(script) else None
         turns = script if isinstance(script, Sequence) else play.turns
-        self._player = Player(turns, summaries or play.summaries, play.order)
+        self._player = ScriptPlayer(turns, summaries or play.summaries, play.order)
         self._rules, self._limits = rules or play.rules, limits or play.limits
         self._now_s, self._late_s = now_s, 0.0
-        self._cache = Cache(self._limits, self.now_s)
-        self._memo = Memo()
+        self._cache = PromptCache(self._limits, self.now_s)
+        self._memo = BlockCache()
         self._keep, self._folder = keep, folder
         self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -225,7 +227,7 @@ class LoopbackProvider:
         try:
             while (head := await read_head(reader)) is not None:
                 body = await read_body(reader, head)
-                if not await self._one(head, body, Out(reader, writer)) or head.last:
+                if not await self._one(head, body, Responder(reader, writer)) or head.last:
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             return  # the client went away, or the test is over
@@ -233,7 +235,7 @@ class LoopbackProvider:
             del self._busy[task]
             writer.close()
 
-    async def _one(self, head: Head, body: bytes, out: Out) -> bool:
+    async def _one(self, head: RequestHead, body: bytes, out: Responder) -> bool:
         """Answer one request; whether the connection lives on."""
         found = wire_of(head.path) if head.method == "POST" else None
         if found is None:
@@ -250,7 +252,7 @@ class LoopbackProvider:
             request.finished_s = self.now_s()
             request.done.set()
 
-    async def _elsewhere(self, head: Head, out: Out) -> None:
+    async def _elsewhere(self, head: RequestHead, out: Responder) -> None:
         if head.path == REPORT:
             await out.whole(200, {}, msgspec.json.encode(self.report()))
         elif head.path.partition("?")[0].endswith("/models"):
@@ -259,7 +261,7 @@ class LoopbackProvider:
         else:
             await out.whole(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
 
-    def _received(self, head: Head, body: bytes, wire: str) -> Received:
+    def _received(self, head: RequestHead, body: bytes, wire: str) -> Received:
         number = len(self.requests) + 1
         request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire)
         request.size_bytes, request.done = len(body), asyncio.Event()
@@ -277,11 +279,11 @@ class LoopbackProvider:
 
     # --- answers ---------------------------------------------------------------------------------------------
 
-    async def _answer(self, wire: Wire, model: str, request: Received, out: Out) -> bool:
+    async def _answer(self, wire: Wire, model: str, request: Received, out: Responder) -> bool:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
-            fields = fields_of(request.body, self._limits, self._rules)
-            request.asking = wire.ask(Case(fields, self._limits, self._rules, self._memo, model))
+            fields = parse_body(request.body, self._limits, self._rules)
+            request.asking = wire.ask(ValidationInput(fields, self._limits, self._rules, self._memo, model))
         except Refused as refused:
             request.refused = refused.message
             request.status, body = wire.refusal(refused)
@@ -290,7 +292,7 @@ class LoopbackProvider:
         turn, fault = await self._turn(request)
         if turn is None:
             request.status, request.refused = 500, "beyond the script"
-            await out.whole(500, {}, _beyond(wire, request))
+            await out.whole(500, {}, _no_turn_left(wire, request))
             return True
         if turn.delay_s:
             await out.sleep(turn.delay_s)
@@ -316,7 +318,7 @@ class LoopbackProvider:
         turn = await made if inspect.isawaitable(made) else made
         return turn, turn.fault
 
-    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Out) -> None:
+    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Responder) -> None:
         status, body = fault.status or 500, b""
         if fault.kind == "overflow":
             assert request.asking is not None
@@ -330,11 +332,11 @@ class LoopbackProvider:
         request.status = status
         await out.whole(status, fault.headers, body)
 
-    async def _stream(self, wire: Wire, request: Received, turn: Turn, fault: Fault | None, out: Out) -> bool:
+    async def _stream(self, wire: Wire, request: Received, turn: Turn, fault: Fault | None, out: Responder) -> bool:
         assert request.asking is not None
         if fault is not None and fault.kind == "empty":
             turn = msgspec.structs.replace(turn, text="", thinking="", calls=(), deltas=0)
-        cached, output, reasoning = count(turn, self._cache.count(request.asking))
+        cached, output, reasoning = count_usage(turn, self._cache.count(request.asking))
         request.usage = {
             "input": cached.input,
             "cache_read": cached.read,
@@ -342,25 +344,27 @@ class LoopbackProvider:
             "output": output,
             "reasoning": reasoning,
         }
-        answer = Answering(request.asking.model, request.number, cached, output, reasoning, request.asking.flags, fault)
+        answer = ReplyContext(
+            request.asking.model, request.number, cached, output, reasoning, request.asking.flags, fault
+        )
         error = b""
         if fault is not None and fault.kind == "error":
             status = fault.status or 529
             error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
         request.status = 200
         await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
-        delivery = deliver(turn, fault, wire.events(turn, answer), error)
+        delivery = plan_delivery(turn, fault, wire.events(turn, answer), error)
         if delivery.whole and not delivery.rest:
             self._player.whole(request)
-        alive = await _played(delivery, turn, fault, out)
+        alive = await _write_delivery(delivery, turn, fault, out)
         if delivery.rest:
             self._player.whole(request)  # the client was patient
         return alive
 
 
-async def _played(delivery: Delivery, turn: Turn, fault: Fault | None, out: Out) -> bool:
+async def _write_delivery(delivery: Delivery, turn: Turn, fault: Fault | None, out: Responder) -> bool:
     """Write it; whether the connection lives on."""
-    await _write(delivery.writes, turn.pace_s, out)
+    await _write_paced(delivery.writes, turn.pace_s, out)
     match delivery.ending:
         case "reset":
             await out.reset()
@@ -369,13 +373,13 @@ async def _played(delivery: Delivery, turn: Turn, fault: Fault | None, out: Out)
             return False
         case "stall":
             assert fault is not None
-            await _silence(fault, out)
-            await _write(delivery.rest, turn.pace_s, out)
+            await _stay_silent(fault, out)
+            await _write_paced(delivery.rest, turn.pace_s, out)
     await out.end()
     return True
 
 
-async def _write(writes: list[bytes], pace_s: float, out: Out) -> None:
+async def _write_paced(writes: list[bytes], pace_s: float, out: Responder) -> None:
     for n, data in enumerate(writes):
         if n and pace_s:
             await out.sleep(pace_s)
@@ -384,7 +388,7 @@ async def _write(writes: list[bytes], pace_s: float, out: Out) -> None:
             await asyncio.sleep(0)  # let others be served beside a long stream
 
 
-async def _silence(fault: Fault, out: Out) -> None:
+async def _stay_silent(fault: Fault, out: Responder) -> None:
     """Say nothing but comments, for a time or until the client goes away."""
     left = fault.stall_s or 86_400.0
     while left > 0:
@@ -395,7 +399,7 @@ async def _silence(fault: Fault, out: Out) -> None:
             await out.chunk(b": ping\n\n")
 
 
-def _beyond(wire: Wire, request: Received) -> bytes:
+def _no_turn_left(wire: Wire, request: Received) -> bytes:
     """The script has no answer: say so, and what was said, so that the test's author sees why."""
     said = f"said since the last reply: {request.said[-300:]!r}"
     text = f"the loopback script has no turn for request {request.number}; {said}"

@@ -69,11 +69,11 @@ def tokens_of(size_bytes: int) -> int:
 # What a picture really is, from the first bytes of its base64: kind and size, without decoding it whole.
 
 
-HEAD_CHARS = 400_000
+INSPECTED_CHARS = 400_000
 """Base64 characters that are looked at: a JPEG may carry a long preview before its size."""
 
 
-class Picture(msgspec.Struct, frozen=True):
+class ImageInfo(msgspec.Struct, frozen=True):
     """One picture of a request."""
 
     media: str
@@ -86,14 +86,14 @@ class Picture(msgspec.Struct, frozen=True):
     """Length of its base64, which is what providers count."""
 
 
-def look_at(data: str) -> Picture:
+def inspect_image(data: str) -> ImageInfo:
     """The picture in base64 `data`."""
     try:
-        head = b64decode(data[: HEAD_CHARS // 4 * 4] if len(data) > HEAD_CHARS else data, validate=True)
+        head = b64decode(data[: INSPECTED_CHARS // 4 * 4] if len(data) > INSPECTED_CHARS else data, validate=True)
     except (Error, ValueError):
-        return Picture("", 0, 0, len(data))
+        return ImageInfo("", 0, 0, len(data))
     media, width, height = _sniff(head)
-    return Picture(media, width, height, len(data))
+    return ImageInfo(media, width, height, len(data))
 
 
 def _sniff(head: bytes) -> tuple[str, int, int]:
@@ -143,11 +143,11 @@ def split_data_url(url: str) -> tuple[str, str]:
 
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-MEMO_MAX = 200_000
+CACHED_BLOCKS_MAX = 200_000
 """Blocks that are remembered."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _MARK = re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}\s*\}\Z')
-_UNREAD = {
+_MACHINE_KEYS = {
     "tool_call_id",
     "data",
     "signature",
@@ -199,7 +199,7 @@ class Block(msgspec.Struct):
     """What is wrong with it wherever it stands; `{at}` is its path."""
     mark_s: float = 0.0
     """How long the cache shall keep what ends here; 0: no mark."""
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[ImageInfo, ...] = ()
     text: str = ""
     """Thinking that its signature must fit."""
     signature: str | None = None
@@ -207,7 +207,7 @@ class Block(msgspec.Struct):
     """What else the wire must know of it."""
 
 
-class Asking(msgspec.Struct):
+class ParsedRequest(msgspec.Struct):
     """A request, taken apart."""
 
     wire: str
@@ -257,16 +257,16 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if key not in _UNREAD:
+            if key not in _MACHINE_KEYS:
                 yield from strings(inner)
 
 
-def fields_of(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
+def parse_body(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
     """The fields of a request body. Refuses what is no JSON object, not UTF-8, too deep or holds a NUL."""
     if not rules.lenient:
         if len(body) > limits.request_bytes_max:
             raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
-        check_text(body)
+        check_encoding(body)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         if not rules.lenient:
@@ -278,7 +278,7 @@ def fields_of(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Ra
     return fields
 
 
-def check_text(body: bytes) -> None:
+def check_encoding(body: bytes) -> None:
     """Valid UTF-8, no NUL. Lone surrogates do not get past the JSON decoder."""
     try:
         body.decode()
@@ -312,7 +312,7 @@ def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
         raise Refused(f"{where}{path}: {said.partition(' - at')[0]}", param=where) from None
 
 
-def unmarked(raw: bytes, mark: object) -> bytes:
+def without_cache_mark(raw: bytes, mark: object) -> bytes:
     """`raw` without its cache mark."""
     if mark is None:
         return raw
@@ -324,7 +324,7 @@ def unmarked(raw: bytes, mark: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def check_window(asking: Asking, limits: Limits, rules: Rules) -> None:
+def check_window(asking: ParsedRequest, limits: Limits, rules: Rules) -> None:
     """Refuses what does not fit."""
     if rules.lenient:
         return
@@ -334,7 +334,7 @@ def check_window(asking: Asking, limits: Limits, rules: Rules) -> None:
         raise Overflow(asked, limits.window_tokens)
 
 
-class Memo:
+class BlockCache:
     """Blocks by their bytes."""
 
     def __init__(self) -> None:
@@ -346,20 +346,20 @@ class Memo:
 
     def keep(self, wire: str, raw: bytes, block: Block) -> Block:
         """Remember `block`."""
-        if len(self._known) >= MEMO_MAX:
+        if len(self._known) >= CACHED_BLOCKS_MAX:
             self._known.clear()
         self._known[wire, raw] = block
         return block
 
 
-class Case(msgspec.Struct):
+class ValidationInput(msgspec.Struct):
     """One request before the judge of its wire."""
 
     fields: dict[str, msgspec.Raw]
     """Of the body."""
     limits: Limits
     rules: Rules
-    memo: Memo
+    memo: BlockCache
     model: str = ""
     """Where the address names it."""
 
@@ -383,16 +383,16 @@ _KEY = b"the loopback provider's own hand"
 _DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
 
 
-def seal(wire: str, model: str, text: str) -> str:
+def sign(wire: str, model: str, text: str) -> str:
     """The signature of `text` thought by `model`. A dated name and its alias are one model."""
     name = _DATED.sub("", model)
     digest = blake2b(f"{wire}\n{name}\n{text}".encode("utf-8", "surrogatepass"), key=_KEY[:32], digest_size=48).digest()
     return "Er" + b64encode(digest).decode()
 
 
-def sealed(signature: str, wire: str, model: str, text: str) -> bool:
+def is_signed(signature: str, wire: str, model: str, text: str) -> bool:
     """Whether this provider made `signature` for just that."""
-    return signature == seal(wire, model, text)
+    return signature == sign(wire, model, text)
 
 
 # --- What the two OpenAI wires agree on: pictures as data URLs, arguments as text, names -----------------------------
@@ -401,7 +401,7 @@ def sealed(signature: str, wire: str, model: str, text: str) -> bool:
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
 """Of one picture, in base64."""
 IMAGES_MAX = 500
-EMPTY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+EMPTY_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NAME_PATTERN = (
     "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."  # its own words
@@ -409,9 +409,9 @@ NAME_PATTERN = (
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def pictures(urls: list[Any]) -> tuple[Picture, ...]:
+def images_of(urls: list[Any]) -> tuple[ImageInfo, ...]:
     """The pictures among data URLs."""
-    return tuple(look_at(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+    return tuple(inspect_image(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
 
 
 def image_problem(url: Any) -> str:
@@ -422,7 +422,7 @@ def image_problem(url: Any) -> str:
     if not data:
         wrong = "Invalid '{at}.image_url': expected a base64-encoded data URL or an address."
         return "" if url.startswith("https://") else wrong
-    picture = look_at(data)
+    picture = inspect_image(data)
     if picture.base64_bytes > IMAGE_BYTES_MAX:
         return "Image size exceeds the limit of 20MB."
     if picture.media not in _MEDIA or picture.media != media:
@@ -433,7 +433,7 @@ def image_problem(url: Any) -> str:
     return ""
 
 
-def is_object(text: Any) -> bool:
+def is_json_object(text: Any) -> bool:
     """Whether `text` is a string that holds a JSON object."""
     try:
         return isinstance(text, str) and isinstance(msgspec.json.decode(text), dict)
@@ -441,7 +441,7 @@ def is_object(text: Any) -> bool:
         return False
 
 
-def too_long(at: str, text: str, limit: int) -> str:
+def length_problem(at: str, text: str, limit: int) -> str:
     """The refusal of a string above `limit` characters; empty when it is not."""
     if len(text) <= limit:
         return ""
