@@ -180,24 +180,24 @@ def spliced(events: list[Any]) -> bool:
 
 def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
     """What the adapter makes of a stream in these pieces."""
-    reading, splitter = reader(wire), EventSplitter()
+    reader, splitter = new_reader(wire), EventSplitter()
     for piece in pieces:
-        _, final = read_events(reading, splitter.feed(piece))
+        _, final = read_events(reader, splitter.feed(piece))
         if final is not None:
             return final
-    _, final = read_rest(reading, splitter.flush())
-    if final is None and wire == "openai-chat" and reading.draft.stop:
-        return reading.finish()  # a record without `[DONE]`
-    return final or reading.draft.failure("truncated", "the stream ended before the model had finished")
+    _, final = read_rest(reader, splitter.flush())
+    if final is None and wire == "openai-chat" and reader.builder.stop:
+        return reader.finish()  # a record without `[DONE]`
+    return final or reader.builder.failure("truncated", "the stream ended before the model had finished")
 
 
 def whole(wire: str, body: bytes) -> Reply | Failure:
     """What the adapter makes of an answer that is one JSON body."""
-    return read_body(reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
+    return read_body(new_reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
 
 
-def reader(wire: str) -> Any:
-    return make_wire(WireTarget(wire, "recorded", lambda _: b"")).reading()
+def new_reader(wire: str) -> Any:
+    return make_wire(WireTarget(wire, "recorded", lambda _: b"")).reader()
 
 
 def cut(body: bytes, random: Random) -> list[bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import recorded
-from tests.models.streams import STREAMS
+from tests.models.provider_streams import STREAMS
 
 CONTENT = json.dumps({"content": [{"type": "output_text", "text": "Hello 你好"}]}, ensure_ascii=False)[1:-1]
 RECORDS = {

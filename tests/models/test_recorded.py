@@ -8,7 +8,7 @@ import pytest
 from longrein.events import AnyPart, Text, Thinking, ToolCall, Usage
 from longrein.models import Failure, Reply, TextDelta
 from longrein.models.http_model import read_body
-from tests.models.served import Answer, answer_of, opened, served, sse
+from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.test_replies import ASKED, read, reading
 
 LOOK = ToolCall("", "Read", {"path": "a"})
@@ -236,8 +236,8 @@ WHOLE: dict[str, Any] = {
 async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, kind: str) -> None:
     body = json.dumps(WHOLE[wire], indent=1).encode()
     pieces = [body[:10], body[10:]]
-    async with served(Answer(headers={"content-type": kind}, chunks=pieces)) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(Answer(headers={"content-type": kind}, chunks=pieces)) as server:
+        model = open_wire_model(wire, server.url)
         reply = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(reply, Reply), reply

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Count, Limits, LoopbackProvider, Rules, Turn, common_blocks
-
-from .kit import PATHS, post
+from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -9,7 +9,7 @@ from longrein.events import RETRYABLE, Text, ToolCall
 from longrein.models import Model, Reply
 from longrein.testing.chaos import FAULT_MAKERS, RECOVERABLE_KINDS, FaultPlan
 from longrein.testing.loopback import Call, LoopbackProvider, Turn
-from tests.models.served import answer_of, item, opened, request, result
+from tests.models.http_server import answer_of, item, open_wire_model, request, result
 from tests.models.test_loopback import MODELS, of_reply
 
 TRIES_MAX = 6
@@ -40,7 +40,7 @@ async def talk(wire: str, turns: list[Turn]) -> list[str]:
     items = [item(1, Text("go"), "user")]
     said = []
     async with LoopbackProvider(turns) as server:
-        model = opened(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
+        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
         for seq in (2, 4, 6):
             reply = await reply_of(model, items, wire)
             mine = of_reply(seq, reply)

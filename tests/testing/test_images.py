@@ -6,8 +6,7 @@ from base64 import b64encode
 import pytest
 
 from longrein.testing.loopback.validation import ImageInfo, inspect_image, split_data_url
-
-from .kit import png
+from tests.testing.http_client import png
 
 JPEG_START = b"\xff\xd8\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0" + b"\0" * 9
 SIZE = struct.pack(">HBHH", 17, 8, 480, 640)

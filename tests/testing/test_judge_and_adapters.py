@@ -9,9 +9,8 @@ from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
 from longrein.testing.loopback.server import wire_of
 from longrein.testing.loopback.validation import BlockCache, Refused, ValidationInput, parse_body
-from tests.models.served import item, opened, request
-
-from .kit import PATHS
+from tests.models.http_server import item, open_wire_model, request
+from tests.testing.http_client import PATHS
 
 WIRES = tuple(PATHS)
 
@@ -36,7 +35,7 @@ def conversation(random: Random) -> list[Item]:
 
 def verdict(wire: str, items: list[Item]) -> str:
     """What the judge says of the conversation as longrein writes it; empty for nothing."""
-    model = opened(wire, "http://127.0.0.1:1")
+    model = open_wire_model(wire, "http://127.0.0.1:1")
     body = model.body(request(*items, wire=wire))  # type: ignore[attr-defined]
     found = wire_of(PATHS[wire])
     assert found is not None

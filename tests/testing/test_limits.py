@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Rules, Turn
-
-from .asking import WIRES
-from .kit import PATHS, post
-from .test_rules_anthropic import good as anthropic
-from .test_rules_anthropic import picture as anthropic_picture
-from .test_rules_chat import DATA, chat, png
-from .test_rules_gemini import gemini, picture
-from .test_rules_responses import responses
+from tests.testing.http_client import PATHS, post
+from tests.testing.loopback_requests import WIRES
+from tests.testing.test_rules_anthropic import good as anthropic
+from tests.testing.test_rules_anthropic import picture as anthropic_picture
+from tests.testing.test_rules_chat import DATA, chat, png
+from tests.testing.test_rules_gemini import gemini, picture
+from tests.testing.test_rules_responses import responses
 
 pytestmark = pytest.mark.anyio
 BODIES = {"anthropic": anthropic, "openai-chat": chat, "openai-responses": responses, "gemini": gemini}

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Limits, LoopbackProvider, Rules, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Limits, Rules
-
-from .kit import Change, changed, check, png, table
+from tests.testing.http_client import Change, changed, check, png, table
 
 pytestmark = pytest.mark.anyio
 

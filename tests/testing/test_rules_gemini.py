@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Rules, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
-from .test_rules_anthropic import good as anthropic
-from .test_rules_chat import chat
-from .test_rules_responses import responses
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
+from tests.testing.test_rules_anthropic import good as anthropic
+from tests.testing.test_rules_chat import chat
+from tests.testing.test_rules_responses import responses
 
 START = {"contents": [{"role": "user", "parts": [{"text": "a"}]}]}
 pytestmark = pytest.mark.anyio

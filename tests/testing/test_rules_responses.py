@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Limits, LoopbackProvider, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
-from .test_rules_chat import DATA, EMPTY, NAME, UNSUPPORTED
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
+from tests.testing.test_rules_chat import DATA, EMPTY, NAME, UNSUPPORTED
 
 pytestmark = pytest.mark.anyio
 

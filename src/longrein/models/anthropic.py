@@ -75,18 +75,18 @@ class Anthropic:
         """Version and key."""
         return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
 
-    def body(self, request: Request, memo: FragmentCache) -> bytes:
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
         """The request. Law 2: what stands between the brackets, marks aside, is a prefix of the next one."""
-        head = cached_head(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         marked = _with_cache_marks(request, chunks)
         limit = request.max_output_tokens
         start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking(limit), head)
-        if memo.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
+        if cache.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
             start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
-        return b"".join((start, *marked, memo.closing, b"]}"))
+        return b"".join((start, *marked, cache.closing, b"]}"))
 
-    def reading(self) -> "AnthropicStreamReader":
+    def reader(self) -> "AnthropicStreamReader":
         """Reads one answer."""
         return AnthropicStreamReader(self.target)
 
@@ -254,7 +254,7 @@ _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking
 class AnthropicStreamReader:
     """Reads one message, streamed or whole."""
 
-    settled = False
+    may_end = False
     kinds = frozenset(
         {
             *("message_start", "message_delta", "message_stop", "message", "error"),
@@ -264,7 +264,7 @@ class AnthropicStreamReader:
     )
 
     def __init__(self, target: WireTarget) -> None:
-        self.draft = ReplyBuilder()
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._facing = target
@@ -273,7 +273,7 @@ class AnthropicStreamReader:
         """Arguments that stood in the start of a call: those of a call that is sent without deltas."""
         self._id: str | None = None
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
         """One event, or a whole message."""
         event = _decode(payload)
         if event.type == "content_block_delta" and event.delta is not None:
@@ -297,17 +297,17 @@ class AnthropicStreamReader:
 
     def finish(self) -> Reply | Failure:
         """The reply."""
-        return self.draft.finish("anthropic", self._facing.model)
+        return self.builder.finish("anthropic", self._facing.model)
 
     def _begin(self, message: _Message) -> None:
         """The head of a message. Another one in the middle of it (a gateway that asked again) cannot be told apart."""
         if self._slots and message.id != self._id:
             said = "the provider began a second answer in the middle of the first"
-            self.failed = self.draft.failure("truncated", said)
+            self.failed = self.builder.failure("truncated", said)
             return
         self._id = message.id
         self._use(message.usage)
-        self.draft.model = message.model or ""
+        self.builder.model = message.model or ""
 
     def _whole(self, message: _Whole, out: list[Delta]) -> None:
         self._begin(message)
@@ -319,33 +319,33 @@ class AnthropicStreamReader:
 
     def _stop(self, reason: str | None) -> None:
         if reason:
-            self.draft.stop = _STOPS.get(reason, "end")
+            self.builder.stop = _STOPS.get(reason, "end")
 
     def _grow(self, index: int, delta: _Part, out: list[Delta]) -> None:
         slot = self._slots[index] if index in self._slots else self._slot(index, delta)
         if slot is None:
             return
         if slot.kind == "text" and delta.text:
-            self.draft.grow(slot, delta.text)
+            self.builder.grow(slot, delta.text)
             out.append(TextDelta(delta.text))
         elif slot.kind == "call" and delta.partial_json:
-            self.draft.grow(slot, delta.partial_json)
+            self.builder.grow(slot, delta.partial_json)
             out.append(CallDelta(slot.call, json=delta.partial_json))
         elif slot.kind == "thinking":
             self._think(slot, delta.thinking or "", delta.signature or "", out)
 
     def _think(self, slot: PartBuilder, text: str, sign: str, out: list[Delta]) -> None:
         if text:
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
             out.append(ThinkingDelta(text))
         if sign:
-            slot.signs.append(sign)
-            self.draft.came += PIECE_CHARS + len(sign)
+            slot.signature_pieces.append(sign)
+            self.builder.size_chars += PIECE_CHARS + len(sign)
 
     def _slot(self, index: int, delta: _Part) -> PartBuilder:
         """A slot for a block whose start never came."""
         kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
-        self._slots[index] = slot = self.draft.open(kind)
+        self._slots[index] = slot = self.builder.open(kind)
         return slot
 
     def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
@@ -356,7 +356,7 @@ class AnthropicStreamReader:
             self._slots[index] = None
             return
         block = _decode_block(raw)
-        self._slots[index] = slot = self.draft.open(kind, name=(block.name or "") if kind == "call" else "")
+        self._slots[index] = slot = self.builder.open(kind, name=(block.name or "") if kind == "call" else "")
         if kind == "call":
             slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
             whole = bytes(block.input).strip()
@@ -368,24 +368,24 @@ class AnthropicStreamReader:
         elif kind == "thinking":
             self._think(slot, block.thinking or "", block.signature or "", out)
         elif block.text:
-            self.draft.grow(slot, block.text)
+            self.builder.grow(slot, block.text)
             out.append(TextDelta(block.text))
 
     def _shut(self, index: int) -> None:
         slot = self._slots.get(index)
         if slot is None:
             return
-        if slot.kind == "call" and not slot.grown:
-            self.draft.grow(slot, self._given.get(index, ""))
-        elif slot.kind == "thinking" and slot.signs:
-            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signs)}
+        if slot.kind == "call" and not slot.pieces:
+            self.builder.grow(slot, self._given.get(index, ""))
+        elif slot.kind == "thinking" and slot.signature_pieces:
+            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signature_pieces)}
             slot.raw = encode_json(fields).decode()
 
     def _use(self, usage: _Usage | None) -> None:
         if usage is None:
             return
-        was = self.draft.usage
-        self.draft.usage = Usage(
+        was = self.builder.usage
+        self.builder.usage = Usage(
             was.input_tokens if usage.input_tokens is None else usage.input_tokens,
             was.cache_read_tokens if usage.cache_read_input_tokens is None else usage.cache_read_input_tokens,
             was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
@@ -395,5 +395,5 @@ class AnthropicStreamReader:
     def _fail(self, error: _Error) -> None:
         code, text = error.type or "", error.message or ""
         kind = kind_of_error_event(str(ERROR_CODES.get(code, code)), text)
-        failure = self.draft.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
+        failure = self.builder.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)

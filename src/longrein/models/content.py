@@ -216,7 +216,7 @@ class PartBuilder(msgspec.Struct):
 
     kind: str
     """`text`, `thinking` or `call`."""
-    grown: list[str]
+    pieces: list[str]
     """What has come of its text or arguments."""
     name: str = ""
     """Tool name."""
@@ -224,13 +224,13 @@ class PartBuilder(msgspec.Struct):
     """The provider's own bytes for it; empty for none."""
     call: int = -1
     """Which call of the reply."""
-    signs: list[str] = []
+    signature_pieces: list[str] = []
     """What has come of the signature of thinking."""
 
     @property
     def text(self) -> str:
         """All that has come."""
-        return "".join(self.grown)
+        return "".join(self.pieces)
 
 
 class ReplyBuilder:
@@ -238,7 +238,7 @@ class ReplyBuilder:
 
     def __init__(self) -> None:
         self.slots: list[PartBuilder] = []
-        self.came = 0
+        self.size_chars = 0
         """How much content has come; it grows with each piece, and with nothing else."""
         self.calls = 0
         self.usage = Usage()
@@ -248,7 +248,7 @@ class ReplyBuilder:
     def open(self, kind: str, text: str = "", name: str = "") -> PartBuilder:
         """A new slot at the end."""
         slot = PartBuilder(kind, [text] if text else [], name)
-        self.came += PART_CHARS + len(text) + len(name)
+        self.size_chars += PART_CHARS + len(text) + len(name)
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
@@ -256,8 +256,8 @@ class ReplyBuilder:
 
     def grow(self, slot: PartBuilder, text: str) -> None:
         """More text, thinking or arguments."""
-        slot.grown.append(text)
-        self.came += PIECE_CHARS + len(text)
+        slot.pieces.append(text)
+        self.size_chars += PIECE_CHARS + len(text)
 
     def last(self, kind: str) -> PartBuilder:
         """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""

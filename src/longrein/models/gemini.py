@@ -113,22 +113,22 @@ class GeminiStreamReader:
     kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str) -> None:
-        self.draft = ReplyBuilder()
+        self.builder = ReplyBuilder()
         self.failed: Failure | None = None
         self._model = model
 
     @property
-    def settled(self) -> bool:
+    def may_end(self) -> bool:
         """Whether the stream may end now."""
-        return bool(self.draft.stop)
+        return bool(self.builder.stop)
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
         """One chunk."""
         event = _decode(payload)
         if event.usage_metadata is not None:
-            self.draft.usage = usage_of(event.usage_metadata)
+            self.builder.usage = usage_of(event.usage_metadata)
         if event.model_version:
-            self.draft.model = event.model_version
+            self.builder.model = event.model_version
         if event.candidates:
             candidate = event.candidates[0]
             if candidate.content is not None:
@@ -137,34 +137,34 @@ class GeminiStreamReader:
             if candidate.finish_reason:
                 self._stop(candidate)
         elif event.prompt_feedback is not None and event.prompt_feedback.block_reason:
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
         if event.error is not None:
             self._fail(event.error)
 
     def finish(self) -> Reply | Failure:
         """The reply."""
-        return self.draft.finish("gemini", self._model)
+        return self.builder.finish("gemini", self._model)
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.function_call is not None:
             self._call(part.function_call, part.thought_signature, out)
         elif part.thought and part.text:
-            self.draft.grow(self.draft.last("thinking"), part.text)
+            self.builder.grow(self.builder.last("thinking"), part.text)
             out.append(ThinkingDelta(part.text))
         elif part.text and not part.thought:
-            self.draft.grow(self.draft.last("text"), part.text)
+            self.builder.grow(self.builder.last("text"), part.text)
             out.append(TextDelta(part.text))
         if part.thought_signature and part.function_call is None and not part.thought:
-            self.draft.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
+            self.builder.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
         if call.will_continue:
-            self.failed = self.draft.failure(
+            self.failed = self.builder.failure(
                 "invalid", "the provider sends arguments in pieces, which nobody asked for"
             )
             return
         received = received_json(call.args or {})
-        slot = self.draft.open("call", received, call.name or "")
+        slot = self.builder.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
         if signature:
             fields["thoughtSignature"] = signature
@@ -173,16 +173,16 @@ class GeminiStreamReader:
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BAD_CALL_REASONS and not self.draft.calls:  # a call of a tool that does not exist is a call
+        if reason in _BAD_CALL_REASONS and not self.builder.calls:  # a call of a tool that does not exist is a call
             said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
-            self.failed = self.draft.failure("server", said)
+            self.failed = self.builder.failure("server", said)
         else:
-            self.draft.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
+            self.builder.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
 
     def _fail(self, error: _Error) -> None:
         text = error.message or error.status or "the provider broke off"
         kind = kind_of_error_event(str(error.code or error.status or ""), text)
-        failure = self.draft.failure(kind, text, error.code or 0)
+        failure = self.builder.failure(kind, text, error.code or 0)
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
@@ -216,17 +216,17 @@ class Gemini:
         """The key."""
         return {"x-goog-api-key": api_key} if api_key else {}
 
-    def body(self, request: Request, memo: FragmentCache) -> bytes:
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
         """The request."""
-        head = cached_head(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         config = encode_json(self._config(request.max_output_tokens))
         start = b'{"generationConfig":%b%b,"contents":[' % (config, head)
-        if memo.first_side == "model":
+        if cache.first_side == "model":
             start += b'{"role":"user","parts":[{"text":"(continued)"}]},'
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> GeminiStreamReader:
+    def reader(self) -> GeminiStreamReader:
         """Reads one answer."""
         return GeminiStreamReader(self.target.model)
 

@@ -104,11 +104,11 @@ class HttpModel:
         self._wire = wire
         self._options = options
         self._clock = clock
-        self._memos = FragmentCaches(wire.item_format)
+        self._caches = FragmentCaches(wire.item_format)
         self._connections: ConnectionPool | None = None
         self._url = wire.url(options.base_url)
-        self._unsigned_ends = 0
-        self._heard = False
+        self._ends_without_done = 0
+        self._was_model = False
 
     def warm(self) -> None:
         """Build the pool. No socket is opened."""
@@ -121,22 +121,22 @@ class HttpModel:
         if connections is not None:
             await connections.aclose()
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop what was encoded; the next request makes it again."""
-        self._memos = FragmentCaches(self._wire.item_format)
+        self._caches = FragmentCaches(self._wire.item_format)
 
     def blocks(self, request: Request) -> list[bytes]:
         """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
-        memo = self._memo(request)
-        return [memo.fragment(item) for item in request.items]
+        cache = self._cache(request)
+        return [cache.fragment(item) for item in request.items]
 
     def body(self, request: Request) -> bytes:
         """The exact bytes that `stream` sends for `request`."""
-        return self._wire.body(request, self._memo(request))
+        return self._wire.body(request, self._cache(request))
 
-    def _memo(self, request: Request) -> FragmentCache:
+    def _cache(self, request: Request) -> FragmentCache:
         """A request without a `PrefixSet` of the log is no part of the conversation: it must not push that one out."""
-        return self._memos.of(request.session if request.prefix_seq else f"{request.session} aside")
+        return self._caches.of(request.session if request.prefix_seq else f"{request.session} aside")
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`."""
@@ -147,17 +147,17 @@ class HttpModel:
         try:
             response = await self._send(self.body(request))
             if not 200 <= response.status < 300:
-                yield [self._healed(await self._refusal(response))]
+                yield [self._without_refused(await self._read_error(response))]
                 return
-            reading = self._wire.reading()
+            reader = self._wire.reader()
             try:
                 if response.headers.get("content-type", "").startswith("application/json"):
-                    yield [*await self._whole(response, reading)]
+                    yield [*await self._read_json(response, reader)]
                     return
-                async for batch in self._read(response, reading):
+                async for batch in self._read(response, reader):
                     yield batch
             except (TransportError, EventTooLong) as error:
-                yield [reading.finish() if reading.settled else stream_failure(reading, error)]
+                yield [reader.finish() if reader.may_end else stream_failure(reader, error)]
         except TransportError as error:
             yield [request_failure(error, self._url)]
         except AddressInvalid as error:
@@ -173,15 +173,15 @@ class HttpModel:
         assert self._connections is not None
         return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
-    async def _whole(self, response: HttpResponse, reading: StreamReader) -> list[Delta]:
+    async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:
         """An answer said to be JSON: an error in disguise, a server that ignores `stream`, or events after all."""
         body = await self._body(response, BODY_BYTES_MAX)
-        return self._read_whole(body, reading) if body.strip() else [self._unheard()]
+        return self._read_json_body(body, reader) if body.strip() else [self._not_a_model()]
 
-    def _read_whole(self, body: bytes, reading: StreamReader) -> list[Delta]:
-        batch, final = read_body(reading, body)
-        self._heard = self._heard or final is not None
-        return [*batch, final or self._unheard()]
+    def _read_json_body(self, body: bytes, reader: StreamReader) -> list[Delta]:
+        batch, final = read_body(reader, body)
+        self._was_model = self._was_model or final is not None
+        return [*batch, final or self._not_a_model()]
 
     async def _body(self, response: HttpResponse, bytes_max: int) -> bytes:
         """Read a body that does not stream. Raises `ResponseTooLong` and, past `content_timeout_s`, `ReadTimeout`."""
@@ -198,12 +198,12 @@ class HttpModel:
             raise ReadTimeout from None
         return b"".join(pieces)
 
-    def _unheard(self) -> Failure:
+    def _not_a_model(self) -> Failure:
         """Somebody answered who is no model: asked again only if a model has been heard there before."""
-        kind = "server" if self._heard else "invalid"
+        kind = "server" if self._was_model else "invalid"
         return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
 
-    async def _refusal(self, response: HttpResponse) -> Failure:
+    async def _read_error(self, response: HttpResponse) -> Failure:
         body = b""
         with suppress(TimeoutError, TransportError):  # what has come of it will do
             async with asyncio.timeout(self._options.idle_timeout_s):
@@ -222,107 +222,107 @@ class HttpModel:
         said = f"{failure.message}; asked was {self._url}: are base_url and model right?"
         return msgspec.structs.replace(failure, message=said)
 
-    def _healed(self, failure: Failure) -> Failure:
+    def _without_refused(self, failure: Failure) -> Failure:
         """Leave out what was refused from now on, if that may help."""
         target = drop_refused(self._wire.target, failure)
         if target is None:
             return failure
         self._wire.target = target
-        self._memos = FragmentCaches(self._wire.item_format)
+        self._caches = FragmentCaches(self._wire.item_format)
         return as_retryable(failure)
 
-    async def _read(self, response: HttpResponse, reading: StreamReader) -> AsyncIterator[list[Delta]]:
+    async def _read(self, response: HttpResponse, reader: StreamReader) -> AsyncIterator[list[Delta]]:
         splitter = EventSplitter()
         now = asyncio.get_running_loop().time
-        patience_s = self._options.content_timeout_s
-        came, last_s, heard = 0, now(), False
+        limit_s = self._options.content_timeout_s
+        came, last_s, has_events = 0, now(), False
         chunks = aiter(response.chunks())
         async for chunk in chunks:
             payloads = splitter.feed(chunk)
-            heard = heard or bool(payloads)
-            self._heard = self._heard or heard
-            batch, final = read_events(reading, payloads)
-            if final is None and reading.settled and reading.draft.usage != Usage():
-                more, final = read_rest(reading, await _trailing_events(chunks, splitter))
+            has_events = has_events or bool(payloads)
+            self._was_model = self._was_model or has_events
+            batch, final = read_events(reader, payloads)
+            if final is None and reader.may_end and reader.builder.usage != Usage():
+                more, final = read_rest(reader, await _trailing_events(chunks, splitter))
                 batch += more
-            if reading.draft.came != came:
-                came, last_s = reading.draft.came, now()
-            elif final is None and now() - last_s > patience_s:
-                final = stalled_failure(reading, patience_s)
+            if reader.builder.size_chars != came:
+                came, last_s = reader.builder.size_chars, now()
+            elif final is None and now() - last_s > limit_s:
+                final = stalled_failure(reader, limit_s)
             if final is not None:
                 batch.append(final)
-                self._unsigned_ends = 0
+                self._ends_without_done = 0
             if batch:
                 yield batch
             if final is not None:
                 if isinstance(final, Reply):
                     await _drain(response)
                 return
-        page = not heard and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
-        yield self._ended(reading, splitter, page)
+        page = not has_events and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
+        yield self._at_end(reader, splitter, page)
 
-    def _ended(self, reading: StreamReader, splitter: EventSplitter, page: bool) -> list[Delta]:
+    def _at_end(self, reader: StreamReader, splitter: EventSplitter, page: bool) -> list[Delta]:
         """The stream is over and its terminal event was not seen, unless it is what was left; or it was no stream.
 
         `page`: it is text and had no events.
         """
         left = splitter.rest
-        if not reading.draft.came and left.lstrip()[:1] in (b"{", b"["):
-            return self._read_whole(left, reading)
+        if not reader.builder.size_chars and left.lstrip()[:1] in (b"{", b"["):
+            return self._read_json_body(left, reader)
         payloads = splitter.flush()
         if page and not payloads:
-            return [self._unheard()]
-        batch, final = read_rest(reading, payloads)
-        if final is None and reading.draft.stop and self.wire == "openai-chat":
+            return [self._not_a_model()]
+        batch, final = read_rest(reader, payloads)
+        if final is None and reader.builder.stop and self.wire == "openai-chat":
             # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
-            self._unsigned_ends += 1
-            if self._unsigned_ends >= 2:
-                final = reading.finish()
-        batch.append(final or reading.draft.failure("truncated", "the stream ended before the model had finished"))
+            self._ends_without_done += 1
+            if self._ends_without_done >= 2:
+                final = reader.finish()
+        batch.append(final or reader.builder.failure("truncated", "the stream ended before the model had finished"))
         return batch
 
 
-def read_events(reading: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+def read_events(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
     """Feed complete events; what they bring, and the end if they hold it."""
     batch: list[Delta] = []
     for payload in payloads:
         try:
-            reading.take(payload, batch)
+            reader.feed(payload, batch)
         except DECODE_ERRORS:
             loose = repair_json(payload)
-            if loose is None or not (_try_read(reading, loose, batch) or _is_foreign(reading, loose)):
+            if loose is None or not (_try_read(reader, loose, batch) or _is_foreign(reader, loose)):
                 said = payload[:80].decode("utf-8", "replace")
-                return batch, reading.draft.failure("server", f"the provider sent what is not its protocol: {said}")
-        if reading.failed is not None:
-            return batch, reading.failed
-        if reading.done:
-            return batch, reading.finish()
-        if reading.draft.came > REPLY_CHARS_MAX:
+                return batch, reader.builder.failure("server", f"the provider sent what is not its protocol: {said}")
+        if reader.failed is not None:
+            return batch, reader.failed
+        if reader.done:
+            return batch, reader.finish()
+        if reader.builder.size_chars > REPLY_CHARS_MAX:
             said = f"the model's answer was cut: it grew beyond {REPLY_CHARS_MAX >> 20} MB without an end"
-            return batch, reading.draft.failure("invalid", said)
+            return batch, reader.builder.failure("invalid", said)
     return batch, None
 
 
-def read_rest(reading: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+def read_rest(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
     """Feed what stood after the last complete event when the stream ended: half an event is no event."""
     batch: list[Delta] = []
     for payload in payloads:
-        _try_read(reading, payload, batch)
-    if reading.failed is not None:
-        return batch, reading.failed
-    return batch, reading.finish() if reading.done or reading.settled else None
+        _try_read(reader, payload, batch)
+    if reader.failed is not None:
+        return batch, reader.failed
+    return batch, reader.finish() if reader.done or reader.may_end else None
 
 
-def read_body(reading: StreamReader, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
+def read_body(reader: StreamReader, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
     """Read a whole body: events, one JSON object, or a list of them. No end when it holds no reply.
 
     Raises `EventTooLong`. JSON that can be read is whole, whether or not it says why the model stopped.
     """
     splitter = EventSplitter()
     payloads = splitter.feed(body) + splitter.flush()
-    batch, final = read_events(reading, payloads or _split_list(body))
-    ended = reading.draft.stop or (reading.draft.slots and not payloads)
-    return batch, final or (reading.finish() if ended else None)
+    batch, final = read_events(reader, payloads or _split_list(body))
+    ended = reader.builder.stop or (reader.builder.slots and not payloads)
+    return batch, final or (reader.finish() if ended else None)
 
 
 def _split_list(body: bytes) -> list[bytes]:
@@ -335,20 +335,20 @@ def _split_list(body: bytes) -> list[bytes]:
         return [body]
 
 
-def _try_read(reading: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
+def _try_read(reader: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
     try:
-        reading.take(payload, batch)
+        reader.feed(payload, batch)
     except DECODE_ERRORS:
         return False
     return True
 
 
-def _is_foreign(reading: StreamReader, payload: bytes) -> bool:
+def _is_foreign(reader: StreamReader, payload: bytes) -> bool:
     """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
     event = json_fields(payload.decode())
     delta = event.get("delta")
     kinds = [fields.get("type") for fields in (event, delta) if isinstance(fields, dict)]
-    return bool(reading.kinds) and any(isinstance(kind, str) and kind not in reading.kinds for kind in kinds)
+    return bool(reader.kinds) and any(isinstance(kind, str) and kind not in reader.kinds for kind in kinds)
 
 
 async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter) -> list[bytes]:
@@ -410,25 +410,25 @@ def request_failure(error: Exception, url: str) -> Failure:
             return Failure("network", f"the connection to {host} broke: {_one_line(error)}")
 
 
-def stream_failure(reading: StreamReader, error: Exception) -> Failure:
+def stream_failure(reader: StreamReader, error: Exception) -> Failure:
     """What went wrong while the answer streamed."""
     match error:
         case ReadTimeout():
-            return reading.draft.failure("stalled", "the model fell silent in the middle of its answer")
+            return reader.builder.failure("stalled", "the model fell silent in the middle of its answer")
         case ClosedEarly():
-            return reading.draft.failure("truncated", "the stream was cut before the model had finished")
+            return reader.builder.failure("truncated", "the stream was cut before the model had finished")
         case ResponseTooLong():
-            return reading.draft.failure("invalid", f"the model's answer was cut: {error}")
+            return reader.builder.failure("invalid", f"the model's answer was cut: {error}")
         case EventTooLong():
             said = f"the model's answer was cut: one event is longer than {EVENT_BYTES_MAX >> 20} MB"
-            return reading.draft.failure("invalid", said)
+            return reader.builder.failure("invalid", said)
         case _:
-            return reading.draft.failure("network", f"the connection broke in mid-answer: {_one_line(error)}")
+            return reader.builder.failure("network", f"the connection broke in mid-answer: {_one_line(error)}")
 
 
-def stalled_failure(reading: StreamReader, patience_s: float) -> Failure:
+def stalled_failure(reader: StreamReader, limit_s: float) -> Failure:
     """Only heartbeats came."""
-    return reading.draft.failure("stalled", f"the model sent nothing but heartbeats for {patience_s:g} s")
+    return reader.builder.failure("stalled", f"the model sent nothing but heartbeats for {limit_s:g} s")
 
 
 def _one_line(error: Exception) -> str:

@@ -149,7 +149,7 @@ class ChatStreamReader:
     kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str, says_done: bool = True) -> None:
-        self.draft = ReplyBuilder()
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._model = model
@@ -163,11 +163,11 @@ class ChatStreamReader:
         """(id, name) said once more after a whole call: its echo, or the next one if arguments follow."""
 
     @property
-    def settled(self) -> bool:
+    def may_end(self) -> bool:
         """Whether the stream may end now: only where the server is known not to send `[DONE]`."""
-        return bool(self.draft.stop) and not self._says_done
+        return bool(self.builder.stop) and not self._says_done
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
         """One chunk."""
         if payload == b"[DONE]":
             self.done = True
@@ -180,23 +180,23 @@ class ChatStreamReader:
                 self._grow(delta, out)
             if choice.finish_reason:
                 self._stop(choice.finish_reason)
-            if event.model and not self.draft.model:
-                self.draft.model = event.model
+            if event.model and not self.builder.model:
+                self.builder.model = event.model
         if event.usage is not None and event.usage.prompt_tokens is not None:
-            self.draft.usage = usage_of(event.usage)
+            self.builder.usage = usage_of(event.usage)
         if event.error and bytes(event.error) != b"null":
             self._fail(bytes(event.error))
 
     def finish(self) -> Reply | Failure:
         """The reply. A stream that ended with `[DONE]` but never said why was cut on the way to the server."""
-        if not self.draft.stop and not self.draft.slots:
-            return self.draft.failure("empty", "the model gave an empty answer")
+        if not self.builder.stop and not self.builder.slots:
+            return self.builder.failure("empty", "the model gave an empty answer")
         if self._thinking is not None and (self._details or self._thinking.name):
             fields: dict[str, Any] = {self._thinking.name: self._thinking.text} if self._thinking.name else {}
             if self._details:
                 fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
             self._thinking.raw = encode_json(fields).decode()
-        return self.draft.finish("openai-chat", self._model)
+        return self.builder.finish("openai-chat", self._model)
 
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
         if delta.reasoning_content:
@@ -216,18 +216,18 @@ class ChatStreamReader:
                 self._call(call, out)
         if delta.refusal:
             self._say(delta.refusal, out)
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
-            self._text = self.draft.open("text")
-        self.draft.grow(self._text, text)
+            self._text = self.builder.open("text")
+        self.builder.grow(self._text, text)
         out.append(TextDelta(text))
 
     def _think(self, field: str, text: str, out: list[Delta]) -> None:
         if self._thinking is None:
-            self._thinking = self.draft.open("thinking", name=field)
-        self.draft.grow(self._thinking, text)
+            self._thinking = self.builder.open("thinking", name=field)
+        self.builder.grow(self._thinking, text)
         out.append(ThinkingDelta(text))
 
     def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
@@ -243,7 +243,7 @@ class ChatStreamReader:
     def _detail(self, details: list[dict[str, Any]]) -> None:
         """Blocks of reasoning in pieces: those of one kind and index are one."""
         if self._thinking is None:
-            self._thinking = self.draft.open("thinking", name="reasoning")
+            self._thinking = self.builder.open("thinking", name="reasoning")
         for new in details:
             old = self._details[-1] if self._details else None
             if old is None or (old.get("type"), old.get("index")) != (new.get("type"), new.get("index")):
@@ -255,7 +255,7 @@ class ChatStreamReader:
                     pieces.append(value)
                 elif value is not None or key not in old:
                     old[key] = value
-                self.draft.came += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
+                self.builder.size_chars += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
 
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
@@ -269,7 +269,7 @@ class ChatStreamReader:
         if call.id or call.extra_content:
             self._keep(slot, call)
         if text:
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
         if fresh or text:
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
 
@@ -280,7 +280,7 @@ class ChatStreamReader:
         id_, slot = self._calls[-1][1:]
         if text and not name and self._again == (call.id or id_, slot.name):
             name = slot.name
-        alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.grown
+        alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.pieces
         self._again = (id_, name) if alone and _is_complete(slot) else None
         return name
 
@@ -291,10 +291,10 @@ class ChatStreamReader:
             id_, slot = known[-1]
             other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
             bare = call.index is None and not call.id
-            again = bool(name and slot.grown and (text or bare)) and _is_complete(slot)
+            again = bool(name and slot.pieces and (text or bare)) and _is_complete(slot)
             if not (name and (other or again)):
                 return slot
-        slot = self.draft.open("call")
+        slot = self.builder.open("call")
         self._calls.append((call.index, call.id or "", slot))
         return slot
 
@@ -307,22 +307,22 @@ class ChatStreamReader:
 
     def _stop(self, reason: str) -> None:
         if reason in _ERROR_STOPS:
-            self.failed = self.draft.failure(_ERROR_STOPS[reason], f"the provider broke off: {reason}")
-        elif self.draft.stop != "refusal":
-            self.draft.stop = _STOPS.get(reason, "end")
+            self.failed = self.builder.failure(_ERROR_STOPS[reason], f"the provider broke off: {reason}")
+        elif self.builder.stop != "refusal":
+            self.builder.stop = _STOPS.get(reason, "end")
 
     def _fail(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "replace")
         code = _error_code(raw)
         kind = kind_of_error_event(code, text)
         status = int(code) if code.isdecimal() and len(code) == 3 else 0
-        failure = self.draft.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
+        failure = self.builder.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
 def _is_complete(slot: PartBuilder) -> bool:
     """Whether the arguments of a call are complete. Its last pieces are looked at first, which is cheap."""
-    return "".join(slot.grown[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
+    return "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
 
 
 def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
@@ -403,17 +403,17 @@ class OpenAIChat:
         """The key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def body(self, request: Request, memo: FragmentCache) -> bytes:
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
         """The request."""
-        head = cached_head(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         system = request.prefix.system
         start = b'{"%b":%d,%b,"messages":[' % (self.quirks.limit_key, request.max_output_tokens, head)
         if system.strip():
-            start += encode_json({"role": "system", "content": system}) + (b"," if memo.first_side else b"")
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+            start += encode_json({"role": "system", "content": system}) + (b"," if cache.first_side else b"")
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> ChatStreamReader:
+    def reader(self) -> ChatStreamReader:
         """Reads one answer."""
         return ChatStreamReader(self.target.model, self.quirks.says_done)
 

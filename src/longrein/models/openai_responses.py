@@ -142,11 +142,11 @@ def usage_of(usage: _Usage) -> Usage:
 class ResponsesStreamReader:
     """Reads one streamed response."""
 
-    settled = False
+    may_end = False
     kinds = _EVENT_TYPES
 
     def __init__(self, model: str) -> None:
-        self.draft = ReplyBuilder()
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._model = model
@@ -154,7 +154,7 @@ class ResponsesStreamReader:
         """By index; None for an item that is passed over."""
         self._summary = 0
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
         """One event."""
         if payload == b"[DONE]":
             return
@@ -179,11 +179,11 @@ class ResponsesStreamReader:
             case _ if event.type == "error" or event.error is not None:
                 self._fail(event.error or _Error(event.code, None, event.message))
         if event.type == "response.refusal.delta":
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
 
     def finish(self) -> Reply | Failure:
         """The reply."""
-        return self.draft.finish("openai-responses", self._model)
+        return self.builder.finish("openai-responses", self._model)
 
     def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
         for index, raw in enumerate(response.output):
@@ -196,7 +196,7 @@ class ResponsesStreamReader:
             self._slots[index] = None
             return None
         item = _decode_item(raw)
-        self._slots[index] = slot = self.draft.open(kind, name=item.name or "")
+        self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
         if kind == "call":
             slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
             out.append(CallDelta(slot.call, slot.name))
@@ -206,7 +206,7 @@ class ResponsesStreamReader:
         text, slot = event.delta, self._growing(event.output_index, kind)
         if not text or slot is None:
             return
-        self.draft.grow(slot, text)
+        self.builder.grow(slot, text)
         out.append(TextDelta(text) if kind == "text" else CallDelta(slot.call, json=text))
 
     def _think(self, event: _Event, out: list[Delta]) -> None:
@@ -214,8 +214,8 @@ class ResponsesStreamReader:
         if not text or slot is None:
             return
         if event.summary_index != self._summary:
-            self._summary, text = event.summary_index, ("\n\n" if slot.grown else "") + text
-        self.draft.grow(slot, text)
+            self._summary, text = event.summary_index, ("\n\n" if slot.pieces else "") + text
+        self.builder.grow(slot, text)
         out.append(ThinkingDelta(text))
 
     def _growing(self, index: int, kind: str) -> PartBuilder | None:
@@ -224,7 +224,7 @@ class ResponsesStreamReader:
         if slot is None and index in self._slots:
             return None
         if slot is None or slot.kind != kind:
-            self._slots[index] = slot = self.draft.open(kind)
+            self._slots[index] = slot = self.builder.open(kind)
         return slot
 
     def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
@@ -240,14 +240,14 @@ class ResponsesStreamReader:
         if slot.kind == "thinking":
             if item.encrypted_content:
                 slot.raw = raw.decode("utf-8", "replace")
-                self.draft.came += len(raw)
+                self.builder.size_chars += len(raw)
             self._whole(slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out)
         elif slot.kind == "text":
             if item.phase:
                 slot.raw = encode_json({"phase": item.phase}).decode()
             self._whole(slot, "".join(p.text or p.refusal or "" for p in item.content or ()), out)
             if any(p.refusal for p in item.content or ()):
-                self.draft.stop = "refusal"
+                self.builder.stop = "refusal"
         elif slot.kind == "call":
             given = item.arguments or ""
             self._whole(slot, given if isinstance(given, str) else received_json(given), out)
@@ -257,27 +257,27 @@ class ResponsesStreamReader:
         come = slot.text
         if len(text) > len(come) and text.startswith(come):
             text = text[len(come) :]
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
             whole: dict[str, Delta] = {"text": TextDelta(text), "thinking": ThinkingDelta(text)}
             out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
 
     def _end(self, response: _Response, name: str) -> None:
         """The response is over; `name` is what the event calls it, for a response that does not say."""
         self.done = True
-        self.draft.model = response.model or ""
+        self.builder.model = response.model or ""
         if response.usage is not None:
-            self.draft.usage = usage_of(response.usage)
+            self.builder.usage = usage_of(response.usage)
         reason = response.incomplete_details.reason if response.incomplete_details else None
         status = response.status or name
         if status in ("failed", "cancelled"):
             self._fail(response.error or _Error(status))
         elif reason or status == "incomplete":
-            self.draft.stop = "refusal" if reason == "content_filter" else "length"
+            self.builder.stop = "refusal" if reason == "content_filter" else "length"
 
     def _fail(self, error: _Error) -> None:
         code, text = str(error.code or error.type or ""), error.message or ""
         kind = kind_of_error_event(code, text)
-        failure = self.draft.failure(kind, text or code or "the provider broke off")
+        failure = self.builder.failure(kind, text or code or "the provider broke off")
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
@@ -306,14 +306,14 @@ class OpenAIResponses:
         """The key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def body(self, request: Request, memo: FragmentCache) -> bytes:
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
         """The request."""
-        head = cached_head(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         start = b'{"max_output_tokens":%d,%b,"input":[' % (request.max_output_tokens, head)
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> ResponsesStreamReader:
+    def reader(self) -> ResponsesStreamReader:
         """Reads one answer."""
         return ResponsesStreamReader(self.target.model)
 

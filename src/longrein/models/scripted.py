@@ -312,17 +312,17 @@ def _split(text: str, size: int) -> list[str]:
 
 
 def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str) -> Reply | Failure:
-    draft = ReplyBuilder()
+    builder = ReplyBuilder()
     if turn.thinking:
-        draft.open("thinking", turn.thinking)
+        builder.open("thinking", turn.thinking)
     if turn.text:
-        draft.open("text", turn.text)
+        builder.open("text", turn.text)
     for call in turn.calls:
-        draft.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
-    for slot in draft.slots:
+        builder.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
+    for slot in builder.slots:
         slot.raw = str(number)
-    draft.stop, draft.usage = turn.stop, simulated_usage(request, turn, budget)
-    return draft.finish("scripted", model)
+    builder.stop, builder.usage = turn.stop, simulated_usage(request, turn, budget)
+    return builder.finish("scripted", model)
 
 
 def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:

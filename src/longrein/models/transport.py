@@ -78,12 +78,12 @@ class SocketStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
-        self._room = memoryview(bytearray(READ_BYTES))
-        self._came: deque[bytes] = deque()
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._received: deque[bytes] = deque()
         self._unread = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
-        self._over = False
+        self._ended = False
         self._error: Exception | None = None
 
     # --- what asyncio says --------------------------------------------------------------------------------------
@@ -94,11 +94,11 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def get_buffer(self, _: int) -> memoryview:  # pieces of a bytearray would be copies
         """Where the next bytes go."""
-        return self._room
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
-        self._came.append(bytes(self._room[:nbytes]))
+        self._received.append(bytes(self._buffer[:nbytes]))
         self._unread += nbytes
         if self._unread > UNREAD_BYTES_MAX:
             self._paused = True
@@ -107,13 +107,13 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The other side will say no more."""
-        self._over = True
+        self._ended = True
         self._wake()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """It is gone."""
-        self._over, self._error = True, self._error or error
+        self._ended, self._error = True, self._error or error
         self._wake()
 
     def _wake(self, error: Exception | None = None) -> None:
@@ -133,7 +133,7 @@ class SocketStream(asyncio.BufferedProtocol):
 
         The kernel is not asked again: that would let another thread go first, between a result and the next request.
         """
-        return self._over or bool(self._came)
+        return self._ended or bool(self._received)
 
     def send(self, *pieces: bytes) -> None:
         """Send bytes; what cannot leave yet is kept until it can."""
@@ -144,10 +144,10 @@ class SocketStream(asyncio.BufferedProtocol):
 
     async def read(self, timeout_s: float) -> bytes:
         """The next bytes, b'' at the end; waits at most `timeout_s`. Raises `ReadTimeout` and `ReadFailed`."""
-        if not self._came and not self._over:
+        if not self._received and not self._ended:
             await self._wait(timeout_s)
-        if self._came:
-            return self._taken()
+        if self._received:
+            return self._pop()
         if self._error is not None:
             raise ReadFailed(error_reason(self._error))
         return b""
@@ -161,8 +161,8 @@ class SocketStream(asyncio.BufferedProtocol):
             self._waiter = None
             timer.cancel()
 
-    def _taken(self) -> bytes:
-        data = self._came.popleft()
+    def _pop(self) -> bytes:
+        data = self._received.popleft()
         self._unread -= len(data)
         if self._paused and self._unread <= UNREAD_BYTES_MAX // 2:
             self._paused = False
@@ -286,7 +286,7 @@ class HttpResponse:
         """Give the connection back: for the next request where the body was read to its end, else closed."""
         self.body = body
         """The bytes as they were sent, from where they were last read."""
-        self._came = 0
+        self._received = 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the decoded body as it arrives.
@@ -294,8 +294,8 @@ class HttpResponse:
         Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past `ANSWER_BYTES_MAX`.
         """
         async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
-            self._came += len(chunk)
-            if self._came > ANSWER_BYTES_MAX:
+            self._received += len(chunk)
+            if self._received > ANSWER_BYTES_MAX:
                 raise ResponseTooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
             yield chunk
 
@@ -322,44 +322,44 @@ class ConnectionPool:
         self._idle: list[Connection] = []
         self._client: Any = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], first_s: float) -> HttpResponse:
+    async def post(self, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
         """Send `body`, also onward to another path of the same server: a key goes to the host it was given for.
 
         The answer's head is there when this returns, after at most `first_s`; its body comes after. Raises
         `AddressInvalid` and `TransportError`.
         """
         address = self._address
-        answer = await self._post(address, body, headers, first_s)
+        answer = await self._post(address, body, headers, first_byte_s)
         for _ in range(REDIRECTS_MAX):
             address = redirect_target(address, answer)
             if not address:
                 break
             await answer.aclose()
-            answer = await self._post(address, body, headers, first_s)
+            answer = await self._post(address, body, headers, first_byte_s)
         return answer
 
-    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_s: float) -> HttpResponse:
+    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
         sent = HEADERS | {name.lower(): value for name, value in headers.items()}
         if self._proxy is not None or not all(char in PLAIN for char in address):
-            return await self._post_by_library(address, body, sent, first_s)
+            return await self._post_by_library(address, body, sent, first_byte_s)
         host, port, target = _split_address(address)
         sent |= {"host": urlsplit(address).netloc, "content-length": str(len(body))}
-        connection = self._free() or Connection(
+        connection = self._idle_connection() or Connection(
             await connect(host, port, self._options.connect_timeout_s, self._context)
         )
         try:
-            head = await connection.ask(target, sent, body, first_s)
+            head = await connection.ask(target, sent, body, first_byte_s)
         except BaseException:
             connection.stream.close()
             raise
         idle_s = self._options.idle_timeout_s
 
-        async def give_back() -> None:
-            self._give_back(connection)
+        async def release() -> None:
+            self._release(connection)
 
-        return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), give_back)
+        return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), release)
 
-    def _free(self) -> Connection | None:
+    def _idle_connection(self) -> Connection | None:
         """An idle connection that still stands."""
         now_s = asyncio.get_running_loop().time()
         while self._idle:
@@ -369,14 +369,14 @@ class ConnectionPool:
             connection.stream.close()
         return None
 
-    def _give_back(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         if connection.reuse(asyncio.get_running_loop().time()):
             self._idle.append(connection)
         else:
             connection.stream.close()
 
     async def _post_by_library(
-        self, address: str, body: bytes, headers: dict[str, str], first_s: float
+        self, address: str, body: bytes, headers: dict[str, str], first_byte_s: float
     ) -> HttpResponse:
         """With a proxy, a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
         import httpx2
@@ -389,7 +389,7 @@ class ConnectionPool:
         headers["host"] = url.netloc.decode("ascii")
         request = self._client.build_request("POST", url, content=body, headers=headers, timeout=timeout)
         with _library_errors():
-            async with asyncio.timeout(first_s):
+            async with asyncio.timeout(first_byte_s):
                 response = await self._client.send(request, stream=True)
         body_read = _LibraryBody(aiter(response.aiter_raw()), self._options.idle_timeout_s)
         return HttpResponse(response.status_code, response.headers.raw, body_read, response.aclose)
@@ -409,16 +409,16 @@ class _ConnectionBody:
     def __init__(self, connection: Connection, idle_s: float) -> None:
         self._connection = connection
         self._idle_s = idle_s
-        self._over = False
+        self._ended = False
 
     def __aiter__(self) -> "_ConnectionBody":
         return self
 
     async def __anext__(self) -> bytes:
-        event = None if self._over else await self._connection.event(self._idle_s)
+        event = None if self._ended else await self._connection.event(self._idle_s)
         if isinstance(event, h11.Data):
             return bytes(event.data)
-        self._over = True
+        self._ended = True
         raise StopAsyncIteration
 
 
@@ -550,23 +550,23 @@ class EventSplitter:
     """Takes bytes as they arrive and gives the payloads of the events that are complete."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
+        self._partial: list[bytes] = []
         """Of the event that is not complete: all but its last byte, if that may be half of an end."""
-        self._held_bytes = 0
-        self._edge = b""
+        self._partial_bytes = 0
+        self._line_end = b""
         """That byte, with a line end of which only half has come."""
 
     @property
     def rest(self) -> bytes:
         """What has come of the event that is not complete."""
-        return b"".join((*self._held, self._edge))
+        return b"".join((*self._partial, self._line_end))
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Payloads of the events that end in `chunk`. Events without data (comments, pings) give none.
 
         Raises `EventTooLong`.
         """
-        text = self._edge + chunk if self._edge else chunk
+        text = self._line_end + chunk if self._line_end else chunk
         half = b""
         if b"\r" in text:
             if text.endswith(b"\r"):  # half of a \r\n, or a whole line end: the next byte will tell
@@ -574,24 +574,24 @@ class EventSplitter:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = text.split(b"\n\n")
         rest = events.pop()
-        if events and self._held:
-            events[0] = b"".join((*self._held, events[0]))
-            self._held, self._held_bytes = [], 0
-        self._hold(rest, half)
+        if events and self._partial:
+            events[0] = b"".join((*self._partial, events[0]))
+            self._partial, self._partial_bytes = [], 0
+        self._keep_partial(rest, half)
         return [payload for event in events if (payload := _event_data(event))]
 
-    def _hold(self, rest: bytes, half: bytes) -> None:
-        self._edge = b"\n" + half if rest.endswith(b"\n") else half
+    def _keep_partial(self, rest: bytes, half: bytes) -> None:
+        self._line_end = b"\n" + half if rest.endswith(b"\n") else half
         if kept := rest.removesuffix(b"\n"):
-            self._held.append(kept)
-            self._held_bytes += len(kept)
-            if self._held_bytes > EVENT_BYTES_MAX:
+            self._partial.append(kept)
+            self._partial_bytes += len(kept)
+            if self._partial_bytes > EVENT_BYTES_MAX:
                 raise EventTooLong
 
     def flush(self) -> list[bytes]:
         """What an event that lacks only its last line end holds; at the end of the stream."""
         events = self.feed(b"\n\n")
-        self._held, self._held_bytes, self._edge = [], 0, b""
+        self._partial, self._partial_bytes, self._line_end = [], 0, b""
         return events
 
 

@@ -34,7 +34,7 @@ class ItemFormat(msgspec.Struct, frozen=True):
     """The fragment of an item; empty when this wire and model do not get it."""
     side: Callable[[Item], str]
     """Which run an item belongs to; neighbours of one side share a bracket."""
-    lay: BracketRun
+    bracket: BracketRun
     """How a run is bracketed; the opening bracket stands with the first fragment."""
 
 
@@ -52,11 +52,11 @@ class FragmentCache:
 
     def chunks(self, items: tuple[Item, ...]) -> list[bytes]:
         """Leads and fragments of `items`, two an item, without the last bracket. The list is not to be changed."""
-        same = self._common(items)
+        same = self._common_prefix(items)
         if same < len(self._items) or same < len(items):
-            start = self._cut(same)
+            start = self._drop_layout(same)
             if same < len(self._items):
-                self._forget(items)
+                self._drop_unused(items)
             self._items = items
             self._extend(start)
         return self._chunks
@@ -80,14 +80,14 @@ class FragmentCache:
         self._fragments[item.key] = (item, made)
         return made
 
-    def _common(self, items: tuple[Item, ...]) -> int:
+    def _common_prefix(self, items: tuple[Item, ...]) -> int:
         last = self._items
         for at, (old, new) in enumerate(zip(last, items, strict=False)):
             if old is not new:
                 return at
         return min(len(last), len(items))
 
-    def _cut(self, same: int) -> int:
+    def _drop_layout(self, same: int) -> int:
         """Drop the layout from the last run that can still change; its start."""
         while self._runs and self._runs[-1][0] >= same:
             self._runs.pop()
@@ -95,7 +95,7 @@ class FragmentCache:
         del self._chunks[2 * start :]
         return start
 
-    def _forget(self, items: tuple[Item, ...]) -> None:
+    def _drop_unused(self, items: tuple[Item, ...]) -> None:
         kept = {item.key for item in items}
         for key in [key for key in self._fragments if key not in kept]:
             del self._fragments[key]
@@ -111,15 +111,15 @@ class FragmentCache:
                 continue
             new = self.item_format.side(item)
             if run and new != side:
-                self._close(side, run)
+                self._close_run(side, run)
                 run = []
             side = new
             run.append((at, fragment))
         if run:
-            self._close(side, run)
+            self._close_run(side, run)
 
-    def _close(self, side: str, run: list[tuple[int, bytes]]) -> None:
-        chunks, closing = self.item_format.lay(side, [fragment for _, fragment in run])
+    def _close_run(self, side: str, run: list[tuple[int, bytes]]) -> None:
+        chunks, closing = self.item_format.bracket(side, [fragment for _, fragment in run])
         if not any(chunks):
             return
         if self._runs:
@@ -138,11 +138,11 @@ class FragmentCaches:
 
     def of(self, session: str) -> FragmentCache:
         """The memo of `session`, made when it is new."""
-        memo = self._by_session.pop(session, None) or FragmentCache(self._grammar)
-        self._by_session[session] = memo
+        cache = self._by_session.pop(session, None) or FragmentCache(self._grammar)
+        self._by_session[session] = cache
         while len(self._by_session) > SESSIONS_MAX:
             del self._by_session[next(iter(self._by_session))]
-        return memo
+        return cache
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class StreamReader(Protocol):
 
     kinds: frozenset[str]
     """Values of `type` that this wire reads; events of any other are passed over. Empty: its events have no type."""
-    draft: ReplyBuilder
+    builder: ReplyBuilder
     """The reply as far as it has come."""
     done: bool
     """Whether the terminal event was seen."""
@@ -249,11 +249,11 @@ class StreamReader(Protocol):
     """What an error event in mid-stream said."""
 
     @property
-    def settled(self) -> bool:
+    def may_end(self) -> bool:
         """Whether a clean end of the stream would be a proper one: for wires and servers without a terminal event."""
         ...
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
         """One event. Raises `msgspec.DecodeError` for bytes that are not of this wire."""
         ...
 
@@ -280,20 +280,20 @@ class Wire(Protocol):
         """Headers of each request."""
         ...
 
-    def body(self, request: Request, memo: FragmentCache) -> bytes:
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
         """The request as JSON. `memo` holds what earlier requests of the session encoded."""
         ...
 
-    def reading(self) -> StreamReader:
+    def reader(self) -> StreamReader:
         """What reads one answer."""
         ...
 
 
-def cached_head(memo: FragmentCache, request: Request, make: Callable[[], bytes]) -> bytes:
+def cached_head(cache: FragmentCache, request: Request, make: Callable[[], bytes]) -> bytes:
     """What stands before the items, made once for a prefix."""
-    if memo.head[0] is not request.prefix:
-        memo.head = (request.prefix, make())
-    return memo.head[1]
+    if cache.head[0] is not request.prefix:
+        cache.head = (request.prefix, make())
+    return cache.head[1]
 
 
 def endpoint_url(base_url: str, root: str, path: str) -> str:

@@ -54,9 +54,9 @@ _KEYS = {
 }
 
 
-def block_of(raw: bytes, memo: BlockCache) -> Block:
+def block_of(raw: bytes, cache: BlockCache) -> Block:
     """What is known of the block `raw`."""
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, read_block(raw))
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, read_block(raw))
 
 
 def read_block(raw: bytes) -> Block:
@@ -209,32 +209,32 @@ class _Message(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def parse_request(case: ValidationInput) -> ParsedRequest:
+def parse_request(given: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
-    fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = ParsedRequest(WIRE)
+    fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
-    asking.output_max = msgspec.json.decode(fields.get("max_tokens", b"0"))
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.output_max = msgspec.json.decode(fields.get("max_tokens", b"0"))
     for side in ("tools", "system"):
         for raw in _listed(fields.get(side)):
-            _add(asking, side, block_of(raw, memo))
-    talk = convert(fields.get("messages", msgspec.Raw(b"[]")), list[_Message], "messages")
-    turns = [(message.role, [block_of(raw, memo) for raw in _listed(message.content)]) for message in talk]
+            _add(parsed, side, block_of(raw, cache))
+    messages = convert(fields.get("messages", msgspec.Raw(b"[]")), list[_Message], "messages")
+    turns = [(message.role, [block_of(raw, cache) for raw in _listed(message.content)]) for message in messages]
     for role, blocks in turns:
         for block in blocks:
-            _add(asking, role, block)
-    asking.replies = sum(role == "assistant" for role, _ in turns)
+            _add(parsed, role, block)
+    parsed.replies = sum(role == "assistant" for role, _ in turns)
     last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
-    asking.tail = [block.raw for _, blocks in turns[last + 1 :] for block in blocks]
-    asking.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
+    parsed.tail = [block.raw for _, blocks in turns[last + 1 :] for block in blocks]
+    parsed.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
     if not rules.lenient:
-        _check_messages(talk, turns, asking, rules)
+        _check_messages(messages, turns, parsed, rules)
         if b'"enabled"' in bytes(fields.get("thinking", b"")):
             _check_thinking_first(turns)
-        check_window(asking, limits, rules)
-    return asking
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
@@ -269,10 +269,10 @@ def _listed(raw: msgspec.Raw | None) -> Sequence[bytes]:
     return [b'{"type":"text","text":%b}' % data]
 
 
-def _add(asking: ParsedRequest, side: str, block: Block) -> None:
+def _add(parsed: ParsedRequest, side: str, block: Block) -> None:
     if block.mark_s:
-        asking.marks.append((len(asking.blocks), block.mark_s))
-    asking.add(side, block.raw, block.tokens)
+        parsed.marks.append((len(parsed.blocks), block.mark_s))
+    parsed.add(side, block.raw, block.tokens)
 
 
 # --- the whole ---------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def _check_tools(tools: list[Block]) -> None:
 Turns = list[tuple[str, list[Block]]]
 
 
-def _check_messages(talk: list[_Message], turns: Turns, asking: ParsedRequest, rules: Rules) -> None:
+def _check_messages(messages: list[_Message], turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("messages: at least one message is required")
     for at, (role, blocks) in enumerate(turns):
@@ -331,11 +331,11 @@ def _check_messages(talk: list[_Message], turns: Turns, asking: ParsedRequest, r
                 "except for the optional final assistant message"
             )
         for n, block in enumerate(blocks):
-            _check_block(f"messages.{at}.content.{n}", role, block, asking.model)
+            _check_block(f"messages.{at}.content.{n}", role, block, parsed.model)
     _check_pairs(turns)
-    _check_last_message(talk[-1], turns, rules)
-    if len(asking.marks) > MARKS_MAX:
-        raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {len(asking.marks)}.")
+    _check_last_message(messages[-1], turns, rules)
+    if len(parsed.marks) > MARKS_MAX:
+        raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {len(parsed.marks)}.")
     _check_images(turns)
 
 

@@ -46,34 +46,34 @@ class _Content(msgspec.Struct):
 Turns = list[tuple[str, list[Block]]]
 
 
-def parse_request(case: ValidationInput) -> ParsedRequest:
+def parse_request(given: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
-    fields, rules = case.fields, case.rules
-    asking = ParsedRequest(WIRE, case.model)
+    fields, rules = given.fields, given.rules
+    parsed = ParsedRequest(WIRE, given.model)
     if not rules.lenient:
-        _check_head(fields, case.limits)
+        _check_head(fields, given.limits)
     config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
-    asking.output_max = config.get("maxOutputTokens") or 0
+    parsed.output_max = config.get("maxOutputTokens") or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
+        parsed.add("tools", bytes(raw))
     if "systemInstruction" in fields:
-        asking.add("system", bytes(fields["systemInstruction"]))
-    talk = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
-    turns = [(content.role, [_part(bytes(raw), case.memo) for raw in content.parts]) for content in talk]
+        parsed.add("system", bytes(fields["systemInstruction"]))
+    messages = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
+    turns = [(content.role, [_part(bytes(raw), given.cache) for raw in content.parts]) for content in messages]
     for role, parts in turns:
         for part in parts:
-            asking.add(role, part.raw, part.tokens)
+            parsed.add(role, part.raw, part.tokens)
     last = max((n for n, (role, _) in enumerate(turns) if role == "model"), default=-1)
-    asking.replies = sum(role == "model" for role, _ in turns)
-    asking.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
-    asking.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
-    asking.flags = frozenset({"signed"} if signs_calls(case.model) else ())
+    parsed.replies = sum(role == "model" for role, _ in turns)
+    parsed.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
+    parsed.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
+    parsed.flags = frozenset({"signed"} if signs_calls(given.model) else ())
     if not rules.lenient:
         _check_tools(tools)
-        _check_turns(turns, asking, rules)
-        check_window(asking, case.limits, rules)
-    return asking
+        _check_turns(turns, parsed, rules)
+        check_window(parsed, given.limits, rules)
+    return parsed
 
 
 def signs_calls(model: str) -> bool:
@@ -106,8 +106,8 @@ KINDS = {
 # --- one part ----------------------------------------------------------------------------------------------------
 
 
-def _part(raw: bytes, memo: BlockCache) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _part(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
@@ -195,7 +195,7 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Duplicate function declaration found: {again[0]}")
 
 
-def _check_turns(turns: Turns, asking: ParsedRequest, rules: Rules) -> None:
+def _check_turns(turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("* GenerateContentRequest.contents: contents is not specified")
     for at, (role, parts) in enumerate(turns):
@@ -211,7 +211,7 @@ def _check_turns(turns: Turns, asking: ParsedRequest, rules: Rules) -> None:
     if turns[0][0] != "user" and rules.user_first:
         raise Refused("Please ensure that multiturn requests start with a user turn.")
     _check_pairs(turns)
-    _check_signatures(turns, asking.model)
+    _check_signatures(turns, parsed.model)
     if turns[-1][0] == "model" and not rules.accepts_prefill:
         raise Refused("Please ensure that multiturn requests end with a user role or a function response.")
     if sum(len(part.pictures) for _, parts in turns for part in parts) > IMAGES_MAX:

@@ -62,13 +62,13 @@ class Responder:
         self._reader = reader
         self._writer = writer
 
-    async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """A whole answer."""
         self._head(status, {"content-type": "application/json", **headers, "content-length": str(len(body))})
         self._writer.write(body)
         await self._writer.drain()
 
-    async def begin(self, headers: Mapping[str, str]) -> None:
+    async def begin_stream(self, headers: Mapping[str, str]) -> None:
         """Begin a stream."""
         self._head(200, {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers})
         await self._writer.drain()
@@ -94,7 +94,7 @@ class Responder:
             return
         raise ConnectionResetError("the client has gone")
 
-    async def end(self) -> None:
+    async def end_stream(self) -> None:
         """The proper end of a stream."""
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()

@@ -39,35 +39,35 @@ _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
 _KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
 
 
-def parse_request(case: ValidationInput) -> ParsedRequest:
+def parse_request(given: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
-    fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = ParsedRequest(WIRE)
+    fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
     limit = fields.get("max_completion_tokens", fields.get("max_tokens", b"0"))
-    asking.output_max = msgspec.json.decode(limit) or 0
+    parsed.output_max = msgspec.json.decode(limit) or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
-    talk = [
-        _message(bytes(raw), memo)
+        parsed.add("tools", bytes(raw))
+    messages = [
+        _message(bytes(raw), cache)
         for raw in convert(fields.get("messages", msgspec.Raw(b"[]")), list[msgspec.Raw], "messages")
     ]
-    for block in talk:
-        asking.add(block.kind, block.raw, block.tokens)
-    last = max((n for n, block in enumerate(talk) if block.kind == "assistant"), default=-1)
-    asking.replies = sum(block.kind == "assistant" for block in talk)
-    asking.tail = [block.raw for block in talk[last + 1 :] if block.kind not in ("system", "developer")]
-    asking.first = next((block.raw for block in talk if block.kind == "user"), b"")
+    for block in messages:
+        parsed.add(block.kind, block.raw, block.tokens)
+    last = max((n for n, block in enumerate(messages) if block.kind == "assistant"), default=-1)
+    parsed.replies = sum(block.kind == "assistant" for block in messages)
+    parsed.tail = [block.raw for block in messages[last + 1 :] if block.kind not in ("system", "developer")]
+    parsed.first = next((block.raw for block in messages if block.kind == "user"), b"")
     if convert(fields.get("stream_options", msgspec.Raw(b"{}")), dict[str, Any], "stream_options").get("include_usage"):
-        asking.flags = frozenset({"usage"})
+        parsed.flags = frozenset({"usage"})
     if not rules.lenient:
         _check_tools(tools)
-        _check_messages(talk, rules)
-        check_window(asking, limits, rules)
-    return asking
+        _check_messages(messages, rules)
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
@@ -93,8 +93,8 @@ KINDS = {
 # --- one message -------------------------------------------------------------------------------------------------
 
 
-def _message(raw: bytes, memo: BlockCache) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _message(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
@@ -225,14 +225,14 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_messages(talk: list[Block], rules: Rules) -> None:
-    if not talk:
+def _check_messages(messages: list[Block], rules: Rules) -> None:
+    if not messages:
         raise Refused(
             f"Invalid 'messages': {EMPTY_ARRAY}",
             param="messages",
             code="empty_array",
         )
-    for at, block in enumerate(talk):
+    for at, block in enumerate(messages):
         if block.problem:
             raise Refused(
                 block.problem.replace("{at}", f"messages[{at}]"), param=f"messages[{at}]", code="invalid_value"
@@ -240,24 +240,24 @@ def _check_messages(talk: list[Block], rules: Rules) -> None:
         for id_ in [*block.note.split("\n"), block.id] if rules.short_ids else []:
             if id_ and not _SHORT.fullmatch(id_):
                 raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
-    spoken = [block.kind for block in talk if block.kind not in ("system", "developer")]
+    spoken = [block.kind for block in messages if block.kind not in ("system", "developer")]
     if rules.user_first and spoken[:1] == ["assistant"]:
         raise Refused(
             "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
         )
-    _check_pairs(talk)
-    if talk[-1].kind == "assistant" and not rules.accepts_prefill:
+    _check_pairs(messages)
+    if messages[-1].kind == "assistant" and not rules.accepts_prefill:
         raise Refused("Cannot set `add_generation_prompt` to True when the last message is from the assistant.")
-    if sum(len(block.pictures) for block in talk) > IMAGES_MAX:
+    if sum(len(block.pictures) for block in messages) > IMAGES_MAX:
         raise Refused(f"Invalid 'messages': too many images. At most {IMAGES_MAX} are allowed.", param="messages")
 
 
-def _check_pairs(talk: list[Block]) -> None:
+def _check_pairs(messages: list[Block]) -> None:
     """The messages right after an assistant's calls answer each of them once; no other message answers a call."""
     seen: dict[str, None] = {}
     waiting: list[str] = []
     known: list[str] = []
-    for at, block in enumerate(talk):
+    for at, block in enumerate(messages):
         if block.kind == "tool":
             if block.id not in known:
                 raise Refused(
@@ -282,7 +282,7 @@ def _check_pairs(talk: list[Block]) -> None:
                 )
             seen |= dict.fromkeys(ids)
             waiting, known = list(ids), list(ids)
-    _check_missing(len(talk), waiting)
+    _check_missing(len(messages), waiting)
 
 
 def _check_missing(at: int, waiting: list[str]) -> None:

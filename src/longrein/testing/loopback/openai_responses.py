@@ -45,28 +45,28 @@ _PARTS = {
 }
 
 
-def parse_request(case: ValidationInput) -> ParsedRequest:
+def parse_request(given: ValidationInput) -> ParsedRequest:
     """The request of `case`. Raises `Refused`."""
-    fields, limits, rules = case.fields, case.limits, case.rules
-    asking = ParsedRequest(WIRE)
+    fields, limits, rules = given.fields, given.limits, given.rules
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
-    asking.output_max = msgspec.json.decode(fields.get("max_output_tokens", b"0")) or 0
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.output_max = msgspec.json.decode(fields.get("max_output_tokens", b"0")) or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
+        parsed.add("tools", bytes(raw))
     if "instructions" in fields:
-        asking.add("system", bytes(fields["instructions"]))
-    items = [_item(raw, case.memo) for raw in _listed(fields.get("input"))]
-    _add_items(asking, items)
+        parsed.add("system", bytes(fields["instructions"]))
+    items = [_item(raw, given.cache) for raw in _listed(fields.get("input"))]
+    _add_items(parsed, items)
     include = convert(fields.get("include", msgspec.Raw(b"[]")), list[str], "include")
-    asking.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
+    parsed.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
     if not rules.lenient:
         _check_tools(tools)
-        _check_items(items, asking, rules)
-        check_window(asking, limits, rules)
-    return asking
+        _check_items(items, parsed, rules)
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
@@ -88,24 +88,24 @@ def _is_assistant(item: Block) -> bool:
     return item.kind in ("reasoning", "function_call") or item.name == "assistant"
 
 
-def _add_items(asking: ParsedRequest, items: list[Block]) -> None:
+def _add_items(parsed: ParsedRequest, items: list[Block]) -> None:
     """Blocks, replies, and what was said since the last of them."""
     was_mine, last = False, -1
     for n, item in enumerate(items):
-        asking.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
+        parsed.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
         if _is_assistant(item):
-            asking.replies += not was_mine
+            parsed.replies += not was_mine
             last = n
         was_mine = _is_assistant(item)
-    asking.tail = [item.raw for item in items[last + 1 :]]
-    asking.first = next((item.raw for item in items if item.name == "user"), b"")
+    parsed.tail = [item.raw for item in items[last + 1 :]]
+    parsed.first = next((item.raw for item in items if item.name == "user"), b"")
 
 
 # --- one item ----------------------------------------------------------------------------------------------------
 
 
-def _item(raw: bytes, memo: BlockCache) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _item(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
@@ -246,14 +246,14 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_items(items: list[Block], asking: ParsedRequest, rules: Rules) -> None:
+def _check_items(items: list[Block], parsed: ParsedRequest, rules: Rules) -> None:
     if not items:
         raise Refused(f"Invalid 'input': {EMPTY_ARRAY}", param="input", code="empty_array")
     for at, item in enumerate(items):
         if item.problem:
             raise Refused(item.problem.replace("{at}", f"input[{at}]"), param=f"input[{at}]", code="invalid_value")
         if item.kind == "reasoning":
-            _check_reasoning(at, items, asking.model)
+            _check_reasoning(at, items, parsed.model)
     if rules.user_first and _is_assistant(items[0]):
         raise Refused("Invalid 'input': the first item must be a message of the user.", param="input[0]")
     _check_pairs(items)

@@ -28,7 +28,7 @@ class Received(msgspec.Struct):
     """As sent; empty when the provider was told not to keep it."""
     wire: str = ""
     """Empty for a path that no wire has."""
-    asking: ParsedRequest | None = None
+    parsed: ParsedRequest | None = None
     """Taken apart; None when it was refused before that."""
     status: int = 0
     """Of the answer; 0 while there is none."""
@@ -59,22 +59,22 @@ class Received(msgspec.Struct):
     @property
     def blocks(self) -> Sequence[bytes]:
         """Tools, system and content in cache order, each as sent but without cache marks (law 2)."""
-        return [raw for _, raw in self.asking.blocks] if self.asking else []
+        return [raw for _, raw in self.parsed.blocks] if self.parsed else []
 
     @property
     def model(self) -> str:
         """The model asked for."""
-        return self.asking.model if self.asking else ""
+        return self.parsed.model if self.parsed else ""
 
     @property
     def said(self) -> str:
         """What was said since the model's last reply: results, the user's words, reminders."""
-        return self.asking.said() if self.asking else ""
+        return self.parsed.said() if self.parsed else ""
 
     @property
     def opening(self) -> str:
         """The first thing the user said."""
-        return self.asking.opening() if self.asking else ""
+        return self.parsed.opening() if self.parsed else ""
 
 
 def common_blocks(first: Received, second: Received) -> int:
@@ -121,50 +121,52 @@ class ScriptPlayer:
         self._turns = list(turns)
         self._summaries = list(summaries)
         self._used = {False: [False] * len(self._turns), True: [False] * len(self._summaries)}
-        self._suffered: dict[tuple[bool, int], int] = {}
-        self._doubts: dict[bytes, _Unconfirmed] = {}
+        self._fault_counts: dict[tuple[bool, int], int] = {}
+        self._unconfirmed: dict[bytes, _Unconfirmed] = {}
         self._by_position = order == "position"
 
     def choose(self, request: Received) -> tuple[int, bool, Answer] | None:
         """(index, whether it is a summary, turn) that answers `request`; None beyond the script."""
-        self._settle(request)
+        self._confirm(request)
         last = len(self._summaries) - 1
         for n, summary in enumerate(self._summaries):
             if (n == last or not self._used[True][n]) and turn_fits(summary, request):
                 return n, True, summary
         if self._by_position:
-            at = request.asking.replies if request.asking else 0
+            at = request.parsed.replies if request.parsed else 0
             return (at, False, self._turns[at]) if at < len(self._turns) else None
         for n, turn in enumerate(self._turns):
             if not self._used[False][n] and (not isinstance(turn, Turn) or turn_fits(turn, request)):
                 return n, False, turn
         return None
 
-    def _settle(self, request: Received) -> None:
+    def _confirm(self, request: Received) -> None:
         """A request that holds one more reply shows that the doubtful answer before it was taken."""
-        asking = request.asking
-        doubt = self._doubts.pop(asking.first, None) if asking is not None else None
-        if asking is not None and doubt is not None and asking.replies > doubt.replies:
-            self.use(doubt.index, doubt.summary)
+        parsed = request.parsed
+        unconfirmed = self._unconfirmed.pop(parsed.first, None) if parsed is not None else None
+        if parsed is not None and unconfirmed is not None and parsed.replies > unconfirmed.replies:
+            self.use(unconfirmed.index, unconfirmed.summary)
 
-    def suffer(self, request: Received, turn: Turn) -> Fault | None:
+    def next_fault(self, request: Received, turn: Turn) -> Fault | None:
         """The fault that this request gets with the turn that it names; marks the turn as used where that is sure."""
         key, fault = (request.summary, request.turn), turn.fault
-        if fault is None or (fault.times and self._suffered.get(key, 0) >= fault.times):
+        if fault is None or (fault.times and self._fault_counts.get(key, 0) >= fault.times):
             self.use(request.turn, request.summary)
             return None
-        self._suffered[key] = self._suffered.get(key, 0) + 1
-        if (turn.bare and self._suffered[key] == fault.times) or fault.kind in HARMLESS:
+        self._fault_counts[key] = self._fault_counts.get(key, 0) + 1
+        if (turn.bare and self._fault_counts[key] == fault.times) or fault.kind in HARMLESS:
             self.use(request.turn, request.summary)
-        elif request.asking is not None:
-            self._doubts[request.asking.first] = _Unconfirmed(request.turn, request.summary, request.asking.replies)
+        elif request.parsed is not None:
+            self._unconfirmed[request.parsed.first] = _Unconfirmed(
+                request.turn, request.summary, request.parsed.replies
+            )
         return fault
 
     def whole(self, request: Received) -> None:
         """The answer was written to its end in spite of its fault."""
-        doubt = self._doubts.get(request.asking.first) if request.asking is not None else None
-        if doubt is not None:
-            doubt.whole = True
+        unconfirmed = self._unconfirmed.get(request.parsed.first) if request.parsed is not None else None
+        if unconfirmed is not None:
+            unconfirmed.whole = True
 
     def use(self, index: int, summary: bool) -> None:
         """The turn is used up."""
@@ -172,7 +174,9 @@ class ScriptPlayer:
 
     def unused(self) -> list[str]:
         """What was never asked for, one line each. What was written whole counts as taken."""
-        taken = [(doubt.summary, doubt.index) for doubt in self._doubts.values() if doubt.whole]
+        taken = [
+            (unconfirmed.summary, unconfirmed.index) for unconfirmed in self._unconfirmed.values() if unconfirmed.whole
+        ]
         lines = []
         for summary, word, turns in ((False, "turn", self._turns), (True, "summary", self._summaries)):
             for n, turn in enumerate(turns):

@@ -37,18 +37,18 @@ class PromptCache:
         self._now_s = now_s
         self._until: dict[int, tuple[float, float]] = {}
 
-    def count(self, asking: ParsedRequest) -> CacheUsage:
+    def count(self, parsed: ParsedRequest) -> CacheUsage:
         """What `asking` reads, and from now on keeps."""
-        return self._marked(asking) if asking.wire == "anthropic" else self._automatic(asking)
+        return self._marked(parsed) if parsed.wire == "anthropic" else self._automatic(parsed)
 
     # --- Anthropic -------------------------------------------------------------------------------------------
 
-    def _marked(self, asking: ParsedRequest) -> CacheUsage:
-        total = asking.used
-        marks = [(at, HOUR_S if ttl > 0 else self._limits.cache_ttl_s) for at, ttl in asking.marks]
+    def _marked(self, parsed: ParsedRequest) -> CacheUsage:
+        total = parsed.used
+        marks = [(at, HOUR_S if ttl > 0 else self._limits.cache_ttl_s) for at, ttl in parsed.marks]
         if not marks:
             return CacheUsage(total, 0, 0)
-        chain, sums = _prefix_keys(asking)
+        chain, sums = _prefix_keys(parsed)
         found = max((self._hit(chain, at) for at, _ in marks), default=-1)
         read = sums[found] if found >= 0 else 0
         written = hour = 0
@@ -71,11 +71,11 @@ class PromptCache:
 
     # --- the others ------------------------------------------------------------------------------------------
 
-    def _automatic(self, asking: ParsedRequest) -> CacheUsage:
-        total = asking.used
-        data = b"".join(raw for _, raw in asking.blocks)
+    def _automatic(self, parsed: ParsedRequest) -> CacheUsage:
+        total = parsed.used
+        data = b"".join(raw for _, raw in parsed.blocks)
         size = STEP_TOKENS * TOKEN_BYTES
-        key, read = hash((asking.wire, asking.model)), 0
+        key, read = hash((parsed.wire, parsed.model)), 0
         keep: list[int] = []
         for end in range(size, len(data) + 1, size):
             key = hash((key, data[end - size : end]))
@@ -104,11 +104,11 @@ class PromptCache:
         self._until[key] = (self._now_s() + ttl_s, ttl_s)
 
 
-def _prefix_keys(asking: ParsedRequest) -> tuple[list[int], list[int]]:
+def _prefix_keys(parsed: ParsedRequest) -> tuple[list[int], list[int]]:
     """For each block a key of everything up to it, and the tokens up to it."""
-    key, total = hash((asking.wire, asking.model)), 0
+    key, total = hash((parsed.wire, parsed.model)), 0
     chain, sums = [], []
-    for (side, raw), tokens in zip(asking.blocks, asking.tokens, strict=True):
+    for (side, raw), tokens in zip(parsed.blocks, parsed.tokens, strict=True):
         key = hash((key, side, raw))
         total += tokens
         chain.append(key)

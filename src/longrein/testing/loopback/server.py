@@ -151,17 +151,17 @@ class LoopbackProvider:
         self.url = ""
         self.port = 0
         self.models: Sequence[str] = ("loopback",)
-        self._endless = script if callable(script) else None
+        self._answer_all = script if callable(script) else None
         turns = script if isinstance(script, Sequence) else play.turns
         self._player = ScriptPlayer(turns, summaries or play.summaries, play.order)
         self._rules, self._limits = rules or play.rules, limits or play.limits
-        self._now_s, self._late_s = now_s, 0.0
+        self._now_s, self._advanced_s = now_s, 0.0
         self._cache = PromptCache(self._limits, self.now_s)
-        self._memo = BlockCache()
+        self._block_cache = BlockCache()
         self._keep, self._folder = keep, folder
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
-        self._busy: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     # --- for the test ----------------------------------------------------------------------------------------
 
@@ -183,17 +183,17 @@ class LoopbackProvider:
         if self._server is not None:
             self._server.close()
             await asyncio.sleep(0)  # connections that were just taken begin, so that they can be ended
-        for task in list(self._busy):
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._busy, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def now_s(self) -> float:
         """The provider's clock."""
-        return self._now_s() + self._late_s
+        return self._now_s() + self._advanced_s
 
     def advance(self, seconds: float) -> None:
         """Let time pass for the cache."""
-        self._late_s += seconds
+        self._advanced_s += seconds
 
     def unused(self) -> list[str]:
         """Turns of the script that nobody asked for, one line each."""
@@ -207,8 +207,8 @@ class LoopbackProvider:
     async def wait_requests(self, number: int) -> Received:
         """The request `number` (from 1), once it is there."""
         while len(self.requests) < number:
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         return self.requests[number - 1]
 
     def report(self) -> dict[str, object]:
@@ -223,7 +223,7 @@ class LoopbackProvider:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._busy[task] = None
+        self._tasks[task] = None
         try:
             while (head := await read_head(reader)) is not None:
                 body = await read_body(reader, head)
@@ -232,14 +232,14 @@ class LoopbackProvider:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             return  # the client went away, or the test is over
         finally:
-            del self._busy[task]
+            del self._tasks[task]
             writer.close()
 
     async def _one(self, head: RequestHead, body: bytes, out: Responder) -> bool:
         """Answer one request; whether the connection lives on."""
         found = wire_of(head.path) if head.method == "POST" else None
         if found is None:
-            await self._elsewhere(head, out)
+            await self._other_path(head, out)
             return True
         request = self._received(head, body, found[0].name)
         try:
@@ -252,21 +252,21 @@ class LoopbackProvider:
             request.finished_s = self.now_s()
             request.done.set()
 
-    async def _elsewhere(self, head: RequestHead, out: Responder) -> None:
+    async def _other_path(self, head: RequestHead, out: Responder) -> None:
         if head.path == REPORT:
-            await out.whole(200, {}, msgspec.json.encode(self.report()))
+            await out.send(200, {}, msgspec.json.encode(self.report()))
         elif head.path.partition("?")[0].endswith("/models"):
             data = [{"id": name, "object": "model", "owned_by": "loopback"} for name in self.models]
-            await out.whole(200, {}, msgspec.json.encode({"object": "list", "data": data}))
+            await out.send(200, {}, msgspec.json.encode({"object": "list", "data": data}))
         else:
-            await out.whole(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
+            await out.send(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
 
     def _received(self, head: RequestHead, body: bytes, wire: str) -> Received:
         number = len(self.requests) + 1
         request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire)
         request.size_bytes, request.done = len(body), asyncio.Event()
         self.requests.append(request)
-        self._news.set()
+        self._arrived.set()
         if self._folder is not None:
             name = f"{number:04d}-{wire}"
             (self._folder / f"{name}.json").write_bytes(body)
@@ -274,7 +274,7 @@ class LoopbackProvider:
             (self._folder / f"{name}.head").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if self._keep is not None and number > self._keep:
             old = self.requests[number - self._keep - 1]
-            old.body, old.asking = b"", None
+            old.body, old.parsed = b"", None
         return request
 
     # --- answers ---------------------------------------------------------------------------------------------
@@ -283,16 +283,16 @@ class LoopbackProvider:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
             fields = parse_body(request.body, self._limits, self._rules)
-            request.asking = wire.ask(ValidationInput(fields, self._limits, self._rules, self._memo, model))
+            request.parsed = wire.ask(ValidationInput(fields, self._limits, self._rules, self._block_cache, model))
         except Refused as refused:
             request.refused = refused.message
             request.status, body = wire.refusal(refused)
-            await out.whole(request.status, {}, body)
+            await out.send(request.status, {}, body)
             return True
         turn, fault = await self._turn(request)
         if turn is None:
             request.status, request.refused = 500, "beyond the script"
-            await out.whole(500, {}, _no_turn_left(wire, request))
+            await out.send(500, {}, _no_turn_left(wire, request))
             return True
         if turn.delay_s:
             await out.sleep(turn.delay_s)
@@ -303,8 +303,8 @@ class LoopbackProvider:
         return await self._stream(wire, request, turn, fault, out)
 
     async def _turn(self, request: Received) -> tuple[Turn | None, Fault | None]:
-        if self._endless is not None:
-            turn = self._endless(request)
+        if self._answer_all is not None:
+            turn = self._answer_all(request)
             return turn, turn.fault
         chosen = self._player.choose(request)
         if chosen is None:
@@ -312,7 +312,7 @@ class LoopbackProvider:
         index, summary, answer = chosen
         request.turn, request.summary = index, summary
         if isinstance(answer, Turn):
-            return answer, self._player.suffer(request, answer)
+            return answer, self._player.next_fault(request, answer)
         self._player.use(index, summary)
         made = answer(request)
         turn = await made if inspect.isawaitable(made) else made
@@ -321,22 +321,22 @@ class LoopbackProvider:
     async def _error(self, wire: Wire, request: Received, fault: Fault, out: Responder) -> None:
         status, body = fault.status or 500, b""
         if fault.kind == "overflow":
-            assert request.asking is not None
+            assert request.parsed is not None
             window = self._limits.window_tokens
-            told, body = overflow(fault.name or OF_WIRE[wire.name], max(request.asking.used, window + 1), window)
+            told, body = overflow(fault.name or OF_WIRE[wire.name], max(request.parsed.used, window + 1), window)
             status = fault.status or told
         elif fault.body is None:
             body = status_error(wire, status)
         if fault.body is not None:
             body = fault.body.encode("utf-8", "surrogateescape")
         request.status = status
-        await out.whole(status, fault.headers, body)
+        await out.send(status, fault.headers, body)
 
     async def _stream(self, wire: Wire, request: Received, turn: Turn, fault: Fault | None, out: Responder) -> bool:
-        assert request.asking is not None
+        assert request.parsed is not None
         if fault is not None and fault.kind == "empty":
             turn = msgspec.structs.replace(turn, text="", thinking="", calls=(), deltas=0)
-        cached, output, reasoning = count_usage(turn, self._cache.count(request.asking))
+        cached, output, reasoning = count_usage(turn, self._cache.count(request.parsed))
         request.usage = {
             "input": cached.input,
             "cache_read": cached.read,
@@ -345,14 +345,14 @@ class LoopbackProvider:
             "reasoning": reasoning,
         }
         answer = ReplyContext(
-            request.asking.model, request.number, cached, output, reasoning, request.asking.flags, fault
+            request.parsed.model, request.number, cached, output, reasoning, request.parsed.flags, fault
         )
         error = b""
         if fault is not None and fault.kind == "error":
             status = fault.status or 529
             error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
         request.status = 200
-        await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
+        await out.begin_stream({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
         delivery = plan_delivery(turn, fault, wire.events(turn, answer), error)
         if delivery.whole and not delivery.rest:
             self._player.whole(request)
@@ -375,7 +375,7 @@ async def _write_delivery(delivery: Delivery, turn: Turn, fault: Fault | None, o
             assert fault is not None
             await _stay_silent(fault, out)
             await _write_paced(delivery.rest, turn.pace_s, out)
-    await out.end()
+    await out.end_stream()
     return True
 
 

@@ -324,12 +324,12 @@ def without_cache_mark(raw: bytes, mark: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def check_window(asking: ParsedRequest, limits: Limits, rules: Rules) -> None:
+def check_window(parsed: ParsedRequest, limits: Limits, rules: Rules) -> None:
     """Refuses what does not fit."""
     if rules.lenient:
         return
-    used = asking.used
-    asked = used + asking.output_max if rules.counts_output else used
+    used = parsed.used
+    asked = used + parsed.output_max if rules.counts_output else used
     if asked > limits.window_tokens:
         raise Overflow(asked, limits.window_tokens)
 
@@ -359,7 +359,7 @@ class ValidationInput(msgspec.Struct):
     """Of the body."""
     limits: Limits
     rules: Rules
-    memo: BlockCache
+    cache: BlockCache
     model: str = ""
     """Where the address names it."""
 

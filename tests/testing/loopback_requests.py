@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 from longrein.testing.loopback import LoopbackProvider
-
-from .kit import PATHS, Answer, post
-from .test_rules_anthropic import text, user
+from tests.testing.http_client import PATHS, Answer, post
+from tests.testing.test_rules_anthropic import text, user
 
 WIRES = tuple(PATHS)
 STOPS = {
@@ -28,7 +27,7 @@ async def ask(server: LoopbackProvider, wire: str = "anthropic", said: str = "fi
     return await post(server, PATHS[wire], body[wire], **more)
 
 
-def told(wire: str, answer: Answer) -> tuple[str, list[tuple[str, str]], str]:
+def reply_of(wire: str, answer: Answer) -> tuple[str, list[tuple[str, str]], str]:
     """(text, [(tool, arguments)], stop word) of a stream."""
     events = [event for event in answer.events if event != "[DONE]"]
     match wire:

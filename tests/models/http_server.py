@@ -93,7 +93,7 @@ class Server:
 
 
 @asynccontextmanager
-async def served(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serve_answers(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server(answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
     server.url = f"http{'s' if context else ''}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
@@ -104,7 +104,7 @@ async def served(*answers: Answer, context: ssl.SSLContext | None = None) -> Asy
         listening.close()
 
 
-class StillClock:
+class FixedClock:
     """A clock that stands at 2026-11-21 10:00:00 UTC and never really waits."""
 
     slept: list[float]
@@ -127,9 +127,9 @@ PIXEL = bytes.fromhex(
 BLOBS = {"real": PIXEL, "img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
 
 
-def opened(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
+def open_wire_model(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
     given = {"provider": "mock", "api_key": "k-123", "idle_timeout_s": 0.2, **options}
-    return open_model(ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, StillClock())
+    return open_model(ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, FixedClock())
 
 
 READ = ToolSpec("Read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
