@@ -1,7 +1,8 @@
-"""Content as any wire can carry it: text, pictures and PDF files, with everything else turned into text.
+"""Conversion between log content and wire content: message parts, call arguments, replies, damaged JSON.
 
-What a provider would refuse (a picture too large, of a kind it does not know, or whose blob is gone) becomes a line of
-text that says so: one refused picture would otherwise make every later request fail.
+A provider gets text, images and PDF files; everything else becomes text. An image that the provider would refuse (too
+large, of an unknown type, or without its blob) becomes a line of text that says so, because one refused image would
+make every later request fail.
 """
 
 import re
@@ -29,22 +30,22 @@ from longrein.events import (
 from longrein.models.port import Failure, ReadBlob, Reply
 
 IMAGE_BYTES_MAX = 3_900_000
-"""Original bytes: a provider's 5 MiB limit counts base64, which is a third longer."""
+"""Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third longer."""
 IMAGE_SIDE_PX_MAX = 8_000
-"""The smallest limit among providers."""
+"""Longest side of an image; the smallest limit among providers."""
 PDF_BYTES_MAX = 20_000_000
-"""Below the 32 MB that a whole request may have."""
+"""Largest PDF file, below the 32 MB of a whole request."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Kinds that every provider with eyes takes."""
+"""Image types that every provider with image input takes."""
 
 exact_json = msgspec.json.Encoder().encode
-"""Compact JSON bytes: of what came in."""
+"""Encode compact JSON without changes."""
 _NUL = rb"(?<!\\)((?:\\\\)*)\\u0000"
-"""The escape of a NUL, after pairs of backslashes that are none of it. Compiled when it is needed."""
+"""Escaped NUL after any pairs of backslashes. Compiled on first use."""
 
 
 def encode_json(value: Any) -> bytes:
-    """The same of what goes out. NUL, which no provider takes, not even back from its own model, is sent as U+FFFD."""
+    """Encode compact JSON for sending. NUL becomes U+FFFD, since every provider refuses NUL."""
     data = exact_json(value)
     return re.sub(_NUL, rb"\1\\ufffd", data) if b"\\u0000" in data else data
 
@@ -56,7 +57,7 @@ class TextPiece(msgspec.Struct, frozen=True):
 
 
 class ImagePiece(msgspec.Struct, frozen=True):
-    """A picture."""
+    """An image."""
 
     media: str
     base64: str
@@ -81,10 +82,10 @@ def content_pieces(
     handle: str = "",
     side_px: int = IMAGE_SIDE_PX_MAX,
 ) -> list[Piece]:
-    """`part` as pieces; the parts of a result one after the other.
+    """Convert `part` to pieces; a result gives the pieces of all its parts in order.
 
-    `whole`: a text document is read from its blob; else its two ends are sent, with a line that names `handle`.
-    `pdf`: whether the wire takes PDF files. `side_px`: longest side of a picture; 0 leaves all of them out.
+    `whole`: read a text document from its blob, instead of sending its two ends and a line that names `handle`.
+    `pdf`: whether the wire takes PDF files. `side_px`: longest side of an image in pixels; 0 leaves images out.
     """
     match part:
         case Text(text) | Thinking(text):
@@ -144,20 +145,20 @@ def _read_blob(blob: str, read_blob: ReadBlob) -> bytes | None:
         return None
 
 
-# --- The arguments of a call: from what a model wrote to an object, and back to what a wire takes --------------------
+# --- Call arguments --------------------------------------------------------------------------------------------------
 #
-# What cannot be read stays as it was received, with `arguments` None: such a call never runs and the model is told.
-# So that the reply can be sent back, each wire gets an object that holds the received text.
+# Arguments that cannot be read are kept as received, with `arguments` None: such a call never runs, and the model is
+# told. To send the call back, each wire puts the received text into an object.
 
 
 MALFORMED_KEY = "malformed_arguments"
-"""Key under which text that is no JSON object is sent back to the model that wrote it."""
+"""Key for arguments that are not a JSON object, when they are sent back to the model."""
 
 
 def read_arguments(received: str) -> dict[str, Any] | None:
-    """The object in `received`; None when there is none. No text at all is the empty object: a call without arguments.
+    """Parse call arguments; None when `received` is not a JSON object. Blank text is an empty object.
 
-    An object wrapped in one more layer of quotes is unwrapped: several open models write that.
+    An object inside a JSON string is unwrapped, because several open models quote arguments twice.
     """
     if not received.strip():
         return {}
@@ -176,7 +177,7 @@ def _decode_or_none(text: str) -> object:
 
 
 def make_call(name: str, received: str) -> ToolCall:
-    """A call without an id, as the reply holds it."""
+    """Make a call without an id, as a reply holds it."""
     arguments = read_arguments(received)
     if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
         return ToolCall("", name, arguments)
@@ -184,69 +185,69 @@ def make_call(name: str, received: str) -> ToolCall:
 
 
 def received_json(arguments: dict[str, Any]) -> str:
-    """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
+    """JSON text of arguments that a provider sent as an object; a note instead when they are nested too deep."""
     return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
 def arguments_object(call: ToolCall) -> bytes:
-    """The arguments as a JSON object, whatever was received."""
+    """Encode the arguments as a JSON object, also when the received text was malformed."""
     return encode_json(call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received})
 
 
 def arguments_string(call: ToolCall) -> bytes:
-    """The same for wires that take the arguments as a JSON string: what was received if it is that object."""
+    """Encode the arguments as a JSON string: the received text if it parses to them, else their compact JSON."""
     if call.arguments is not None and call.received and _decode_or_none(call.received) == call.arguments:
         return encode_json(call.received)
     return encode_json(arguments_object(call).decode())
 
 
-# --- The reply as far as it has come: slots that grow with the stream and become parts at its end --------------------
+# --- Building a reply ------------------------------------------------------------------------------------------------
 
 
 REPLY_CHARS_MAX = 32 << 20
-"""Text, thinking and arguments of one reply, each piece with `PIECE_CHARS` on top: about the memory that they take."""
+"""Largest reply in characters, with `PIECE_CHARS` per piece and `PART_CHARS` per part: about its memory in bytes."""
 PIECE_CHARS = 64
-"""A piece is counted as this much longer than it is."""
+"""Characters added per piece."""
 PART_CHARS = 1_024
-"""So is a part: text, thinking or a call."""
+"""Characters added per part (text, thinking or call)."""
 
 
 class PartBuilder(msgspec.Struct):
-    """One part that grows."""
+    """A part of the reply that is still growing."""
 
     kind: str
     """`text`, `thinking` or `call`."""
     pieces: list[str]
-    """What has come of its text or arguments."""
+    """Received pieces of its text or arguments."""
     name: str = ""
     """Tool name."""
     raw: str = ""
-    """The provider's own bytes for it; empty for none."""
+    """Provider block to send back; empty for none."""
     call: int = -1
-    """Which call of the reply."""
+    """Index of the call in the reply; -1 for other parts."""
     signature_pieces: list[str] = []
-    """What has come of the signature of thinking."""
+    """Received pieces of the signature of thinking."""
 
     @property
     def text(self) -> str:
-        """All that has come."""
+        """Text or arguments received so far."""
         return "".join(self.pieces)
 
 
 class ReplyBuilder:
-    """All slots of one reply in order."""
+    """Collects the parts of one reply while it streams."""
 
     def __init__(self) -> None:
         self.slots: list[PartBuilder] = []
         self.size_chars = 0
-        """How much content has come; it grows with each piece, and with nothing else."""
+        """Size of the received content; grows with each piece of content and with nothing else."""
         self.calls = 0
         self.usage = Usage()
         self.stop = ""
         self.model = ""
 
     def open(self, kind: str, text: str = "", name: str = "") -> PartBuilder:
-        """A new slot at the end."""
+        """Begin a new part at the end."""
         slot = PartBuilder(kind, [text] if text else [], name)
         self.size_chars += PART_CHARS + len(text) + len(name)
         if kind == "call":
@@ -255,18 +256,18 @@ class ReplyBuilder:
         return slot
 
     def grow(self, slot: PartBuilder, text: str) -> None:
-        """More text, thinking or arguments."""
+        """Add text, thinking or arguments to `slot`."""
         slot.pieces.append(text)
         self.size_chars += PIECE_CHARS + len(text)
 
     def last(self, kind: str) -> PartBuilder:
-        """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""
+        """Return the last part if it is of `kind`, else begin a new one."""
         if self.slots and self.slots[-1].kind == kind:
             return self.slots[-1]
         return self.open(kind)
 
     def parts(self) -> tuple[AnyPart, ...]:
-        """Everything that has come, as parts. Text of nothing but blanks and empty thinking are none."""
+        """Parts received so far, without blank text and empty thinking."""
         return tuple(part for _, part in self._filled())
 
     def _filled(self) -> list[tuple[PartBuilder, AnyPart]]:
@@ -274,7 +275,7 @@ class ReplyBuilder:
         return [(slot, part) for slot, part in made if part is not None]
 
     def finish(self, wire: str, model: str) -> Reply | Failure:
-        """The reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
+        """Build the reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
         filled = self._filled()
         parts = tuple(part for _, part in filled)
         has_calls = any(isinstance(part, ToolCall) for part in parts)
@@ -289,7 +290,7 @@ class ReplyBuilder:
         return Reply(parts, stop, self.usage, blocks, self.model or model)
 
     def failure(self, kind: str, message: str, status: int = 0) -> Failure:
-        """A failure that holds what had come."""
+        """Make a failure that holds the parts received so far."""
         return Failure(kind, message, status, partial=self.parts(), usage=self.usage)
 
 
@@ -307,22 +308,21 @@ def texts(parts: Sequence[AnyPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Repairing JSON --------------------------------------------------------------------------------------------------
 #
-# Reading JSON that is almost right: a provider's event with half a surrogate pair, bytes that are no UTF-8, counts
-# written as 12.0, or a usage that holds anything but counts.
+# Some servers send half a surrogate pair, bytes that are not UTF-8, or counts written as 12.0.
 
 
 REPAIR_BYTES_MAX = 4 << 20
-"""Longer ones are not tried: read without types they would take tens of times their size."""
+"""Largest payload to repair: decoding without types takes tens of times its size."""
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a typed decoder raises for bytes from outside."""
+"""Errors that a typed decoder raises for untrusted bytes."""
 
 
 def repair_json(payload: bytes) -> bytes | None:
-    """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0, null for what is no count in a usage.
+    """Rewrite `payload` as strict JSON; None if it is not JSON at all.
 
-    None if it is no JSON at all.
+    Invalid characters become U+FFFD, 12.0 becomes 12, and a value in a usage that is not a count becomes null.
     """
     import json
 
@@ -340,13 +340,13 @@ def repair_json(payload: bytes) -> bytes | None:
 
 
 _USAGE_PARENTS = ("message", "response")
-"""Fields of an event beside the event itself that may hold a usage …"""
+"""Fields of an event that may hold a usage, besides the event itself."""
 _USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
-"""… under one of these names."""
+"""Names of a usage."""
 
 
 def _valid_counts(usage: Any) -> Any:
-    """A usage with null for whatever is no count, and no table of details with counts."""
+    """Return `usage` with null for every value that is neither a count nor a table of details."""
     if not isinstance(usage, dict):
         return None
     return {

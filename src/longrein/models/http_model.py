@@ -1,7 +1,7 @@
-"""A model behind HTTP: one connection pool, one request at a time or several, every failure a value.
+"""`HttpModel`: a model that speaks one wire over HTTP.
 
-No answer is without a limit: its head, one event, the reply and all of it in bytes; silence, and events that bring
-nothing of the reply, in seconds. A limit that is reached is a failure that says so.
+Every answer is limited: in bytes (head, one event, the reply, the whole answer) and in seconds (silence, events without
+content). Reaching a limit gives a `Failure` that names it.
 """
 
 import asyncio
@@ -33,16 +33,14 @@ from longrein.models.transport import (
 )
 from longrein.models.wire import FragmentCache, FragmentCaches, StreamReader, Wire, WireTarget, json_fields
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Recovery from refused content -----------------------------------------------------------------------------------
 #
-# What to leave out when a provider refuses a request for one thing in it, so that a session is never stuck with it.
-#
-# A picture or a piece of reasoning that is refused once would be refused in each later request. The model answers
-# such a refusal with a failure that may be asked again, and encodes without the thing from then on.
+# An image or a piece of reasoning that is refused once would be refused in each later request. `HttpModel` answers such
+# a refusal with a retryable failure and leaves the content out from then on.
 
 
 IMAGE_SIDES_PX = (8_000, 2_000, 0)
-"""Longest side of a picture that is sent: what one takes, what many in one request may have, none at all."""
+"""Longest side of an image, tried in turn: the limit for one, the limit for many in one request, no images."""
 _REASONING_REFUSED = (
     r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected `?(redacted_)?thinking|"
     r"encrypted[_ ]content.{0,80}(verif|decrypt|invalid|not supported|pars)|reasoning.{0,60}without its required"
@@ -55,7 +53,7 @@ _IMAGE_REFUSED = (
 
 
 def drop_refused(target: WireTarget, failure: Failure) -> WireTarget | None:
-    """The facing to go on with after `failure`; None when leaving something out would not help."""
+    """Return a target without the refused content; None when `failure` is about something else."""
     if failure.kind != "invalid" or failure.status not in (400, 404, 413, 415, 422):
         return None
     text = failure.message
@@ -68,28 +66,28 @@ def drop_refused(target: WireTarget, failure: Failure) -> WireTarget | None:
 
 
 def as_retryable(failure: Failure) -> Failure:
-    """`failure` as one that may be asked again."""
+    """Turn `failure` into one that the loop retries."""
     said = f"{failure.message}; asked again without what was refused"
     return msgspec.structs.replace(failure, kind="server", message=said)
 
 
-# --- http_model ------------------------------------------------------------------------------------------------------
+# --- The model -------------------------------------------------------------------------------------------------------
 
 
 FIRST_BYTE_FACTOR = 5.0
-"""The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
+"""Idle limits that the first byte may take: a local server reads the whole prompt before it answers."""
 DRAIN_S = 0.25
-"""After the last event the stream's end is awaited this long, so that the connection can be used again."""
+"""Wait for the end of the body after the last event, so that the connection can be reused."""
 TRAILING_WAIT_S = 1.0
-"""Where no event says that it is the last, more is awaited this long after a reply that said why and at what cost."""
+"""Wait for more events after a reply with stop reason and usage, where no terminal event is expected."""
 NOT_FOUND_STATUSES = (404, 405)
-"""What a server answers to an address that it does not have, and to a model that it does not have."""
+"""Statuses for an unknown address or an unknown model."""
 ERROR_BYTES_MAX = 64_000
-"""Read of an error's body."""
+"""Bytes that are read of an error's body."""
 BODY_BYTES_MAX = 32 << 20
-"""An answer that does not stream."""
+"""Largest answer that does not stream."""
 TRAILING_BYTES_MAX = 1 << 20
-"""What follows a reply that is whole."""
+"""Bytes that are read after a complete reply."""
 
 
 class HttpModel:
@@ -111,7 +109,7 @@ class HttpModel:
         self._was_model = False
 
     def warm(self) -> None:
-        """Build the pool. No socket is opened."""
+        """Create the connection pool, without opening a socket."""
         if self._connections is None:
             self._connections = ConnectionPool(self._options, self._url)
 
@@ -122,20 +120,20 @@ class HttpModel:
             await connections.aclose()
 
     def clear_cache(self) -> None:
-        """Drop what was encoded; the next request makes it again."""
+        """Drop all encoded fragments."""
         self._caches = FragmentCaches(self._wire.item_format)
 
     def blocks(self, request: Request) -> list[bytes]:
-        """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
+        """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
         cache = self._cache(request)
         return [cache.fragment(item) for item in request.items]
 
     def body(self, request: Request) -> bytes:
-        """The exact bytes that `stream` sends for `request`."""
+        """Exact bytes that `stream` sends for `request`."""
         return self._wire.body(request, self._cache(request))
 
     def _cache(self, request: Request) -> FragmentCache:
-        """A request without a `PrefixSet` of the log is no part of the conversation: it must not push that one out."""
+        """Fragment cache of the request. One outside the conversation (without a `PrefixSet` in the log) has its own."""
         return self._caches.of(request.session if request.prefix_seq else f"{request.session} aside")
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
@@ -174,7 +172,7 @@ class HttpModel:
         return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
     async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:
-        """An answer said to be JSON: an error in disguise, a server that ignores `stream`, or events after all."""
+        """Read an answer of type JSON: an error with status 200, a server that ignores `stream`, or events."""
         body = await self._body(response, BODY_BYTES_MAX)
         return self._read_json_body(body, reader) if body.strip() else [self._not_a_model()]
 
@@ -199,13 +197,13 @@ class HttpModel:
         return b"".join(pieces)
 
     def _not_a_model(self) -> Failure:
-        """Somebody answered who is no model: asked again only if a model has been heard there before."""
+        """Failure for an answer that no model sent; retryable only if a model has answered at this address before."""
         kind = "server" if self._was_model else "invalid"
         return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
 
     async def _read_error(self, response: HttpResponse) -> Failure:
         body = b""
-        with suppress(TimeoutError, TransportError):  # what has come of it will do
+        with suppress(TimeoutError, TransportError):  # a part of the body is enough
             async with asyncio.timeout(self._options.idle_timeout_s):
                 async for chunk in response.chunks():
                     body += chunk
@@ -223,7 +221,7 @@ class HttpModel:
         return msgspec.structs.replace(failure, message=said)
 
     def _without_refused(self, failure: Failure) -> Failure:
-        """Leave out what was refused from now on, if that may help."""
+        """Leave the refused content out of later requests, if `failure` names such content."""
         target = drop_refused(self._wire.target, failure)
         if target is None:
             return failure
@@ -262,9 +260,9 @@ class HttpModel:
         yield self._at_end(reader, splitter, page)
 
     def _at_end(self, reader: StreamReader, splitter: EventSplitter, page: bool) -> list[Delta]:
-        """The stream is over and its terminal event was not seen, unless it is what was left; or it was no stream.
+        """Deltas at the end of a stream without a terminal event. The rest may hold that event, or a JSON body.
 
-        `page`: it is text and had no events.
+        `page`: the content type is text and no event has arrived.
         """
         left = splitter.rest
         if not reader.builder.size_chars and left.lstrip()[:1] in (b"{", b"["):
@@ -274,7 +272,7 @@ class HttpModel:
             return [self._not_a_model()]
         batch, final = read_rest(reader, payloads)
         if final is None and reader.builder.stop and self.wire == "openai-chat":
-            # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
+            # A server that twice in a row sends a stop reason and then ends its stream never sends `[DONE]`.
             self._ends_without_done += 1
             if self._ends_without_done >= 2:
                 final = reader.finish()
@@ -283,7 +281,7 @@ class HttpModel:
 
 
 def read_events(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
-    """Feed complete events; what they bring, and the end if they hold it."""
+    """Feed complete events; return their deltas, and the reply or failure if they end the stream."""
     batch: list[Delta] = []
     for payload in payloads:
         try:
@@ -304,7 +302,7 @@ def read_events(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta
 
 
 def read_rest(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
-    """Feed what stood after the last complete event when the stream ended: half an event is no event."""
+    """Feed the rest of a stream that ended; an incomplete event is ignored."""
     batch: list[Delta] = []
     for payload in payloads:
         _try_read(reader, payload, batch)
@@ -314,9 +312,9 @@ def read_rest(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta],
 
 
 def read_body(reader: StreamReader, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
-    """Read a whole body: events, one JSON object, or a list of them. No end when it holds no reply.
+    """Read a whole body: events, one JSON object, or a list of them. The second value is None without a reply.
 
-    Raises `EventTooLong`. JSON that can be read is whole, whether or not it says why the model stopped.
+    A JSON body is complete also without a stop reason. Raises `EventTooLong`.
     """
     splitter = EventSplitter()
     payloads = splitter.feed(body) + splitter.flush()
@@ -326,7 +324,7 @@ def read_body(reader: StreamReader, body: bytes) -> tuple[list[Delta], Reply | F
 
 
 def _split_list(body: bytes) -> list[bytes]:
-    """The elements of a JSON list (Gemini without `alt=sse`); anything else is one."""
+    """Elements of a JSON list (Gemini without `alt=sse`); any other body is one element."""
     if not body.lstrip().startswith(b"["):
         return [body]
     try:
@@ -344,7 +342,7 @@ def _try_read(reader: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
 
 
 def _is_foreign(reader: StreamReader, payload: bytes) -> bool:
-    """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
+    """Return whether the wire ignores events of this type, so that their fields may be of any type."""
     event = json_fields(payload.decode())
     delta = event.get("delta")
     kinds = [fields.get("type") for fields in (event, delta) if isinstance(fields, dict)]
@@ -352,7 +350,7 @@ def _is_foreign(reader: StreamReader, payload: bytes) -> bool:
 
 
 async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter) -> list[bytes]:
-    """Events that follow a reply which is whole as far as anybody can tell: some servers never end their stream."""
+    """Read events after a reply that looks complete. Limited, since some servers never end their stream."""
     payloads: list[bytes] = []
     came = 0
     with suppress(TimeoutError, TransportError, EventTooLong):
@@ -366,7 +364,7 @@ async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter
 
 
 async def _drain(response: HttpResponse) -> None:
-    """Wait shortly for the end of the body; without it the connection would be closed."""
+    """Read to the end of the body for at most `DRAIN_S`, so that the connection can be reused."""
     with suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in response.body:
@@ -374,7 +372,7 @@ async def _drain(response: HttpResponse) -> None:
 
 
 def header_problem(options: ModelOptions) -> str:
-    """Why the key or a header cannot be sent; empty when it can. The value itself is never repeated."""
+    """Say why the key or a header cannot be sent; empty if it can. Never repeats the value."""
     if not _is_sendable(options.api_key):
         return f"the key for {options.provider} holds a blank line or a character that HTTP forbids; set it again"
     for name, value in options.headers:
@@ -393,7 +391,7 @@ def _retry_headers(response: HttpResponse) -> RetryHeaders:
 
 
 def request_failure(error: Exception, url: str) -> Failure:
-    """What went wrong before an answer began."""
+    """Failure for an error before the answer began."""
     host = url.split("/")[2] if "://" in url else url
     match error:
         case ConnectTimeout():
@@ -411,7 +409,7 @@ def request_failure(error: Exception, url: str) -> Failure:
 
 
 def stream_failure(reader: StreamReader, error: Exception) -> Failure:
-    """What went wrong while the answer streamed."""
+    """Failure for an error while the answer streamed."""
     match error:
         case ReadTimeout():
             return reader.builder.failure("stalled", "the model fell silent in the middle of its answer")
@@ -427,7 +425,7 @@ def stream_failure(reader: StreamReader, error: Exception) -> Failure:
 
 
 def stalled_failure(reader: StreamReader, limit_s: float) -> Failure:
-    """Only heartbeats came."""
+    """Failure for a stream that brought no content for `limit_s` seconds."""
     return reader.builder.failure("stalled", f"the model sent nothing but heartbeats for {limit_s:g} s")
 
 
