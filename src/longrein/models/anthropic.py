@@ -1,6 +1,6 @@
-"""Anthropic Messages: `POST /v1/messages`, blocks inside alternating messages, cache marks where we say.
+"""The wire `anthropic`: Anthropic Messages, content blocks inside alternating messages.
 
-The only wire whose cache is marked by hand: at the end of system and after the items that `Request.marks` names.
+On this wire the request marks what the provider caches: the end of the system text and the items in `Request.marks`.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ from longrein.models.wire import (
 )
 
 API_VERSION = "2023-06-01"
-"""The only version there is."""
+"""Version of the API, sent in a header."""
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _OPENING = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
 _STOPS = {
     "end_turn": "end",
     "stop_sequence": "end",
-    "pause_turn": "length",  # not the end of what it has to say: it wants to be asked to go on
+    "pause_turn": "length",  # the model wants a further request to go on
     "tool_use": "calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -55,7 +55,7 @@ _NUMBERED_THINKING = (
     *("claude-sonnet-4-0", "claude-sonnet-4-2", "claude-sonnet-4-5", "claude-haiku-4-5"),
 )
 EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 49_152}
-"""Thinking budgets of models that take a number."""
+"""Thinking budgets in tokens, for models that take a number."""
 
 
 class Anthropic:
@@ -68,15 +68,15 @@ class Anthropic:
         self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
-        """The Messages address."""
+        """Address of Messages."""
         return endpoint_url(base_url, "/v1", "/messages")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """Version and key."""
+        """Headers with version and key."""
         return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
-        """The request. Law 2: what stands between the brackets, marks aside, is a prefix of the next one."""
+        """Encode the request. Without its cache marks, the list of messages is a prefix of the next request's list."""
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         marked = _with_cache_marks(request, chunks)
@@ -87,7 +87,7 @@ class Anthropic:
         return b"".join((start, *marked, cache.closing, b"]}"))
 
     def reader(self) -> "AnthropicStreamReader":
-        """Reads one answer."""
+        """Make a parser for one reply."""
         return AnthropicStreamReader(self.target)
 
     def _thinking(self, limit: int) -> bytes:
@@ -144,7 +144,7 @@ class Anthropic:
 
 
 def takes_adaptive_thinking(model: str) -> bool:
-    """Whether the model decides itself how much to think (Claude 4.6 and later) instead of taking a token number."""
+    """Return whether the model takes an effort word (Claude 4.6 and later) instead of a token budget."""
     name = model.rsplit("/", 1)[-1]
     return name.startswith("claude-") and not name.startswith(_NUMBERED_THINKING)
 
@@ -173,7 +173,7 @@ def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]
 
 
 def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
-    """`chunks` with cache marks; a mark on what cannot carry one (thinking, nothing) moves to the block before."""
+    """Add cache marks to `chunks`; a mark on thinking or on an empty fragment moves to the block before."""
     marked = list(chunks)
     for mark in request.marks:
         for at in range(min(mark, len(request.items) - 1), -1, -1):
@@ -184,7 +184,7 @@ def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
     return marked
 
 
-# --- the answer --------------------------------------------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -248,11 +248,11 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
-"""Blocks that are read; others are the provider's own tools (`server_tool_use` and its result)."""
+"""Block type -> kind of part. Other types belong to the provider's own tools, such as `server_tool_use`."""
 
 
 class AnthropicStreamReader:
-    """Reads one message, streamed or whole."""
+    """Parser of one message, streamed or whole."""
 
     may_end = False
     kinds = frozenset(
@@ -270,11 +270,11 @@ class AnthropicStreamReader:
         self._facing = target
         self._slots: dict[int, PartBuilder | None] = {}
         self._given: dict[int, str] = {}
-        """Arguments that stood in the start of a call: those of a call that is sent without deltas."""
+        """Arguments in the start of a call, used when the call has no deltas."""
         self._id: str | None = None
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """One event, or a whole message."""
+        """Read one event or a whole message."""
         event = _decode(payload)
         if event.type == "content_block_delta" and event.delta is not None:
             self._grow(event.index, event.delta, out)
@@ -296,11 +296,11 @@ class AnthropicStreamReader:
             self._fail(event.error)
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
+        """Build the reply."""
         return self.builder.finish("anthropic", self._facing.model)
 
     def _begin(self, message: _Message) -> None:
-        """The head of a message. Another one in the middle of it (a gateway that asked again) cannot be told apart."""
+        """Read the start of a message. A second one inside a message (a gateway that retried) is a failure."""
         if self._slots and message.id != self._id:
             said = "the provider began a second answer in the middle of the first"
             self.failed = self.builder.failure("truncated", said)
@@ -343,14 +343,14 @@ class AnthropicStreamReader:
             self.builder.size_chars += PIECE_CHARS + len(sign)
 
     def _slot(self, index: int, delta: _Part) -> PartBuilder:
-        """A slot for a block whose start never came."""
+        """Begin a part for a block whose start never arrived."""
         kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
         self._slots[index] = slot = self.builder.open(kind)
         return slot
 
     def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
         if raw in (b"", b"null"):
-            return  # the first delta will tell
+            return  # the first delta shows the kind
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
             self._slots[index] = None

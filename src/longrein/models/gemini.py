@@ -1,4 +1,4 @@
-"""Gemini: contents of parts, calls paired by name and id, thought signatures riding on the parts they belong to."""
+"""The wire `gemini`: contents of parts; calls pair by name and id; thought signatures are fields of their parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,9 +32,9 @@ from longrein.models.wire import (
     wire_tool_name,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Reading a Gemini stream. It has no terminal event: it is whole when it said why it stopped and then ended.
+# There is no terminal event: a stream is complete when it has a stop reason and ends.
 
 
 _STOPS = {"STOP": "end", "MAX_TOKENS": "length"}
@@ -100,14 +100,14 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The kinds apart; thoughts are output."""
+    """Convert a usage; thoughts count as output."""
     given = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
     read, thought = usage.cached_content_token_count or 0, usage.thoughts_token_count or 0
     return Usage(max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought)
 
 
 class GeminiStreamReader:
-    """Reads one streamed answer."""
+    """Parser of one streamed answer."""
 
     done = False
     kinds: frozenset[str] = frozenset()
@@ -119,11 +119,11 @@ class GeminiStreamReader:
 
     @property
     def may_end(self) -> bool:
-        """Whether the stream may end now."""
+        """Whether the reply is complete: a stop reason has arrived."""
         return bool(self.builder.stop)
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """One chunk."""
+        """Read one chunk."""
         event = _decode(payload)
         if event.usage_metadata is not None:
             self.builder.usage = usage_of(event.usage_metadata)
@@ -142,7 +142,7 @@ class GeminiStreamReader:
             self._fail(event.error)
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
+        """Build the reply."""
         return self.builder.finish("gemini", self._model)
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
@@ -173,7 +173,7 @@ class GeminiStreamReader:
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BAD_CALL_REASONS and not self.builder.calls:  # a call of a tool that does not exist is a call
+        if reason in _BAD_CALL_REASONS and not self.builder.calls:  # a call of an unknown tool is a call
             said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
             self.failed = self.builder.failure("server", said)
         else:
@@ -186,14 +186,14 @@ class GeminiStreamReader:
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-# --- gemini ----------------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
 _OPENING = {"user": b'{"role":"user","parts":[', "model": b'{"role":"model","parts":['}
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What Gemini 3 takes in place of a signature on calls that another model made."""
+"""Value that Gemini 3 accepts as the signature of a call that another model made."""
 THINKING_TOKENS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 24_576}
-"""Thinking budgets of Gemini 2.5, which takes a number."""
+"""Thinking budgets in tokens of Gemini 2.5, which takes a number."""
 
 
 class Gemini:
@@ -209,15 +209,15 @@ class Gemini:
         self._by_level = self._thinks and not name.startswith("gemini-2-5")
 
     def url(self, base_url: str) -> str:
-        """The streaming address of the model."""
+        """Address of the model's streaming call."""
         return endpoint_url(base_url, "/v1beta", f"/models/{self.target.model}:streamGenerateContent?alt=sse")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"x-goog-api-key": api_key} if api_key else {}
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
-        """The request."""
+        """Encode the request."""
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         config = encode_json(self._config(request.max_output_tokens))
@@ -227,7 +227,7 @@ class Gemini:
         return b"".join((start, *chunks, cache.closing, b"]}"))
 
     def reader(self) -> GeminiStreamReader:
-        """Reads one answer."""
+        """Make a parser for one reply."""
         return GeminiStreamReader(self.target.model)
 
     def _config(self, limit: int) -> dict[str, object]:
@@ -258,7 +258,7 @@ class Gemini:
             case ToolCall() as call:
                 return self._call(item, call)
             case Thinking():
-                return b""  # only the signature has to go back, and that stands on the part that follows
+                return b""  # only the signature is sent back, on the next part
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:

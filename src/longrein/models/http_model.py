@@ -133,7 +133,7 @@ class HttpModel:
         return self._wire.body(request, self._cache(request))
 
     def _cache(self, request: Request) -> FragmentCache:
-        """Fragment cache of the request. One outside the conversation (without a `PrefixSet` in the log) has its own."""
+        """Fragment cache of the session; requests outside the conversation (no `PrefixSet` in the log) have another."""
         return self._caches.of(request.session if request.prefix_seq else f"{request.session} aside")
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:

@@ -1,9 +1,8 @@
-"""OpenAI Chat Completions, and the many servers that speak it more or less: OpenRouter, Ollama, llama.cpp, LM Studio,
-vLLM, DeepSeek, Moonshot, Mistral, xAI, Groq.
+"""The wire `openai-chat`: Chat Completions of OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, Mistral and many others.
 
-Fragments have three shapes that cannot be mistaken for each other: text is the inside of a JSON string (so it holds no
-bare quote), objects begin with `{"`, fields of the assistant's message (its reasoning) with `"`. All text of a run is
-one string: several servers refuse lists.
+Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object begins with `{"`, a
+field of the assistant's message (its reasoning) begins with `"`. All text of a run is joined into one string, because
+several servers refuse lists.
 """
 
 from collections.abc import Sequence
@@ -41,9 +40,9 @@ from longrein.models.wire import (
     wire_tool_name,
 )
 
-# --- Reading a Chat Completions stream, as OpenAI and those who imitate it write it ----------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Terminal event is `data: [DONE]`. `finish_reason` alone is not enough: the stream may be cut before the usage.
+# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, which may be cut before the usage.
 
 
 _STOPS = {
@@ -62,11 +61,11 @@ _ERROR_STOPS = {"error": "server", "network_error": "server", "insufficient_syst
 
 
 _STREAMED_FIELDS = ("text", "summary", "data")
-"""Fields of a block of reasoning that come in pieces."""
+"""Fields of a reasoning block that stream in pieces."""
 
 
 class _Pieces(list[str]):
-    """What has come of one of them."""
+    """Received pieces of such a field."""
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -132,7 +131,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The four kinds apart. Some count reasoning beside the completion: their total gives them away."""
+    """Convert a usage. Some servers count reasoning besides the completion; their total shows it."""
     given, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
     details = usage.prompt_tokens_details or _InputDetails()
     read = details.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
@@ -144,7 +143,7 @@ def usage_of(usage: _Usage) -> Usage:
 
 
 class ChatStreamReader:
-    """Reads one streamed completion."""
+    """Parser of one completion, streamed or whole."""
 
     kinds: frozenset[str] = frozenset()
 
@@ -158,17 +157,17 @@ class ChatStreamReader:
         self._thinking: PartBuilder | None = None
         self._calls: list[tuple[int | None, str, PartBuilder]] = []
         self._details: list[dict[str, Any]] = []
-        """Blocks of reasoning; a text that comes in pieces is a list of them here."""
+        """Reasoning blocks; streamed fields hold `_Pieces`."""
         self._again: tuple[str, str] | None = None
-        """(id, name) said once more after a whole call: its echo, or the next one if arguments follow."""
+        """(id, name) repeated after a complete call: an echo, or a new call if arguments follow."""
 
     @property
     def may_end(self) -> bool:
-        """Whether the stream may end now: only where the server is known not to send `[DONE]`."""
+        """Whether the reply is complete without `[DONE]`, for servers that never send it."""
         return bool(self.builder.stop) and not self._says_done
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """One chunk."""
+        """Read one chunk."""
         if payload == b"[DONE]":
             self.done = True
             return
@@ -188,7 +187,7 @@ class ChatStreamReader:
             self._fail(bytes(event.error))
 
     def finish(self) -> Reply | Failure:
-        """The reply. A stream that ended with `[DONE]` but never said why was cut on the way to the server."""
+        """Build the reply; a `Failure` for a stream without content and without a stop reason."""
         if not self.builder.stop and not self.builder.slots:
             return self.builder.failure("empty", "the model gave an empty answer")
         if self._thinking is not None and (self._details or self._thinking.name):
@@ -231,7 +230,7 @@ class ChatStreamReader:
         out.append(ThinkingDelta(text))
 
     def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
-        """Mistral's reasoning models write content as a list."""
+        """Read content that is a list, as Mistral's reasoning models send it."""
         for chunk in chunks:
             if chunk.text:
                 self._say(chunk.text, out)
@@ -241,7 +240,7 @@ class ChatStreamReader:
                     self._think("", text, out)
 
     def _detail(self, details: list[dict[str, Any]]) -> None:
-        """Blocks of reasoning in pieces: those of one kind and index are one."""
+        """Add streamed reasoning blocks; neighbours with the same type and index are one block."""
         if self._thinking is None:
             self._thinking = self.builder.open("thinking", name="reasoning")
         for new in details:
@@ -274,7 +273,7 @@ class ChatStreamReader:
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
 
     def _named(self, call: _Call, name: str, text: str) -> str:
-        """The name of a piece. One that stood alone, after a call that was whole, belongs to the arguments after it."""
+        """Name for a piece. A repeated name after a complete call names the new call whose arguments follow."""
         if call.index is not None or not self._calls:
             return name
         id_, slot = self._calls[-1][1:]
@@ -285,7 +284,7 @@ class ChatStreamReader:
         return name
 
     def _slot(self, call: _Call, name: str, text: str) -> PartBuilder:
-        """The call that a piece belongs to. Servers leave out the index, the id or both, or number all calls 0."""
+        """Call that a piece belongs to. Servers may omit the index, the id or both, or give all calls index 0."""
         known = [(id_, slot) for index, id_, slot in self._calls if call.index is None or index == call.index]
         if known:
             id_, slot = known[-1]
@@ -321,12 +320,12 @@ class ChatStreamReader:
 
 
 def _is_complete(slot: PartBuilder) -> bool:
-    """Whether the arguments of a call are complete. Its last pieces are looked at first, which is cheap."""
+    """Return whether the arguments of a call are complete. Looks at the last pieces first, which is cheap."""
     return "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
 
 
 def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
-    """A block of reasoning with its pieces put together."""
+    """Join the pieces of a reasoning block."""
     return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
 
 
@@ -340,7 +339,7 @@ def _error_code(raw: bytes) -> str:
     return str(value.get("code") or value.get("status") or value.get("type") or "")
 
 
-# --- openai_chat -----------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
 _TEXT_SEPARATOR = b"\\n\\n"
@@ -349,28 +348,28 @@ _MISTRAL = ("mistral", "ministral", "codestral", "devstral", "magistral", "pixtr
 
 
 class ServerQuirks(msgspec.Struct, frozen=True):
-    """Where a server differs from the rest."""
+    """Differences of a server from the other servers of this wire."""
 
     limit_key: bytes = b"max_tokens"
-    """Name of the output limit."""
+    """Field name of the output limit."""
     usage_on_wish: bool = True
-    """Takes `stream_options`; usage does not come without."""
+    """Takes `stream_options`, without which it sends no usage."""
     cache_key: bool = False
     """Takes `prompt_cache_key`."""
     short_ids: bool = False
-    """Takes call ids of nine letters and digits only."""
+    """Takes only call ids of nine letters and digits."""
     files: bool = False
     """Takes PDF files."""
     nested_effort: bool = False
     """Takes `reasoning.effort` in place of `reasoning_effort`."""
     auto_marks: bool = False
-    """Marks the cache itself when a top-level `cache_control` asks for it."""
+    """Places cache marks itself if the request holds a top-level `cache_control`."""
     says_done: bool = True
     """Ends its stream with `[DONE]`."""
 
 
 def quirks_of(host: str, model: str) -> ServerQuirks:
-    """What is known of the server at `host`."""
+    """Known differences of the server at `host`."""
     short = host.endswith("mistral.ai") or family(model).startswith(_MISTRAL)
     if host.endswith(("api.openai.com", ".azure.com")):
         return ServerQuirks(b"max_completion_tokens", cache_key=True, files=True)
@@ -396,15 +395,15 @@ class OpenAIChat:
         self._id = short_call_id if self.quirks.short_ids else wire_call_id
 
     def url(self, base_url: str) -> str:
-        """The Chat Completions address."""
+        """Address of Chat Completions."""
         return endpoint_url(base_url, "/v1", "/chat/completions")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
-        """The request."""
+        """Encode the request."""
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         system = request.prefix.system
@@ -414,7 +413,7 @@ class OpenAIChat:
         return b"".join((start, *chunks, cache.closing, b"]}"))
 
     def reader(self) -> ChatStreamReader:
-        """Reads one answer."""
+        """Make a parser for one reply."""
         return ChatStreamReader(self.target.model, self.quirks.says_done)
 
     def _head(self, request: Request) -> bytes:
@@ -459,7 +458,7 @@ class OpenAIChat:
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        """The message of a result; pictures follow after a newline, which no compact JSON holds."""
+        """Encode a result message. Its images follow, each after a newline, which compact JSON never holds."""
         pieces = self.target.pieces(item, pdf=self.quirks.files)
         text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         shown = [_fragment(piece) for piece in pieces if not isinstance(piece, TextPiece)]
@@ -475,7 +474,7 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _reasoning(target: WireTarget, item: Item) -> bytes:
-    """Reasoning under the name it came by, as a field of the assistant's message."""
+    """Encode reasoning as a field of the assistant's message, under the field name it was received with."""
     fields = json_fields(item.block.raw) if item.block is not None and target.owns(item) else {}
     return encode_json(fields)[1:-1]
 
@@ -491,7 +490,7 @@ def _fragment(piece: Piece) -> bytes:
             return encode_json({"type": "file", "file": file})
 
 
-# --- brackets ----------------------------------------------------------------------------------------------------
+# --- Brackets --------------------------------------------------------------------------------------------------------
 
 
 def _side(item: Item) -> str:
@@ -555,7 +554,7 @@ def _bracket_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple
 
 
 def _bracket_mixed(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
-    """Text after a call, or several replies in one run: put in the only order that this wire has, in one chunk."""
+    """Bracket text after a call, or several replies in one run, in the order this wire requires, as one chunk."""
     pairs = sorted(zip(ranks, fragments, strict=True), key=lambda pair: pair[0])
     thinking = [pair for pair in pairs if pair[0] == 0][:1]
     rest = [pair for pair in pairs if pair[0] > 0]

@@ -1,4 +1,4 @@
-"""OpenAI Responses: a flat list of input items, nothing stored at the provider, reasoning sent back encrypted."""
+"""The wire `openai-responses`: a flat list of items, nothing stored at the provider, reasoning sent back encrypted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,10 +34,10 @@ from longrein.models.wire import (
     wire_tool_name,
 )
 
-# --- Reading a Responses stream, or a whole response -----------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Terminal events are `response.completed`, `response.incomplete` and `response.failed`; the status of the response
-# inside them counts, not their name.
+# Terminal events are `response.completed`, `response.incomplete` and `response.failed`. The status inside the response
+# counts, not the name of the event.
 
 
 class _Piece(msgspec.Struct):
@@ -119,7 +119,7 @@ _decode_item = msgspec.json.Decoder(_Item).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
-"""Items that are read; others are the provider's own tools (`web_search_call`, `tool_search_call`)."""
+"""Item type -> kind of part. Other types belong to the provider's own tools, such as `web_search_call`."""
 _EVENT_TYPES = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
@@ -128,11 +128,11 @@ _EVENT_TYPES = frozenset(
         *("response.completed", "response.incomplete", "response.done", "response.failed", "response.cancelled"),
     }
 )
-"""Types of the events below that are read."""
+"""Event types that are read."""
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The four kinds apart."""
+    """Convert a usage."""
     details = usage.input_tokens_details or _InputDetails()
     read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
     thought = (usage.output_tokens_details or _OutputDetails()).reasoning_tokens or 0
@@ -140,7 +140,7 @@ def usage_of(usage: _Usage) -> Usage:
 
 
 class ResponsesStreamReader:
-    """Reads one streamed response."""
+    """Parser of one response, streamed or whole."""
 
     may_end = False
     kinds = _EVENT_TYPES
@@ -151,11 +151,11 @@ class ResponsesStreamReader:
         self.failed: Failure | None = None
         self._model = model
         self._slots: dict[int, PartBuilder | None] = {}
-        """By index; None for an item that is passed over."""
+        """Open parts by output index; None for an ignored item."""
         self._summary = 0
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """One event."""
+        """Read one event."""
         if payload == b"[DONE]":
             return
         event = _decode(payload)
@@ -182,7 +182,7 @@ class ResponsesStreamReader:
             self.builder.stop = "refusal"
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
+        """Build the reply."""
         return self.builder.finish("openai-responses", self._model)
 
     def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
@@ -219,7 +219,7 @@ class ResponsesStreamReader:
         out.append(ThinkingDelta(text))
 
     def _growing(self, index: int, kind: str) -> PartBuilder | None:
-        """The slot of `kind` at `index`, made when its start never came; None for an item that is passed over."""
+        """Return the part of `kind` at `index`, a new one if its start never arrived; None for an ignored item."""
         slot = self._slots.get(index)
         if slot is None and index in self._slots:
             return None
@@ -228,8 +228,8 @@ class ResponsesStreamReader:
         return slot
 
     def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
-        """An item is whole: its raw bytes are kept where they must go back; what came without deltas is taken now."""
-        slot = self._slots.pop(index, None)  # a server that numbers nothing ends one item before it begins the next
+        """End an item: keep the bytes that must be sent back, and take the text that no delta brought."""
+        slot = self._slots.pop(index, None)  # items without an index follow one after the other
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is not None and (slot is None or slot.kind != kind):
             slot = self._open(index, raw, out)
@@ -253,7 +253,7 @@ class ResponsesStreamReader:
             self._whole(slot, given if isinstance(given, str) else received_json(given), out)
 
     def _whole(self, slot: PartBuilder, text: str, out: list[Delta]) -> None:
-        """Take what no delta brought: all of it, or what is missing at the end."""
+        """Add the part of `text` that no delta brought: all of it, or its end."""
         come = slot.text
         if len(text) > len(come) and text.startswith(come):
             text = text[len(come) :]
@@ -262,7 +262,7 @@ class ResponsesStreamReader:
             out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
 
     def _end(self, response: _Response, name: str) -> None:
-        """The response is over; `name` is what the event calls it, for a response that does not say."""
+        """End the response. `name` is the status in the event's type, used if the response holds none."""
         self.done = True
         self.builder.model = response.model or ""
         if response.usage is not None:
@@ -281,7 +281,7 @@ class ResponsesStreamReader:
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-# --- openai_responses ------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
 _OPENING = b'{"type":"message","role":"user","content":['
@@ -299,22 +299,22 @@ class OpenAIResponses:
         self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
-        """The Responses address."""
+        """Address of Responses."""
         return endpoint_url(base_url, "/v1", "/responses")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
-        """The request."""
+        """Encode the request."""
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         start = b'{"max_output_tokens":%d,%b,"input":[' % (request.max_output_tokens, head)
         return b"".join((start, *chunks, cache.closing, b"]}"))
 
     def reader(self) -> ResponsesStreamReader:
-        """Reads one answer."""
+        """Make a parser for one reply."""
         return ResponsesStreamReader(self.target.model)
 
     def _head(self, request: Request) -> bytes:
@@ -348,7 +348,7 @@ class OpenAIResponses:
                 return b",".join(encode_json(_content(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _said(self, item: Item, text: str) -> bytes:
-        """An output message: strict servers (vLLM, gateways) take no less. Its id is ours, as those of calls are."""
+        """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
         content = [{"type": "output_text", "text": text, "annotations": []}]
         known = "msg_" + "_".join(map(str, item.key))
         fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
@@ -389,5 +389,5 @@ def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]
         return list_chunks(_OPENING, fragments), b"]}"
     kept = len(fragments)
     while side == "assistant" and kept and not fragments[kept - 1].startswith(_KEPT_STARTS):
-        kept -= 1  # reasoning that led to nothing (a cut answer): the provider refuses it without what follows it
+        kept -= 1  # the provider refuses reasoning without a following item (a cut answer)
     return list_chunks(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""

@@ -1,7 +1,7 @@
-"""The text protocol for tools: for models without native calls, over any wire.
+"""Tool calls as text, for models without native calls, over any wire.
 
-The tools are told in the system text, calls are lines `tool: NAME({JSON})`, results come back as `tool_result({JSON})`.
-The log holds ordinary calls and results; only this wrapper knows that the wire carried text.
+The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as `tool_result({JSON})`. The
+log holds ordinary calls and results; only `TextToolModel` knows that the wire carries text.
 """
 
 import re
@@ -16,16 +16,16 @@ from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, T
 from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
 
-# --- Finding the calls in what a model wrote as text: `tool: NAME({JSON})` at the start of a line. Pure --------------
+# --- Finding calls ---------------------------------------------------------------------------------------------------
 #
-# What is quoted is never a call: not in a code fence of any kind but `tool`, not in inline code, not indented by four
-# blanks, not after a `>`. A call that cannot be read is kept as one without arguments, so that the model is told;
-# nothing is ever closed or completed on its behalf, for a truncated call must not run. All that comes after an
+# A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than `tool`, in inline code,
+# indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is told;
+# it is never completed, because a truncated call must not run. Everything after an
 # invented `tool_result(` is dropped.
 
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
-"""Info strings of fences that hold calls."""
+"""Info strings of code fences that hold calls."""
 _LINE = r"[^\n]*\n?"
 _FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)"
 _CALL = r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])"
@@ -39,52 +39,52 @@ _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
 
 @cache
 def _re(pattern: str) -> re.Pattern[str]:
-    """Compiled on first use: most sessions never speak the text protocol."""
+    """Compile `pattern` on first use: most sessions never use the text protocol."""
     return re.compile(pattern)
 
 
 class TextCall(msgspec.Struct, frozen=True):
-    """A call as it was written."""
+    """A call in text."""
 
     name: str
     """Tool name."""
     received: str
-    """What stands for its arguments."""
+    """Text of the arguments."""
     arguments: dict[str, Any] | None
-    """The same as an object; None when it is none."""
+    """Parsed arguments; None if the text is not an object."""
 
 
 def split_calls(text: str) -> list[str | TextCall]:
-    """Text and calls in their order. Blanks around text are dropped."""
+    """Split `text` into text and calls, in order. Blanks around text are dropped."""
     found = [part.strip() if isinstance(part, str) else part for part in _join_text(_parts(text))]
     return [part for part in found if part]
 
 
 START_CHARS = 64
-"""What is kept of the start of a line: longer than any that may be a call's."""
+"""Characters kept of the start of a line; longer than the start of any call."""
 
 
 class VisibleText:
-    """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
+    """Filter of streaming text: passes on text outside calls, and stops at the first line that is a call."""
 
     def __init__(self) -> None:
         self._shown: list[str] = []
         self._line: list[str] = []
-        """Pieces of the line that has not ended."""
+        """Pieces of the present line."""
         self._line_shown = 0
-        """How many of them were handed on."""
+        """Number of these pieces that were passed on."""
         self._start = ""
-        """How that line begins, blanks aside."""
+        """Start of the present line, without leading blanks."""
         self._fence = ""
         self._held = False
 
     @property
     def shown(self) -> str:
-        """All that was handed on."""
+        """Text passed on so far."""
         return "".join(self._shown)
 
     def feed(self, text: str) -> str:
-        """More text; what may be shown of it and of what was held back. Each piece is looked at once."""
+        """Add text and return the text that may be shown now. Looks at each piece once."""
         first = len(self._shown)
         for piece in text.splitlines(keepends=True):
             if self._held:
@@ -153,7 +153,7 @@ def _parts(text: str) -> Iterator[str | TextCall]:
 
 
 def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
-    """The call that begins at `at`, and where it ends."""
+    """Parse the call that begins at `at`; return it and its end."""
     if (match := _re(_CALL).match(text, at)) is not None:
         start = match.end() + (text[match.end()] == "(")
         return _named_call(match[1], text, start)
@@ -184,7 +184,7 @@ def _named_call(name: str, text: str, start: int) -> tuple[TextCall, int]:
 
 
 def _object(text: str, start: int) -> tuple[str, int]:
-    """The balanced object at `start` and where what belongs to it ends; all the rest when it is never closed."""
+    """Find the balanced object at `start`; return it and the end of its call. An unclosed object takes all the rest."""
     depth, quoted, at = 0, False, start
     while (mark := _re(_MARKS).search(text, at)) is not None:
         at = mark.end()
@@ -204,7 +204,7 @@ def _skip(text: str, at: int) -> int:
     return after.end() if after else at
 
 
-# --- repair ------------------------------------------------------------------------------------------------------
+# --- Repairing arguments ---------------------------------------------------------------------------------------------
 
 _STRING = r'(?s)"(?:[^"\\]|\\.)*"'
 _COMMA = r",(\s*[}\]])"
@@ -216,7 +216,7 @@ _CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def repair_arguments(received: str) -> dict[str, Any] | None:
-    """The object in `received`, with raw line breaks in strings, commas too many and Python spelling forgiven."""
+    """Parse arguments, tolerating raw line breaks in strings, trailing commas and Python literals."""
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
@@ -228,7 +228,7 @@ def repair_arguments(received: str) -> dict[str, Any] | None:
 
 
 def _without_commas(text: str) -> str:
-    """`text` without commas before a closing bracket; strings are left alone."""
+    """Remove commas before a closing bracket, outside strings."""
     parts, at = [], 0
     for string in _re(_STRING).finditer(text):
         parts += [_re(_COMMA).sub(r"\1", text[at : string.start()]), string[0]]
@@ -237,7 +237,7 @@ def _without_commas(text: str) -> str:
 
 
 def _read_python_literal(text: str) -> dict[str, Any] | None:
-    """`text` as a Python literal: single quotes, `True`, `None`."""
+    """Parse a Python literal: single quotes, `True`, `None`."""
     parts, at = [], 0
     for string in _re(_ANY_STRING).finditer(text):
         parts += [_json_words(text[at : string.start()]), _double_quoted(string[0])]
@@ -256,13 +256,13 @@ def _double_quoted(string: str) -> str:
     return '"' + _re(_BARE_QUOTE).sub(lambda match: match[1] + '\\"', inner) + '"'
 
 
-# --- text_tools ------------------------------------------------------------------------------------------------------
+# --- The model -------------------------------------------------------------------------------------------------------
 
 
 STOPS = ("\ntool_result(",)
-"""Stop sequences: a model that goes on to invent the result is stopped by its server."""
+"""Stop sequences: the server stops a model that begins to invent a result."""
 SESSIONS_MAX = 64
-"""Sessions whose rewritten items are kept."""
+"""Sessions whose rewritten items are kept; the least recently used one is dropped first."""
 
 INTRODUCTION = """
 
@@ -278,11 +278,11 @@ Several such lines call several tools. After your calls stop and wait: the resul
 as quotations and are not carried out. A call that cannot be read is answered by an error; write it again, corrected.
 
 """
-"""What the model is told of the protocol, before the tools."""
+"""Description of the protocol in the system text, before the tools."""
 
 
 class TextToolModel:
-    """A `Model` whose calls and results travel as text over another one."""
+    """A `Model` that sends calls and results as text over another model."""
 
     def __init__(self, inner: Model) -> None:
         self.name, self.provider, self.model = inner.name, inner.provider, inner.model
@@ -301,7 +301,7 @@ class TextToolModel:
         await self._inner.aclose()
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `Model.stream`. Text is shown as it comes until the first line that may be a call."""
+        """See `Model.stream`. Text streams until the first line that may be a call."""
         live = VisibleText()
         async for batch in self._inner.stream(self._rewritten(request)):
             out: list[Delta] = []
@@ -331,14 +331,14 @@ class TextToolModel:
 
 
 class _RewrittenSession(msgspec.Struct):
-    """One session's prefix and items as text: the same objects in each request, so that a wire encodes them once."""
+    """One session's prefix and items as text; the objects stay the same, so that a wire encodes them once."""
 
     original: PrefixSet
     prefix: PrefixSet
     items: dict[tuple[int, int, int], tuple[Item, Item]]
 
     def item(self, item: Item) -> Item:
-        """`item` as text; itself when it is neither call nor result."""
+        """Return `item` as text; unchanged if it is neither call nor result."""
         if not isinstance(item.part, ToolCall | ToolResult):
             return item
         known = self.items.get(item.key)
@@ -356,13 +356,13 @@ def _as_text(item: Item) -> Item:
 
 
 def call_text(call: ToolCall) -> str:
-    """A call as the model would write it."""
+    """Write a call as the model would."""
     arguments = call.received if call.arguments is None else exact_json(call.arguments).decode()
     return f"tool: {call.name}({arguments})"
 
 
 def result_text(result: ToolResult, handle: str = "") -> str:
-    """A result in one line of JSON, so that nothing in it can look like a call."""
+    """Write a result as one line of JSON, so that its text cannot look like a call."""
     pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
     output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
     fields = {"tool": result.name, "status": result.status, "output": output}
@@ -374,7 +374,7 @@ def _no_blob(blob: str) -> bytes:
 
 
 def with_tools_in_system(prefix: PrefixSet) -> PrefixSet:
-    """`prefix` with its tools in the system text."""
+    """Move the tools of `prefix` into its system text."""
     if not prefix.tools:
         return prefix
     told = INTRODUCTION + "\n".join(map(_describe_tool, prefix.tools))
@@ -387,7 +387,7 @@ def _describe_tool(tool: ToolSpec) -> str:
 
 
 def with_calls(reply: Reply) -> Reply | Failure:
-    """`reply` with the calls in its text as calls."""
+    """Turn calls in the text of `reply` into calls."""
     parts: list[AnyPart] = []
     blocks: list[ProviderBlock] = []
     by_part = {block.part: block for block in reply.blocks}
@@ -413,7 +413,7 @@ def _part(found: str | TextCall) -> AnyPart:
 
 
 def held_deltas(live: VisibleText, reply: Reply | Failure) -> list[Delta]:
-    """At the end: the text after what was shown, and the calls."""
+    """Return the deltas that were held back: text that was not shown, and the calls."""
     if isinstance(reply, Failure):
         return []
     out: list[Delta] = []

@@ -1,7 +1,7 @@
-"""Where requests go and what comes back: a pool of connections to one address, and the answers that came over them.
+"""HTTP client of the models: connections, a connection pool, and server-sent events.
 
-Plain addresses go over our own connections. Proxies, addresses that are not plain and answers that are compressed
-although nobody asked are rare: `httpx2`, which is dear to import, does those.
+Plain addresses use the connections of this module. Proxies, unusual addresses and compressed answers are rare; `httpx2`
+handles them, because its import is slow.
 """
 
 import asyncio
@@ -20,40 +20,39 @@ import h11
 
 from longrein.models.port import ModelOptions
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- HTTP/1.1 on asyncio ---------------------------------------------------------------------------------------------
 #
-# HTTP/1.1 on asyncio: one connection, one exchange on it at a time. `h11` knows the protocol, this moves the bytes.
-#
-# Head and body of a request leave as one packet, and a request takes two rounds of the event loop: 0.5 ms for a small
-# answer on a slow machine, half of what a general HTTP library takes.
+# One connection, one exchange at a time; `h11` implements the protocol. Head and body of a request leave as one packet,
+# and a request takes two rounds of the event loop: 0.5 ms for a small answer on a slow machine, half of what a general
+# HTTP library takes.
 
 
 READ_BYTES = 1 << 16
-"""At most this much comes with one read of the socket."""
+"""Largest read from the socket."""
 UNREAD_BYTES_MAX = 1 << 20
-"""The socket is not read while more than this waits to be taken."""
+"""Unread bytes above which reading from the socket pauses."""
 JOIN_BYTES_MAX = 1 << 18
-"""Head and body are copied into one piece up to this size."""
+"""Size up to which head and body are sent as one piece."""
 HAPPY_EYEBALLS_S = 0.25
-"""How long one address of a host is tried before the next is, beside it (RFC 8305)."""
+"""Delay before the next address of a host is tried in parallel (RFC 8305)."""
 HEAD_BYTES_MAX = 1 << 16
-"""The head of an answer; also the head of a chunk, and the trailers."""
+"""Largest head of an answer or of a chunk, and largest trailers."""
 
 
 class TransportError(Exception):
-    """A request that ended without its whole answer."""
+    """A request ended without its complete answer."""
 
 
 class ConnectTimeout(TransportError):
-    """No connection in time."""
+    """The connection was not established in time."""
 
 
 class ConnectFailed(TransportError):
-    """No connection, or none that can be trusted."""
+    """The connection failed, or its certificate is not trusted."""
 
 
 class ReadTimeout(TransportError):
-    """Nothing came in time."""
+    """No bytes arrived in time."""
 
 
 class ReadFailed(TransportError):
@@ -61,19 +60,19 @@ class ReadFailed(TransportError):
 
 
 class ClosedEarly(TransportError):
-    """The other side closed the connection before its answer was over, or sent what is no HTTP."""
+    """The server closed the connection inside its answer, or sent invalid HTTP."""
 
 
 class RequestInvalid(TransportError):
-    """A request that cannot be sent: an address that is no HTTP, a header that HTTP forbids."""
+    """The request cannot be sent: its address is not HTTP, or a header is invalid."""
 
 
 class ResponseTooLong(TransportError):
-    """More came than an answer may have."""
+    """The answer exceeds a size limit."""
 
 
 class SocketStream(asyncio.BufferedProtocol):
-    """The bytes of one connection; one reader at a time."""
+    """Byte stream of one connection, with one reader at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -86,18 +85,18 @@ class SocketStream(asyncio.BufferedProtocol):
         self._ended = False
         self._error: Exception | None = None
 
-    # --- what asyncio says --------------------------------------------------------------------------------------
+    # --- asyncio callbacks --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It stands."""
+        """Keep the transport."""
         self._transport = transport
 
     def get_buffer(self, _: int) -> memoryview:  # pieces of a bytearray would be copies
-        """Where the next bytes go."""
+        """Buffer for the next read."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Queue the bytes and wake the reader."""
         self._received.append(bytes(self._buffer[:nbytes]))
         self._unread += nbytes
         if self._unread > UNREAD_BYTES_MAX:
@@ -106,13 +105,13 @@ class SocketStream(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """The other side will say no more."""
+        """End the stream."""
         self._ended = True
         self._wake()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
+        """End the stream, with the error if there is one."""
         self._ended, self._error = True, self._error or error
         self._wake()
 
@@ -125,25 +124,25 @@ class SocketStream(asyncio.BufferedProtocol):
         else:
             waiter.set_exception(error)
 
-    # --- what an exchange needs ----------------------------------------------------------------------------------
+    # --- reading and writing -------------------------------------------------------------------------------------
 
     @property
     def stale(self) -> bool:
-        """Whether the other side has closed an idle connection, as far as asyncio has heard.
+        """Whether the server has closed the idle connection, as far as asyncio knows.
 
-        The kernel is not asked again: that would let another thread go first, between a result and the next request.
+        Asking the kernel would yield to another thread between a result and the next request.
         """
         return self._ended or bool(self._received)
 
     def send(self, *pieces: bytes) -> None:
-        """Send bytes; what cannot leave yet is kept until it can."""
+        """Send bytes; the transport buffers what the socket does not take."""
         if sum(map(len, pieces)) <= JOIN_BYTES_MAX:
             pieces = (b"".join(pieces),)
         for piece in pieces:
             self._transport.write(piece)
 
     async def read(self, timeout_s: float) -> bytes:
-        """The next bytes, b'' at the end; waits at most `timeout_s`. Raises `ReadTimeout` and `ReadFailed`."""
+        """Return the next bytes, b'' at the end, waiting at most `timeout_s`. Raises `ReadTimeout`, `ReadFailed`."""
         if not self._received and not self._ended:
             await self._wait(timeout_s)
         if self._received:
@@ -170,12 +169,12 @@ class SocketStream(asyncio.BufferedProtocol):
         return data
 
     def close(self) -> None:
-        """Let go of it; nobody waits for the other side's farewell."""
+        """Close at once, without a TLS or TCP goodbye."""
         self._transport.abort()
 
 
 async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> SocketStream:
-    """A connection to `host`, encrypted with a `context`. Raises `ConnectTimeout` and `ConnectFailed`."""
+    """Connect to `host`, encrypted if `context` is given. Raises `ConnectTimeout` and `ConnectFailed`."""
     try:
         async with asyncio.timeout(timeout_s):
             _, stream = await asyncio.get_running_loop().create_connection(
@@ -183,22 +182,22 @@ async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContex
             )
     except TimeoutError:
         raise ConnectTimeout from None
-    except (OSError, UnicodeError) as error:  # an `SSLError` is one; a name that is none is the other
+    except (OSError, UnicodeError) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
         raise ConnectFailed(error_reason(error)) from None
     return stream
 
 
 class Connection:
-    """A connection that requests go over, one after the other."""
+    """HTTP/1.1 connection for one request after the other."""
 
     def __init__(self, stream: SocketStream) -> None:
         self.stream = stream
         self.idle_since_s = 0.0
-        """When it last became free, by the clock of the event loop."""
+        """Time of the event loop at which it last became idle."""
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
 
     async def ask(self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> h11.Response:
-        """Send a request; the head of its answer, which must be there after `timeout_s`. Raises `TransportError`."""
+        """Send a request and return the head of its answer, within `timeout_s`. Raises `TransportError`."""
         http = self._http
         try:
             head = http.send(h11.Request(method="POST", target=target, headers=list(headers.items())))
@@ -217,7 +216,7 @@ class Connection:
         return event
 
     async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """What comes next of the answer. Raises `TransportError`."""
+        """Return the next event of the answer. Raises `TransportError`."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(await self.stream.read(timeout_s))
@@ -228,7 +227,7 @@ class Connection:
         return event
 
     def reuse(self, now_s: float) -> bool:
-        """Make it ready for the next request; False when it cannot have one."""
+        """Prepare for the next request; False if the connection cannot be reused."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE or self.stream.stale:
             return False
         self._http.start_next_cycle()
@@ -237,41 +236,41 @@ class Connection:
 
 
 def error_reason(error: Exception) -> str:
-    """What the system says, without numbers and addresses."""
+    """Text of a system error, without numbers and addresses."""
     number = getattr(error, "errno", None)
     if isinstance(error, ssl.SSLError) or not isinstance(number, int) or number <= 0:
         return str(getattr(error, "strerror", "") or error)
     return os.strerror(number)
 
 
-# --- connection ------------------------------------------------------------------------------------------------------
+# --- Connection pool -------------------------------------------------------------------------------------------------
 
 
 KEEPALIVE_S = 90.0
-"""An idle connection is kept this long; a tool may run meanwhile."""
+"""Time an idle connection is kept, for instance while a tool runs."""
 HEADERS = {
     "accept": "text/event-stream, application/json",
     "accept-encoding": "identity",
     "connection": "keep-alive",
     "user-agent": "longrein",
 }
-"""Of every request, unless it has its own."""
+"""Default headers of every request."""
 REDIRECTS_MAX = 3
-"""Followed for one request."""
+"""Redirects followed for one request."""
 ANSWER_BYTES_MAX = 256 << 20
-"""One answer in all, with what its events say beside the reply."""
+"""Largest answer, all events included."""
 PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
-"""What an address may hold that is sent as it stands."""
+"""Characters of an address that need no escaping."""
 PORT_MAX = 65_535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class AddressInvalid(ValueError):
-    """An address that no request can be sent to."""
+    """The address is invalid."""
 
 
 class HttpResponse:
-    """Status, headers and body of one answer; it holds its connection until `aclose`."""
+    """Status, headers and body of one answer; holds its connection until `aclose`."""
 
     def __init__(
         self,
@@ -283,9 +282,9 @@ class HttpResponse:
         self.status = status
         self.headers = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self.aclose = close
-        """Give the connection back: for the next request where the body was read to its end, else closed."""
+        """Release the connection: reused if the body was read to its end, else closed."""
         self.body = body
-        """The bytes as they were sent, from where they were last read."""
+        """Raw bytes of the body that were not read yet."""
         self._received = 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -311,7 +310,7 @@ class HttpResponse:
 
 
 class ConnectionPool:
-    """The connections of one model to one address. No socket is opened before the first request."""
+    """Connections of one model to one address. The first request opens the first socket."""
 
     def __init__(self, options: ModelOptions, address: str) -> None:
         secure = address.startswith("https:")
@@ -323,10 +322,10 @@ class ConnectionPool:
         self._client: Any = None
 
     async def post(self, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
-        """Send `body`, also onward to another path of the same server: a key goes to the host it was given for.
+        """Send `body`, following redirects on the same server only, so that the key goes to no other host.
 
-        The answer's head is there when this returns, after at most `first_s`; its body comes after. Raises
-        `AddressInvalid` and `TransportError`.
+        Returns when the head of the answer is there, after at most `first_byte_s`. Raises `AddressInvalid` and
+        `TransportError`.
         """
         address = self._address
         answer = await self._post(address, body, headers, first_byte_s)
@@ -360,7 +359,7 @@ class ConnectionPool:
         return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), release)
 
     def _idle_connection(self) -> Connection | None:
-        """An idle connection that still stands."""
+        """Take an idle connection that is still open."""
         now_s = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -378,7 +377,7 @@ class ConnectionPool:
     async def _post_by_library(
         self, address: str, body: bytes, headers: dict[str, str], first_byte_s: float
     ) -> HttpResponse:
-        """With a proxy, a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
+        """Send by `httpx2`: with a proxy, a name and password, an IPv6 address, or characters to escape."""
         import httpx2
 
         url = _library_url(address)
@@ -404,7 +403,7 @@ class ConnectionPool:
 
 
 class _ConnectionBody:
-    """The body of an answer over a connection of ours."""
+    """Body of an answer over a `Connection`."""
 
     def __init__(self, connection: Connection, idle_s: float) -> None:
         self._connection = connection
@@ -423,7 +422,7 @@ class _ConnectionBody:
 
 
 class _LibraryBody:
-    """The body of an answer that the library reads."""
+    """Body of an answer that `httpx2` reads."""
 
     def __init__(self, body: AsyncIterator[bytes], idle_s: float) -> None:
         self._body = body
@@ -440,7 +439,7 @@ class _LibraryBody:
 
 @contextmanager
 def _library_errors() -> Iterator[None]:
-    """Errors of `httpx2` as ours."""
+    """Convert errors of `httpx2` to `TransportError`."""
     import httpx2
 
     try:
@@ -460,7 +459,7 @@ def _library_errors() -> Iterator[None]:
 
 
 def redirect_target(address: str, answer: HttpResponse) -> str:
-    """Where a request to `address` is to be sent instead, if that is another path of the same server; else ''."""
+    """Return the address of a redirect to another path of the same server; else ''."""
     if answer.status not in (307, 308) or "location" not in answer.headers:
         return ""
     try:
@@ -472,7 +471,7 @@ def redirect_target(address: str, answer: HttpResponse) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Certificates to trust: `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
+    """TLS context with the certificates of `SSL_CERT_FILE`, else the system's (found by `httpx2` if not by Python)."""
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not (paths.cafile or paths.capath):
         import httpx2
@@ -485,7 +484,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 def _split_address(address: str) -> tuple[str, int, str]:
-    """Host, port and target of a plain address. Raises `AddressInvalid` and `RequestInvalid`."""
+    """Split a plain address into host, port and target. Raises `AddressInvalid` and `RequestInvalid`."""
     url = urlsplit(address)
     try:
         port = url.port
@@ -522,7 +521,7 @@ def _proxy(address: str) -> Any:
 
 
 def _checked_url(url: Any) -> Any:
-    """`url`, if a port of that number can be."""
+    """Return `url` if its host and port are valid. Raises `AddressInvalid`."""
     if url.port is not None and url.port > PORT_MAX:
         raise AddressInvalid(f"there is no port {url.port}")
     if url.scheme in _DEFAULT_PORTS and not url.host:
@@ -530,39 +529,39 @@ def _checked_url(url: Any) -> Any:
     return url
 
 
-# --- Server-sent events from a byte stream, wherever the network cuts it ---------------------------------------------
+# --- Server-sent events ----------------------------------------------------------------------------------------------
 #
-# Only `data` matters to the four wires, each of which repeats the event's name inside its JSON. One pass over each
-# byte, no decoding: the payloads go to a typed JSON decoder as they are.
+# Only `data` matters to the four wires, each of which repeats the event's name in its JSON. The splitter makes one pass
+# over the bytes without decoding; the payloads go to a typed JSON decoder.
 
 
 EVENT_BYTES_MAX = 32 << 20
-"""One event: a picture in base64, or a whole response said once more at its end, is the longest that is known."""
+"""Largest event; the longest known ones hold an image in base64 or repeat a whole response."""
 _BOM = b"\xef\xbb\xbf"
-"""May stand before the first event; data never begins with it."""
+"""Byte order mark, which may precede the first event."""
 
 
 class EventTooLong(ValueError):
-    """More than `EVENT_BYTES_MAX` came without the end of an event."""
+    """An event exceeds `EVENT_BYTES_MAX`."""
 
 
 class EventSplitter:
-    """Takes bytes as they arrive and gives the payloads of the events that are complete."""
+    """Splits a byte stream into the payloads of complete events."""
 
     def __init__(self) -> None:
         self._partial: list[bytes] = []
-        """Of the event that is not complete: all but its last byte, if that may be half of an end."""
+        """Chunks of the incomplete event, without `_line_end`."""
         self._partial_bytes = 0
         self._line_end = b""
-        """That byte, with a line end of which only half has come."""
+        """Line end, or half of one, after these chunks."""
 
     @property
     def rest(self) -> bytes:
-        """What has come of the event that is not complete."""
+        """Bytes of the incomplete event."""
         return b"".join((*self._partial, self._line_end))
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Payloads of the events that end in `chunk`. Events without data (comments, pings) give none.
+        """Add bytes; return the payloads of events that end in `chunk`. Comments and pings have none.
 
         Raises `EventTooLong`.
         """
@@ -589,14 +588,14 @@ class EventSplitter:
                 raise EventTooLong
 
     def flush(self) -> list[bytes]:
-        """What an event that lacks only its last line end holds; at the end of the stream."""
+        """Return the payload of a last event that lacks only its line end."""
         events = self.feed(b"\n\n")
         self._partial, self._partial_bytes, self._line_end = [], 0, b""
         return events
 
 
 def _event_data(event: bytes) -> bytes:
-    """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
+    """Return the data of one event, its lines joined. The common forms have one `data:` line, maybe after `event:`."""
     first, found, data = event.partition(b"data: ")
     plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
     if found and plain and b"\n" not in data:
