@@ -1,7 +1,7 @@
 """Tool calls as text, for models without native calls, over any wire.
 
-The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as `tool_result({JSON})`. The
-log holds ordinary calls and results; only `TextToolModel` knows that the wire carries text.
+The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as `tool_result({JSON})`.
+The log holds ordinary calls and results; only `TextToolModel` knows that the wire carries text.
 """
 
 import re
@@ -20,8 +20,8 @@ from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDe
 #
 # A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than `tool`, in inline code,
 # indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is told;
-# it is never completed, because a truncated call must not run. Everything after an
-# invented `tool_result(` is dropped.
+# it is never completed, because a truncated call must not run. Everything after
+# an invented `tool_result(` is dropped.
 
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
