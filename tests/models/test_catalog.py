@@ -1,4 +1,4 @@
-"""The table of models and providers: what is found under which spelling, and what a request costs."""
+"""Catalog: spellings of model names, budgets, and the cost of a request."""
 
 import asyncio
 

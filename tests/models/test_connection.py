@@ -1,4 +1,4 @@
-"""Where a request goes, what stands in its head, and answers that come compressed although nobody asked."""
+"""Addresses, headers, redirects and compressed answers of a request."""
 
 import asyncio
 import gzip
@@ -16,7 +16,7 @@ ASKED = request(item(1, Text("hi")), wire="openai-chat")
 
 
 async def asked(url: str, **options: Any) -> Any:
-    """The last thing that comes of a request to `url`."""
+    """Return the last delta of a request to `url`."""
     model: Any = open_wire_model("openai-chat", url, **options)
     try:
         return (await answer_of(model, ASKED))[-1]

@@ -1,4 +1,4 @@
-"""What providers say when they will not answer, and what is made of it: kind, wait, window, one line."""
+"""Classification of provider errors: kind, wait, window and message."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 

@@ -1,4 +1,4 @@
-"""Answers without an end: each kind has a limit in bytes or in time, and reaching it is a failure that says so."""
+"""Limits of endless answers in bytes and time; reaching one is a failure that names it."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ ENDLESS = 2_000
 
 
 def growing(wire: str, kind: str, piece: str) -> dict[str, Any]:
-    """An event of `wire` that brings more text, thinking or arguments."""
+    """Make an event of `wire` with more text, thinking or arguments."""
     match wire:
         case "anthropic":
             name, field = {
@@ -145,7 +145,7 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytes
 
 @asynccontextmanager
 async def repeating(head: bytes, beat: bytes) -> AsyncIterator[str]:
-    """A server that says `head`, and then `beat` for as long as it is listened to; its address."""
+    """Serve `head` and then `beat` until the client disconnects; yields the address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

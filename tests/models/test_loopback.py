@@ -1,4 +1,4 @@
-"""The wires against a provider that enforces the rules: conversations, every fault, every spelling of too long."""
+"""Wires against the loopback provider: conversations, every fault, every overflow error."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ READ_A = Call("Read", {"path": "a"})
 
 
 def of_reply(seq: int, reply: Reply) -> list[Item]:
-    """What the view holds of a reply."""
+    """Return the items of a reply in the view."""
     blocks = {block.part: block for block in reply.blocks}
     items, calls = [], 0
     for n, part in enumerate(reply.parts):
@@ -34,7 +34,7 @@ def of_reply(seq: int, reply: Reply) -> list[Item]:
 
 
 async def turns(model: Any, wire: str, server: LoopbackProvider, *said: list[Item]) -> list[Reply | Failure]:
-    """Say each list, in a conversation that grows by the replies and a result for each call."""
+    """Send each list in a conversation that grows by the replies and a result for each call."""
     items: list[Item] = []
     ends: list[Reply | Failure] = []
     seq = 1

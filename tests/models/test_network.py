@@ -1,4 +1,4 @@
-"""Connections over loopback, in the clear and encrypted."""
+"""Connections over loopback, plain and encrypted."""
 
 import asyncio
 import socket
@@ -55,7 +55,7 @@ WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
 async def connected(
     play: Play, context: ssl.SSLContext | None = None, trusting: ssl.SSLContext | None = None
 ) -> AsyncIterator[SocketStream]:
-    """A connection to a server that plays its part; both have a context where it is encrypted."""
+    """Connect to a server that runs `play`; with contexts the connection is encrypted."""
     done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -190,7 +190,7 @@ async def test_nobody_listens() -> None:
 
 
 def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
-    """Of the server; of a client that trusts it; of one that does not."""
+    """TLS contexts of the server, of a client that trusts it, and of one that does not."""
     (folder / "certificate").write_text(CERTIFICATE)
     (folder / "key").write_text(KEY)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

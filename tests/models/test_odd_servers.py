@@ -1,4 +1,4 @@
-"""Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
+"""Unusual streams of OpenAI-compatible servers and gateways."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ PAGE = Answer(b"<!doctype html><h1>It works!</h1>", headers={"content-type": "te
 
 
 async def told(wire: str, *answers: Answer, times: int = 1, path: str = "") -> list[Reply | Failure]:
-    """How each of `times` requests ends."""
+    """Return the last delta of each of `times` requests."""
     async with serve_answers(*answers) as server:
         model = open_wire_model(wire, server.url + path, idle_timeout_s=0.05)
         ends = [(await answer_of(model, ASKED))[-1] for _ in range(times)]

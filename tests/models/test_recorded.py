@@ -1,4 +1,4 @@
-"""What streams recorded at real providers taught, in our own writing; `benchmarks/recorded.py` replays theirs."""
+"""Regressions found in streams of real providers, rewritten; `benchmarks/recorded.py` replays the originals."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What comes back over each wire: the same reply from four streams, whole, in pieces, cut and broken."""
+"""Replies of each wire: whole, in pieces, cut and damaged streams."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
@@ -26,7 +26,7 @@ def reading(wire: str) -> StreamReader:
 
 
 def read(wire: str, *chunks: bytes) -> tuple[list[Delta], Reply | Failure]:
-    """What a reader makes of `chunks`, without a socket."""
+    """Read `chunks` without a socket."""
     reader, splitter = reading(wire), EventSplitter()
     deltas: list[Delta] = []
     for payloads in map(splitter.feed, chunks):

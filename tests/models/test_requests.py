@@ -1,4 +1,4 @@
-"""One table of conversations, and the exact JSON of each for all four wires (D, s10, laws 1 and 2)."""
+"""Exact JSON of a table of conversations on all four wires (laws 1 and 2)."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
@@ -31,7 +31,7 @@ def sent(wire: str, *items: Item, model: str = "test-model", url: str = "http://
 
 
 def check(wire: str, items: list[Item], expected: str, **given: Any) -> None:
-    """What stands in the wire's list of items, compared as compact JSON, line by line."""
+    """Compare the wire's list of items as compact JSON, line by line."""
     listed = sent(wire, *items, system="", **given)[LIST[wire]]
     lines = [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in listed]
     assert lines == [line.strip() for line in expected.strip().splitlines()]

@@ -1,4 +1,4 @@
-"""The scripted model: it plays by the request alone, so it survives kill, resume, rewind and compaction."""
+"""Scripted model: plays by the request alone, so it survives kill, resume, rewind and compaction."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ async def end(model: Model, asked: Request) -> Reply | Failure:
 
 
 def replied(seq: int, reply: Reply) -> list[Item]:
-    """What the view holds of a reply."""
+    """Return the items of a reply in the view."""
     blocks = {block.part: block.raw for block in reply.blocks}
     return [
         item(seq, msgspec.structs.replace(part, id=f"c{seq}.0") if isinstance(part, ToolCall) else part,

@@ -1,4 +1,4 @@
-"""D3: tools for models without native calls; the flaws of D, each with the text that showed it."""
+"""Tool calls as text: parsing, repair, streaming, and whole turns."""
 
 # ruff: noqa: E501 - replies of a model are read as they were written
 

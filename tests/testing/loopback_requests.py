@@ -1,4 +1,4 @@
-"""What the stories of scripts and faults share: a first request on each wire, and a stream read back."""
+"""First requests on each wire, and parsing of the streamed replies."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ STOPS = {
 
 
 async def ask(server: LoopbackProvider, wire: str = "anthropic", said: str = "fix it", **more: Any) -> Answer:
-    """One request of a conversation that has just begun."""
+    """Send the first request of a conversation."""
     body = {
         "anthropic": {"model": "m", "max_tokens": 99, "messages": [user(text(said))]},
         "openai-chat": {"model": "m", "messages": [{"role": "user", "content": said}]},
@@ -28,7 +28,7 @@ async def ask(server: LoopbackProvider, wire: str = "anthropic", said: str = "fi
 
 
 def reply_of(wire: str, answer: Answer) -> tuple[str, list[tuple[str, str]], str]:
-    """(text, [(tool, arguments)], stop word) of a stream."""
+    """Parse a stream into (text, [(tool, arguments)], stop reason)."""
     events = [event for event in answer.events if event != "[DONE]"]
     match wire:
         case "anthropic":

@@ -1,4 +1,4 @@
-"""A conversation over real sockets under faults drawn from a seed ends as it does without them."""
+"""Conversations over sockets end the same with random faults as without."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ SCRIPT = (
 
 
 async def reply_of(model: Model, items: list[Item], wire: str) -> Reply:
-    """Ask until there is an answer, as the loop does but without the pauses."""
+    """Retry until there is a reply, as the loop does but without pauses."""
     for _ in range(TRIES_MAX):
         end = (await answer_of(model, request(*items, wire=wire)))[-1]
         if isinstance(end, Reply):
@@ -36,7 +36,7 @@ async def reply_of(model: Model, items: list[Item], wire: str) -> Reply:
 
 
 async def talk(wire: str, turns: list[Turn]) -> list[str]:
-    """What the model said, one line a step."""
+    """Return the replies of the model, one line per step."""
     items = [item(1, Text("go"), "user")]
     said = []
     async with LoopbackProvider(turns) as server:

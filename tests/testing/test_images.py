@@ -1,4 +1,4 @@
-"""R025: what the judge sees of a picture, from the first bytes of its base64."""
+"""R025: type and size of an image from the first bytes of its base64."""
 
 import struct
 from base64 import b64encode

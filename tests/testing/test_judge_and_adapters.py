@@ -1,4 +1,4 @@
-"""Two sides of one coin: what longrein's wires write of a sound conversation is accepted, of a broken one refused."""
+"""Wires and validation agree: valid conversations are accepted, broken ones are refused."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ WIRES = tuple(PATHS)
 
 
 def conversation(random: Random) -> list[Item]:
-    """Words of the user, then steps of one to four calls with their results, words in between now and then."""
+    """Draw a conversation: user text, then steps of one to four calls with results, sometimes user text between."""
     items = [item(1, Text("go"), "user")]
     seq = 2
     for _ in range(random.randint(1, 5)):
@@ -34,7 +34,7 @@ def conversation(random: Random) -> list[Item]:
 
 
 def verdict(wire: str, items: list[Item]) -> str:
-    """What the judge says of the conversation as longrein writes it; empty for nothing."""
+    """Return the refusal of the conversation as longrein writes it; empty if accepted."""
     model = open_wire_model(wire, "http://127.0.0.1:1")
     body = model.body(request(*items, wire=wire))  # type: ignore[attr-defined]
     found = wire_of(PATHS[wire])
@@ -61,12 +61,12 @@ def doubled(items: list[Item], random: Random) -> None:
 
 
 def early(items: list[Item], random: Random) -> None:
-    """A result stands before the call it answers."""
+    """Move a result before its call."""
     items.insert(0, items.pop(random.choice(results(items))))
 
 
 def late(items: list[Item], random: Random) -> None:
-    """A result comes a whole step too late."""
+    """Move a result one step later."""
     moved = items.pop(random.choice(results(items)))
     items += [item(900, Text("I wait."), "text"), item(901, Text("and?"), "user"), moved]
 
@@ -77,7 +77,7 @@ def orphan(items: list[Item], random: Random) -> None:
 
 
 def cut_short(items: list[Item], _: Random) -> None:
-    """The conversation ends with calls."""
+    """Drop the results of the last calls."""
     while isinstance(items[-1].part, ToolResult | Text):
         items.pop()
 

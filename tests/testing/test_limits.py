@@ -1,4 +1,4 @@
-"""Where a limit lies: what reaches it fits, one more does not; and what counts as how many tokens."""
+"""Exact limits of the loopback provider, and its token counts."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ async def status(wire: str, body: dict[str, Any], limits: Limits, rules: Rules |
 
 
 async def tokens(wire: str, body: dict[str, Any]) -> int:
-    """Input tokens as the provider counts them."""
+    """Return the input tokens that the provider counts."""
     async with LoopbackProvider(lambda _: Turn(text="fine")) as server:
         await post(server, PATHS[wire], body)
         return sum(server.requests[0].usage[kind] for kind in ("input", "cache_read", "cache_write"))

@@ -1,4 +1,4 @@
-"""Scripts of the loopback provider, as a client sees them on each wire."""
+"""Scripts of the loopback provider on each wire, as a client sees them."""
 
 import asyncio
 import json

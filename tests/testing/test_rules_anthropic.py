@@ -1,4 +1,4 @@
-"""Every rule of the Anthropic wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Anthropic wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every rule of the Chat Completions wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Chat Completions wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every rule of the Gemini wire, and those that all wires share: one request that breaks it, and the exact words."""
+"""Rules of the Gemini wire and of all wires: for each a request that breaks it, and the exact error."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every rule of the Responses wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Responses wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 

@@ -19,8 +19,8 @@ from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDe
 # --- Finding calls ---------------------------------------------------------------------------------------------------
 #
 # A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than `tool`, in inline code,
-# indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is told;
-# it is never completed, because a truncated call must not run. Everything after
+# indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is
+# told; it is never completed, because a truncated call must not run. Everything after
 # an invented `tool_result(` is dropped.
 
 

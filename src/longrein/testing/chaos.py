@@ -1,7 +1,7 @@
 """Random model behaviour (`ChaosModel`) and random provider faults (`FaultPlan`), both drawn from a seed.
 
-`ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by length, refuses, writes
-garbage summaries, counts tokens differently and fails in every way a provider can. It checks each request with
+`ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by length, refuses,
+writes garbage summaries, counts tokens differently and fails in every way a provider can. It checks each request with
 `check_rules`. Its turns end: calls get rarer as a turn grows, and with `quiet` set it only answers.
 """
 
@@ -245,8 +245,8 @@ class ChaosModel:
 
 # --- Fault plans -----------------------------------------------------------------------------------------------------
 #
-# Each seed enables a few kinds of faults, so that rare pairs meet more often than if every kind could always happen. The
-# same seed makes the same plan.
+# Each seed enables a few kinds of faults, so that rare pairs meet more often than if every kind could always happen.
+# The same seed makes the same plan.
 
 
 STREAM_BYTES = 2_000

@@ -1,4 +1,7 @@
-"""The judge of `POST /v1/messages`. Each refusal has the status and the words of the real provider, as far as known."""
+"""The Anthropic wire: validation of `POST /v1/messages`, and answers.
+
+Each refusal has the status and the words of the real provider, as far as they are known.
+"""
 
 import re
 from collections.abc import Sequence
@@ -32,14 +35,12 @@ from longrein.testing.loopback.validation import (
     without_cache_mark,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# One block of the Anthropic wire: what it is, what it weighs, and what is wrong with it wherever it stands.
+# --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
 WIRE = "anthropic"
 IMAGE_BYTES_MAX = 5_242_880
-"""Of one picture, counted in base64."""
+"""Largest image, counted in base64."""
 IMAGE_SIDE_MAX = 8_000
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -55,12 +56,12 @@ _KEYS = {
 
 
 def block_of(raw: bytes, cache: BlockCache) -> Block:
-    """What is known of the block `raw`."""
+    """Parse the block `raw`, or take it from the cache."""
     return cache.get(WIRE, raw) or cache.keep(WIRE, raw, read_block(raw))
 
 
 def read_block(raw: bytes) -> Block:
-    """The block `raw`, read afresh."""
+    """Parse the block `raw`."""
     fields = msgspec.json.decode(raw)
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="{at}: Input should be a valid dictionary or object to extract fields from")
@@ -87,7 +88,7 @@ def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
-    """What is wrong with a block in itself."""
+    """Say what is wrong with a block wherever it stands; empty for nothing."""
     if "input_schema" in fields or block.kind == "custom":
         return _tool_problem(block, fields)
     known = _KEYS.get(block.kind)
@@ -183,12 +184,12 @@ def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
     return ""
 
 
-# --- anthropic -------------------------------------------------------------------------------------------------------
+# --- Requests --------------------------------------------------------------------------------------------------------
 
 
 MARKS_MAX = 4
 MANY_IMAGES = 20
-"""With more pictures than this the side limit is `MANY_SIDE_MAX`."""
+"""Number of images above which the side limit is `MANY_SIDE_MAX`."""
 MANY_SIDE_MAX = 2_000
 IMAGES_MAX = 100
 _FIELDS = frozenset(
@@ -210,7 +211,7 @@ class _Message(msgspec.Struct):
 
 
 def parse_request(given: ValidationInput) -> ParsedRequest:
-    """The request of `case`. Raises `Refused`."""
+    """Parse and validate a request. Raises `Refused`."""
     fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
     parsed = ParsedRequest(WIRE)
     if not rules.lenient:
@@ -238,7 +239,7 @@ def parse_request(given: ValidationInput) -> ParsedRequest:
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     error = {"type": refused.kind or KINDS.get(refused.status, "invalid_request_error"), "message": refused.message}
@@ -256,11 +257,11 @@ KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
 def _listed(raw: msgspec.Raw | None) -> Sequence[bytes]:
-    """The blocks of a `system`, `tools` or `content`; a bare string is one text block."""
+    """Split `system`, `tools` or `content` into blocks; a bare string is one text block."""
     if raw is None or raw == b"null":
         return ()
     data = bytes(raw)
@@ -275,7 +276,7 @@ def _add(parsed: ParsedRequest, side: str, block: Block) -> None:
     parsed.add(side, block.raw, block.tokens)
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -369,7 +370,7 @@ def _check_block(at: str, role: str, block: Block, model: str) -> None:
 
 
 def _check_pairs(turns: Turns) -> None:
-    """Each call has its result in the next message, before anything else; no other results; ids are unique."""
+    """Check that each call has its result at the start of the next message, and that ids are unique."""
     seen: dict[str, None] = {}
     waiting: list[str] = []
     for at, (_, blocks) in enumerate(turns):
@@ -428,7 +429,7 @@ def _check_last_message(last: _Message, turns: Turns, rules: Rules) -> None:
 
 
 def _check_thinking_first(turns: Turns) -> None:
-    """With a thinking budget, the step that waits for results begins with what was thought."""
+    """With a thinking budget, check that the reply before results begins with thinking."""
     last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
     if last < 0 or turns[-1][1][0].kind != "tool_result":
         return
@@ -459,7 +460,9 @@ def _check_images(turns: Turns) -> None:
                 )
 
 
-# --- Answers on the Anthropic wire: named events, blocks that open, grow and close -----------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
+#
+# Named events; blocks start, grow and stop.
 
 
 _STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
@@ -467,12 +470,12 @@ _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 def event(name: str, data: bytes) -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """The whole stream."""
+    """Return all events of an answer."""
     out = [_start(answer), _PING]
     index = 0
     if turn.thinking:
@@ -493,7 +496,7 @@ def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"type": word or KINDS.get(status, "overloaded_error"), "message": message}
     return event("error", encode({"type": "error", "error": error}))
 

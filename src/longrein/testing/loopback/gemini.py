@@ -1,4 +1,4 @@
-"""The judge of `POST /v1beta/models/X:streamGenerateContent`: turns of user and model, calls answered by number."""
+"""The Gemini wire: validation of `POST /v1beta/models/X:streamGenerateContent`, and answers."""
 
 import re
 from typing import Any
@@ -29,10 +29,10 @@ from longrein.testing.loopback.validation import (
 
 WIRE = "gemini"
 INLINE_BYTES_MAX = 20_971_520
-"""Of a whole request."""
+"""Largest request."""
 IMAGES_MAX = 3_600
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""Taken in place of a signature, for calls that another model made."""
+"""Accepted in place of a signature, for calls that another model made."""
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif")
 _DATA = ("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult")
@@ -47,7 +47,7 @@ Turns = list[tuple[str, list[Block]]]
 
 
 def parse_request(given: ValidationInput) -> ParsedRequest:
-    """The request of `case`. Raises `Refused`."""
+    """Parse and validate a request. Raises `Refused`."""
     fields, rules = given.fields, given.rules
     parsed = ParsedRequest(WIRE, given.model)
     if not rules.lenient:
@@ -77,12 +77,12 @@ def parse_request(given: ValidationInput) -> ParsedRequest:
 
 
 def signs_calls(model: str) -> bool:
-    """Whether the model signs its calls and wants the signatures back: Gemini 3 and later."""
+    """Return whether the model signs its calls and requires the signatures: Gemini 3 and later."""
     return re.match(r"gemini-([3-9]|\d\d)", model) is not None
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     word = refused.kind if refused.kind.isupper() else KINDS.get(refused.status, "INVALID_ARGUMENT")
@@ -100,10 +100,10 @@ KINDS = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
-# --- one part ----------------------------------------------------------------------------------------------------
+# --- Parts -----------------------------------------------------------------------------------------------------------
 
 
 def _part(raw: bytes, cache: BlockCache) -> Block:
@@ -160,7 +160,7 @@ def _image_problem(block: Block, inner: dict[str, Any]) -> str:
     return "" if picture.media else "Unable to process input image."
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -219,7 +219,7 @@ def _check_turns(turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
 
 
 def _check_pairs(turns: Turns) -> None:
-    """The turn after calls begins with as many responses, of the same names and ids; no other turn has any."""
+    """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
     calls: list[Block] = []
     for at, (role, parts) in enumerate(turns):
         responses = [part for part in parts if part.kind == "functionResponse"]
@@ -254,7 +254,7 @@ def _name(part: Block) -> tuple[str, str]:
 
 
 def _check_signatures(turns: Turns, model: str) -> None:
-    """Each signature is this provider's own; with Gemini 3 the first call of each step of this turn must have one."""
+    """Check signatures; with Gemini 3 the first call of each step of the present turn must have one."""
     begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _is_user_turn(parts)), default=0)
     for at, (role, parts) in enumerate(turns):
         for part in parts:
@@ -271,20 +271,20 @@ def _check_signatures(turns: Turns, model: str) -> None:
 
 
 def _is_user_turn(parts: list[Block]) -> bool:
-    """Whether the user begins a new turn here: words, and no responses."""
+    """Return whether the user begins a new turn: no function responses."""
     return all(part.kind != "functionResponse" for part in parts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
 #
-# Answers on the Gemini wire: chunks of one candidate; there is no terminal event but the reason in the last chunk.
+# Chunks of one candidate. There is no terminal event; the last chunk holds the finish reason.
 
 
 _STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 
 
 def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """The whole stream."""
+    """Return all events of an answer."""
     tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
 
     def chunk(part: bytes, more: bytes = b"") -> bytes:
@@ -306,13 +306,13 @@ def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"code": status, "message": message, "status": word or KINDS.get(status, "INTERNAL")}
     return b"data: %b\r\n\r\n" % encode({"error": error})
 
 
 def usage(answer: ReplyContext) -> dict[str, Any]:
-    """Tokens in this wire's own form: thoughts are counted beside the answer."""
+    """Usage in the form of this wire: thoughts are counted separately from the answer."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
     counted: dict[str, Any] = {
@@ -328,7 +328,7 @@ def usage(answer: ReplyContext) -> dict[str, Any]:
 
 
 def _call(turn: Turn, index: int, answer: ReplyContext) -> dict[str, Any] | None:
-    """One call, whole; None when what the model wrote is no JSON object: this provider does not pass that on."""
+    """Encode one call; None if its arguments are not a JSON object, which this provider does not pass on."""
     call = turn.calls[index]
     try:
         arguments = msgspec.json.decode("".join(argument_pieces(turn, index, answer)), type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 to serve streams: keep-alive, chunked bodies both ways, and ways to break off."""
+"""HTTP/1.1 of the loopback server: keep-alive, chunked bodies, streams, and delivery faults."""
 
 import asyncio
 import fcntl
@@ -12,28 +12,28 @@ import msgspec
 from longrein.testing.loopback.script import Fault, Turn
 
 BUFFER_BYTES = 1 << 23
-"""Of a request that may wait unread: a long history comes in one piece."""
+"""Buffer for an unread request; a long history arrives in one piece."""
 HEAD_END = b"\r\n\r\n"
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
 _REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 529: "Overloaded"}
 
 
 class RequestHead(msgspec.Struct):
-    """The head of a request."""
+    """Head of a request."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """Names in small letters."""
+    """Headers by lower-case name."""
 
     @property
     def last(self) -> bool:
-        """Whether the client closes the connection after it."""
+        """Whether the client closes the connection after this request."""
         return self.headers.get("connection", "").lower() == "close"
 
 
 async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
-    """The next head; None when the connection is over."""
+    """Read the next head; None at the end of the connection."""
     try:
         raw = await reader.readuntil(HEAD_END)
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -45,7 +45,7 @@ async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
 
 
 async def read_body(reader: asyncio.StreamReader, head: RequestHead) -> bytes:
-    """The body that follows `head`. Raises `asyncio.IncompleteReadError` when it does not come whole."""
+    """Read the body after `head`. Raises `asyncio.IncompleteReadError` if it ends early."""
     if head.headers.get("transfer-encoding", "").lower() != "chunked":
         return await reader.readexactly(int(head.headers.get("content-length", 0)))
     pieces = []
@@ -56,14 +56,14 @@ async def read_body(reader: asyncio.StreamReader, head: RequestHead) -> bytes:
 
 
 class Responder:
-    """The answering side of one connection."""
+    """Writes answers on one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         self._head(status, {"content-type": "application/json", **headers, "content-length": str(len(body))})
         self._writer.write(body)
         await self._writer.drain()
@@ -80,63 +80,65 @@ class Responder:
         self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
     async def chunk(self, data: bytes) -> None:
-        """One piece of the stream. Raises `ConnectionError` when the client has gone."""
+        """Send one piece of a stream. Raises `ConnectionError` if the client has gone."""
         if data:
             self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
             await self._writer.drain()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. Raises `ConnectionResetError` as soon as the client goes away."""
+        """Wait. Raises `ConnectionResetError` as soon as the client disconnects."""
         try:
             async with asyncio.timeout(seconds):
-                await self._reader.read(1)  # no client sends anything while it is being answered
+                await self._reader.read(1)  # a client sends nothing during an answer, so a read returns only at its end
         except TimeoutError:
             return
         raise ConnectionResetError("the client has gone")
 
     async def end_stream(self) -> None:
-        """The proper end of a stream."""
+        """End a stream properly."""
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
     async def reset(self) -> None:
-        """Break off with RST, after what was written has arrived."""
+        """Reset the connection (RST) after the written bytes have arrived."""
         sock: socket.socket = self._writer.get_extra_info("socket")
-        while _unacknowledged_bytes(sock):  # noqa: ASYNC110 (the kernel tells nobody when its queue is empty)
+        while _unacknowledged_bytes(sock):  # noqa: ASYNC110 (the kernel does not report an empty queue)
             await asyncio.sleep(0.001)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
 
 def _unacknowledged_bytes(sock: socket.socket) -> int:
-    """Bytes that the other side has not acknowledged."""
+    """Number of bytes that the client has not acknowledged."""
     if sock.fileno() < 0:
         return 0
     answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4)
     return int(struct.unpack("i", answer)[0])
 
 
-# --- From events to writes on the socket, with what goes wrong on the way --------------------------------------------
+# --- Delivery --------------------------------------------------------------------------------------------------------
+#
+# From events to writes on the socket, with the faults of the script.
 
 
 GARBAGE = "data: {this is not JSON\n\n"
 
 
 class Delivery(msgspec.Struct):
-    """Writes, then how it ends."""
+    """Writes of an answer, and its ending."""
 
     writes: list[bytes]
-    """Parts of the body, each written by itself."""
+    """Parts of the body, written one by one."""
     ending: str = "end"
     """`end` (a proper end of the body), `reset`, `close` or `stall`."""
     rest: list[bytes] = []
-    """`stall`: what comes after the silence; then the body ends properly."""
+    """`stall`: parts after the silence; then the body ends properly."""
     whole: bool = True
-    """Whether the client gets every word, if it is patient."""
+    """Whether a patient client gets the whole answer."""
 
 
 def plan_delivery(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
-    """How `events` reach the client. `error` is an error event of the wire, for a fault of that kind."""
+    """Plan the writes of `events` under `fault`. `error` is the wire's error event, for a fault of that kind."""
     kind = fault.kind if fault is not None else ""
     match fault:
         case Fault(kind="garbage"):
@@ -170,7 +172,7 @@ def _in_batches(events: list[bytes], batch: int) -> list[bytes]:
 
 
 def _split(writes: list[bytes], at: int) -> tuple[list[bytes], list[bytes]]:
-    """`writes` up to byte `at` and from there on."""
+    """Split `writes` at byte `at`."""
     before: list[bytes] = []
     for n, data in enumerate(writes):
         if at < len(data):

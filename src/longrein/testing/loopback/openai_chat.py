@@ -1,4 +1,4 @@
-"""The judge of `POST /v1/chat/completions`: what OpenAI refuses, and what the servers that imitate it refuse."""
+"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and answers."""
 
 import re
 from typing import Any
@@ -40,7 +40,7 @@ _KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
 
 
 def parse_request(given: ValidationInput) -> ParsedRequest:
-    """The request of `case`. Raises `Refused`."""
+    """Parse and validate a request. Raises `Refused`."""
     fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
     parsed = ParsedRequest(WIRE)
     if not rules.lenient:
@@ -71,7 +71,7 @@ def parse_request(given: ValidationInput) -> ParsedRequest:
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow("openai", refused.used, refused.limit)
     kind = refused.kind or KINDS.get(refused.status, "invalid_request_error")
@@ -87,10 +87,10 @@ KINDS = {
     503: "service_unavailable",
     529: "overloaded_error",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
-# --- one message -------------------------------------------------------------------------------------------------
+# --- Messages --------------------------------------------------------------------------------------------------------
 
 
 def _message(raw: bytes, cache: BlockCache) -> Block:
@@ -114,14 +114,14 @@ def _read(raw: bytes) -> Block:
 
 
 def _urls(content: Any) -> list[Any]:
-    """Addresses of the pictures in `content`."""
+    """Return the addresses of images in `content`."""
     parts = content if isinstance(content, list) else []
     shown = [part.get("image_url") for part in parts if isinstance(part, dict)]
     return [image.get("url") for image in shown if isinstance(image, dict)]
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
-    """What is wrong with a message in itself."""
+    """Say what is wrong with a message wherever it stands; empty for nothing."""
     if block.kind not in _ROLES:
         known = "', '".join(_ROLES[:-1])
         return f"Invalid value: '{block.kind}'. Supported values are: '{known}', and 'developer'."
@@ -182,7 +182,7 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
     return ""
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -253,7 +253,7 @@ def _check_messages(messages: list[Block], rules: Rules) -> None:
 
 
 def _check_pairs(messages: list[Block]) -> None:
-    """The messages right after an assistant's calls answer each of them once; no other message answers a call."""
+    """Check that the messages after calls answer each call once, and no other message answers a call."""
     seen: dict[str, None] = {}
     waiting: list[str] = []
     known: list[str] = []
@@ -294,9 +294,9 @@ def _check_missing(at: int, waiting: list[str]) -> None:
         )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
 #
-# Answers on the Chat Completions wire: chunks of one choice, the usage in a chunk of its own, then `[DONE]`.
+# Chunks of one choice, the usage in a chunk of its own, then `[DONE]`.
 
 
 _STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
@@ -304,7 +304,7 @@ _CREATED = 1_760_000_000
 
 
 def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """The whole stream."""
+    """Return all events of an answer."""
     lead = encode(
         {
             "id": f"chatcmpl-{answer.serial:024d}",
@@ -335,13 +335,13 @@ def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"message": message, "type": word or KINDS.get(status, "server_error"), "param": None, "code": status}
     return b"data: %b\n\n" % encode({"error": error})
 
 
 def usage(answer: ReplyContext) -> dict[str, Any]:
-    """Tokens in this wire's own form: what was cached is a part of the prompt."""
+    """Usage in the form of this wire: cached tokens are part of the prompt."""
     cached = answer.cached
     prompt = cached.input + cached.read + cached.written
     return {

@@ -1,4 +1,4 @@
-"""The judge of `POST /v1/responses`: a flat list of items, nothing stored, reasoning that comes back sealed."""
+"""The Responses wire: validation of `POST /v1/responses`, and answers."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ _PARTS = {
 
 
 def parse_request(given: ValidationInput) -> ParsedRequest:
-    """The request of `case`. Raises `Refused`."""
+    """Parse and validate a request. Raises `Refused`."""
     fields, limits, rules = given.fields, given.limits, given.rules
     parsed = ParsedRequest(WIRE)
     if not rules.lenient:
@@ -70,14 +70,14 @@ def parse_request(given: ValidationInput) -> ParsedRequest:
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     return chat.refusal(refused)
 
 
 def _listed(raw: msgspec.Raw | None) -> list[bytes]:
-    """The items of `input`; a bare string is one message of the user."""
+    """Split `input` into items; a bare string is one message of the user."""
     data = bytes(raw or b"[]")
     if data.startswith(b"["):
         return [bytes(inner) for inner in msgspec.json.decode(data, type=list[msgspec.Raw])]
@@ -89,7 +89,7 @@ def _is_assistant(item: Block) -> bool:
 
 
 def _add_items(parsed: ParsedRequest, items: list[Block]) -> None:
-    """Blocks, replies, and what was said since the last of them."""
+    """Add `items` to `parsed`: blocks, number of replies, and the items since the last reply."""
     was_mine, last = False, -1
     for n, item in enumerate(items):
         parsed.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
@@ -101,7 +101,7 @@ def _add_items(parsed: ParsedRequest, items: list[Block]) -> None:
     parsed.first = next((item.raw for item in items if item.name == "user"), b"")
 
 
-# --- one item ----------------------------------------------------------------------------------------------------
+# --- Items -----------------------------------------------------------------------------------------------------------
 
 
 def _item(raw: bytes, cache: BlockCache) -> Block:
@@ -109,7 +109,7 @@ def _item(raw: bytes, cache: BlockCache) -> Block:
 
 
 def _read(raw: bytes) -> Block:
-    """`name` of a message is its role."""
+    """Parse an item; `name` of a message is its role."""
     fields = msgspec.json.decode(raw)
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
@@ -164,7 +164,7 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
 
 
 def _missing_field(fields: dict[str, Any], content: list[Any]) -> str:
-    """What a message of the assistant lacks of an output message: OpenAI is lenient there, vLLM and others are not."""
+    """Name the field that an assistant message lacks; vLLM and others require it, OpenAI does not."""
     for name in ("id", "status"):
         if not isinstance(fields.get(name), str):
             return name
@@ -206,7 +206,7 @@ def _output_problem(block: Block, fields: dict[str, Any]) -> str:
     return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -264,7 +264,7 @@ def _check_items(items: list[Block], parsed: ParsedRequest, rules: Rules) -> Non
 
 
 def _check_reasoning(at: int, items: list[Block], model: str) -> None:
-    """It is this provider's own, of this model, and what it led to follows."""
+    """Check that the reasoning is signed by this provider and model, and that an item of the reply follows."""
     item = items[at]
     if item.signature is None:
         raise Refused(
@@ -287,7 +287,7 @@ def _check_reasoning(at: int, items: list[Block], model: str) -> None:
 
 
 def _check_pairs(items: list[Block]) -> None:
-    """Each call has one output, somewhere after it; each output has a call before it."""
+    """Check that each call has one later output, and each output an earlier call."""
     called: dict[str, None] = {}
     answered: dict[str, None] = {}
     for item in items:
@@ -306,26 +306,28 @@ def _check_pairs(items: list[Block]) -> None:
         raise Refused(f"No tool output found for function call {missing[0]}.", param="input")
 
 
-# --- Answers on the Responses wire: numbered events, each item added, grown and done ---------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
+#
+# Numbered events; each item is added, grows and is done.
 
 
 _INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
 
 
 class _EventWriter:
-    """Events with their numbers, and the items that are done."""
+    """Writes numbered events, and collects the finished items."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
         self.output: list[dict[str, Any]] = []
 
     def say(self, kind: str, **fields: Any) -> None:
-        """One event."""
+        """Add one event."""
         data = encode({"type": kind, "sequence_number": len(self.events), **fields})
         self.events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
 
     def grow(self, kind: str, item_id: str, texts: list[str], **where: int) -> None:
-        """Deltas of one item: the fast way, since there may be many."""
+        """Add the deltas of one item, encoded fast since there may be many."""
         fields = {"type": f"{kind}.delta", "item_id": item_id, "output_index": len(self.output), **where}
         lead = b"event: %b.delta\ndata: %b" % (kind.encode(), encode(fields)[:-1])
         first = len(self.events)
@@ -334,13 +336,13 @@ class _EventWriter:
         ]
 
     def done(self, item: dict[str, Any]) -> None:
-        """The item is whole."""
+        """Finish an item."""
         self.say("response.output_item.done", output_index=len(self.output), item=item)
         self.output.append(item)
 
 
 def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """The whole stream."""
+    """Return all events of an answer."""
     stream = _EventWriter()
     response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
@@ -367,14 +369,14 @@ def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"code": word or KINDS.get(status, "server_error"), "message": message}
     response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
     return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
 
 
 def usage(answer: ReplyContext) -> dict[str, Any]:
-    """Tokens in this wire's own form."""
+    """Usage in the form of this wire."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
     return {

@@ -1,4 +1,4 @@
-"""Which turn answers which request, and what of the script was never asked for."""
+"""Received requests, and the choice of the turn that answers each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,78 +9,78 @@ import msgspec
 from longrein.testing.loopback.script import Fault, Turn, check_turn
 from longrein.testing.loopback.validation import ParsedRequest
 
-# --- A request as it came, byte for byte, and what became of it ------------------------------------------------------
+# --- Received requests -----------------------------------------------------------------------------------------------
 
 
 class Received(msgspec.Struct):
-    """One request."""
+    """A request as received, and its outcome."""
 
     number: int
     """From 1, in order of arrival."""
     at_s: float
-    """When, on the provider's monotonic clock."""
+    """Time of arrival on the provider's clock."""
     method: str
     path: str
-    """With its query."""
+    """Path with its query."""
     headers: dict[str, str]
-    """Names in small letters."""
+    """Headers by lower-case name."""
     body: bytes
-    """As sent; empty when the provider was told not to keep it."""
+    """Body as sent; empty if the provider does not keep it."""
     wire: str = ""
-    """Empty for a path that no wire has."""
+    """Wire name; empty for an unknown path."""
     parsed: ParsedRequest | None = None
-    """Taken apart; None when it was refused before that."""
+    """Parsed request; None if it was refused before parsing."""
     status: int = 0
-    """Of the answer; 0 while there is none."""
+    """HTTP status of the answer; 0 before."""
     refused: str = ""
-    """The rule that it broke, in the provider's words."""
+    """Broken rule, in the provider's words."""
     turn: int = -1
-    """Index of the turn that answered it; -1 for none."""
+    """Index of the turn that answered; -1 for none."""
     summary: bool = False
-    """Whether that is the index of a summary."""
+    """Whether `turn` is the index of a summary."""
     fault: str = ""
-    """Kind of the fault that it met."""
+    """Kind of the fault in the answer."""
     usage: dict[str, int] = {}
     """Tokens: `input`, `cache_read`, `cache_write`, `output`, `reasoning`."""
     size_bytes: int = 0
-    """Length of the body, also when it was not kept."""
+    """Length of the body, also if it is not kept."""
     finished_s: float = 0.0
-    """When the answer had been written, on the same clock; 0 while it was not."""
+    """Time at which the answer was written, on the same clock; 0 before."""
     done: asyncio.Event | None = None
-    """Set when the answer has been written to its end or cut."""
+    """Set when the answer has ended or was cut."""
     gone: bool = False
-    """Whether the client went away before the end."""
+    """Whether the client disconnected before the end."""
 
     @property
     def json(self) -> Any:
-        """The body parsed."""
+        """Body as parsed JSON."""
         return msgspec.json.decode(self.body)
 
     @property
     def blocks(self) -> Sequence[bytes]:
-        """Tools, system and content in cache order, each as sent but without cache marks (law 2)."""
+        """Tools, system and content in cache order, without cache marks, to compare prefixes (law 2)."""
         return [raw for _, raw in self.parsed.blocks] if self.parsed else []
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """Requested model."""
         return self.parsed.model if self.parsed else ""
 
     @property
     def said(self) -> str:
-        """What was said since the model's last reply: results, the user's words, reminders."""
+        """Text since the model's last reply: results, the user's messages, reminders."""
         return self.parsed.said() if self.parsed else ""
 
     @property
     def opening(self) -> str:
-        """The first thing the user said."""
+        """Text of the user's first message."""
         return self.parsed.opening() if self.parsed else ""
 
 
 def common_blocks(first: Received, second: Received) -> int:
-    """How many blocks the two requests have in common from the start.
+    """Count the blocks that both requests have in common from the start.
 
-    On Chat Completions a message is a block, so one that the user's next words are joined to counts as changed.
+    On Chat Completions a message is one block, so a message that grows by the user's next text counts as changed.
     """
     count = 0
     for one, other in zip(first.blocks, second.blocks, strict=False):
@@ -90,29 +90,29 @@ def common_blocks(first: Received, second: Received) -> int:
     return count
 
 
-# --- player ----------------------------------------------------------------------------------------------------------
+# --- The player ------------------------------------------------------------------------------------------------------
 
 
 Answer = Turn | Callable[[Received], Turn | Awaitable[Turn]]
-"""A turn, or what makes one of the request that it answers."""
+"""A turn, or a function from the request to a turn."""
 
 HARMLESS = ("drip", "duplicate_ids", "missing_ids")
-"""Faults that every client survives: the turn does not come again."""
+"""Faults that every client survives: the turn is not repeated."""
 
 
 class _Unconfirmed(msgspec.Struct):
-    """An answer with a fault: only the next request tells whether the client took it."""
+    """An answer with a fault; the next request shows whether the client accepted it."""
 
     index: int
     summary: bool
     replies: int
-    """Answers that the request held."""
+    """Number of replies in the request."""
     whole: bool = False
-    """Whether all of it was written."""
+    """Whether the answer was written completely."""
 
 
 class ScriptPlayer:
-    """One script being played."""
+    """Plays one script."""
 
     def __init__(self, turns: Sequence[Answer], summaries: Sequence[Turn], order: str) -> None:
         for turn in (*turns, *summaries):
@@ -141,14 +141,14 @@ class ScriptPlayer:
         return None
 
     def _confirm(self, request: Received) -> None:
-        """A request that holds one more reply shows that the doubtful answer before it was taken."""
+        """Mark the unconfirmed answer as used if the request holds one more reply."""
         parsed = request.parsed
         unconfirmed = self._unconfirmed.pop(parsed.first, None) if parsed is not None else None
         if parsed is not None and unconfirmed is not None and parsed.replies > unconfirmed.replies:
             self.use(unconfirmed.index, unconfirmed.summary)
 
     def next_fault(self, request: Received, turn: Turn) -> Fault | None:
-        """The fault that this request gets with the turn that it names; marks the turn as used where that is sure."""
+        """Return the fault for this request's turn, and mark the turn as used if it will not be repeated."""
         key, fault = (request.summary, request.turn), turn.fault
         if fault is None or (fault.times and self._fault_counts.get(key, 0) >= fault.times):
             self.use(request.turn, request.summary)
@@ -163,17 +163,17 @@ class ScriptPlayer:
         return fault
 
     def whole(self, request: Received) -> None:
-        """The answer was written to its end in spite of its fault."""
+        """Note that the answer was written completely in spite of its fault."""
         unconfirmed = self._unconfirmed.get(request.parsed.first) if request.parsed is not None else None
         if unconfirmed is not None:
             unconfirmed.whole = True
 
     def use(self, index: int, summary: bool) -> None:
-        """The turn is used up."""
+        """Mark a turn as used."""
         self._used[summary][index] = True
 
     def unused(self) -> list[str]:
-        """What was never asked for, one line each. What was written whole counts as taken."""
+        """List unused turns, one line each. A completely written answer counts as used."""
         taken = [
             (unconfirmed.summary, unconfirmed.index) for unconfirmed in self._unconfirmed.values() if unconfirmed.whole
         ]
@@ -186,7 +186,7 @@ class ScriptPlayer:
 
 
 def turn_fits(turn: Turn, request: Received) -> bool:
-    """Whether `turn` may answer `request`."""
+    """Return whether `turn` may answer `request`."""
     if turn.when and turn.when not in request.opening:
         return False
     if callable(turn.match):

@@ -1,7 +1,7 @@
-"""What a provider's prompt cache would have held: tokens read and written, by the request's own bytes.
+"""Simulated prompt cache of a provider: tokens read and written, by the bytes of the requests.
 
-Anthropic keeps a prefix only where a block is marked, and finds it again from a mark at most 20 blocks further on.
-The others keep everything by themselves and find the longest common prefix, in steps of 128 tokens from 1,024 on.
+Anthropic caches a prefix only at a marked block, and finds it from a mark at most 20 blocks later. The others cache
+automatically and find the longest common prefix, in steps of 128 tokens from 1,024 on.
 """
 
 from collections.abc import Callable
@@ -11,26 +11,26 @@ import msgspec
 from longrein.testing.loopback.validation import TOKEN_BYTES, Limits, ParsedRequest
 
 LOOKBACK_BLOCKS = 20
-"""Blocks before and including a mark at which an earlier entry is looked for."""
+"""Blocks up to a mark, the mark included, that are searched for an earlier entry."""
 STEP_TOKENS = 128
 """Granularity of the automatic cache."""
 AUTOMATIC_MIN_TOKENS = 1_024
-"""Smallest prefix that the automatic cache keeps."""
+"""Smallest prefix in the automatic cache."""
 HOUR_S = 3_600.0
 
 
 class CacheUsage(msgspec.Struct, frozen=True):
-    """Input tokens by how they are priced; they add up to the whole input."""
+    """Input tokens by price; they add up to the whole input."""
 
     input: int
     read: int
     written: int
     written_hour: int = 0
-    """The part of `written` that is kept for an hour."""
+    """Part of `written` that is kept for an hour."""
 
 
 class PromptCache:
-    """All prefixes that one provider holds."""
+    """Cached prefixes of one provider."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
         self._limits = limits
@@ -38,7 +38,7 @@ class PromptCache:
         self._until: dict[int, tuple[float, float]] = {}
 
     def count(self, parsed: ParsedRequest) -> CacheUsage:
-        """What `asking` reads, and from now on keeps."""
+        """Count the tokens that `parsed` reads and writes, and cache its prefixes."""
         return self._marked(parsed) if parsed.wire == "anthropic" else self._automatic(parsed)
 
     # --- Anthropic -------------------------------------------------------------------------------------------
@@ -63,13 +63,13 @@ class PromptCache:
         return CacheUsage(total - read - written, read, written, hour)
 
     def _hit(self, chain: list[int], mark: int) -> int:
-        """Index of the last kept block at or before `mark`, within the lookback; -1 for none."""
+        """Return the index of the last cached block within the lookback of `mark`; -1 for none."""
         for at in range(mark, max(-1, mark - LOOKBACK_BLOCKS), -1):
             if self._alive(chain[at]):
                 return at
         return -1
 
-    # --- the others ------------------------------------------------------------------------------------------
+    # --- automatic -------------------------------------------------------------------------------------------
 
     def _automatic(self, parsed: ParsedRequest) -> CacheUsage:
         total = parsed.used
@@ -92,7 +92,7 @@ class PromptCache:
     # --- entries ---------------------------------------------------------------------------------------------
 
     def _alive(self, key: int) -> bool:
-        """Whether `key` is kept; reading it makes it live on."""
+        """Return whether `key` is cached; reading renews its lifetime."""
         until, ttl_s = self._until.get(key, (0.0, 0.0))
         now = self._now_s()
         if now >= until:
@@ -105,7 +105,7 @@ class PromptCache:
 
 
 def _prefix_keys(parsed: ParsedRequest) -> tuple[list[int], list[int]]:
-    """For each block a key of everything up to it, and the tokens up to it."""
+    """Return for each block a key of the prefix up to it, and the tokens up to it."""
     key, total = hash((parsed.wire, parsed.model)), 0
     chain, sums = [], []
     for (side, raw), tokens in zip(parsed.blocks, parsed.tokens, strict=True):

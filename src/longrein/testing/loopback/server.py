@@ -1,4 +1,4 @@
-"""The provider: takes requests, judges them, keeps them, plays the script. Its answers always stream."""
+"""`LoopbackProvider`: receives requests, validates and keeps them, and plays the script. Answers always stream."""
 
 import asyncio
 import inspect
@@ -35,21 +35,21 @@ from longrein.testing.loopback.validation import (
     parse_body,
 )
 
-# --- The wires by their paths, and what each says for an error that no rule caused -----------------------------------
+# --- Wires -----------------------------------------------------------------------------------------------------------
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """One protocol."""
+    """Functions of one wire."""
 
     name: str
     ask: Callable[[ValidationInput], ParsedRequest]
-    """Takes a request apart and judges it."""
+    """Parse and validate a request."""
     refusal: Callable[[Refused], tuple[int, bytes]]
     """Status and body of an error."""
     events: Callable[[Turn, ReplyContext], list[bytes]]
-    """The whole stream of an answer."""
+    """All events of an answer."""
     error_event: Callable[[int, str, str], bytes]
-    """(status, word, text) -> an error in mid-stream."""
+    """(status, error type, text) -> error event inside a stream."""
 
 
 def _wire(module: Any) -> Wire:
@@ -66,7 +66,7 @@ _WIRES: tuple[tuple[str, Wire], ...] = (
 
 
 def wire_of(path: str) -> tuple[Wire, str] | None:
-    """The wire that is spoken at `path`, and the model that the path names."""
+    """Return the wire at `path` and the model that the path names; None for an unknown path."""
     for pattern, wire in _WIRES:
         if match := re.fullmatch(pattern, path.partition("?")[0]):
             return wire, match["model"] if "model" in match.re.groupindex else ""
@@ -81,7 +81,7 @@ _NO_KEY = {
 
 
 def check_headers(wire: Wire, headers: dict[str, str], path: str, rules: Rules) -> None:
-    """Refuses a wrong key and a missing version."""
+    """Raise `Refused` for a wrong key or a missing version."""
     if rules.keys:
         given = [headers.get(name, "").removeprefix("Bearer ") for name in _KEY_HEADERS]
         given.append(path.rpartition("key=")[2])
@@ -112,27 +112,27 @@ ERROR_TEXTS = {
     504: "Timed out",
     529: "Overloaded",
 }
-"""Status -> what a provider says with it."""
+"""HTTP status -> error text of a provider."""
 
 
 def status_error(wire: Wire, status: int) -> bytes:
-    """The body of an error that has nothing to do with the request."""
+    """Return the body of an error that the request did not cause."""
     return wire.refusal(Refused(ERROR_TEXTS.get(status, f"HTTP {status}"), status=status))[1]
 
 
-# --- server ----------------------------------------------------------------------------------------------------------
+# --- The server ------------------------------------------------------------------------------------------------------
 
 
 REPORT = "/_loopback/report"
-"""`GET` it for what was asked and what of the script is left."""
+"""Path of the report, for `GET`."""
 
 
 class LoopbackProvider:
-    """One provider on 127.0.0.1. `async with LoopbackProvider(script) as server: server.url`.
+    """A provider on 127.0.0.1: `async with LoopbackProvider(script) as server: server.url`.
 
-    `script` is a `Play`, a list of turns, or one function `(Received) -> Turn` that answers everything. `now_s` is the
-    clock of cache TTLs, which `advance` moves. `keep` bodies at most stay in memory (None: all). `folder` gets a copy
-    of each request.
+    `script` is a `Play`, a list of turns, or a function `(Received) -> Turn` that answers every request. `now_s` is the
+    clock of cache lifetimes; `advance` moves it. At most `keep` bodies stay in memory (None: all). Each request is
+    copied to `folder`.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class LoopbackProvider:
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    # --- for the test ----------------------------------------------------------------------------------------
+    # --- public ------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "LoopbackProvider":
         await self.start()
@@ -179,40 +179,40 @@ class LoopbackProvider:
         self.url = f"http://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
-        """End everything at once."""
+        """Stop serving and cut all connections."""
         if self._server is not None:
             self._server.close()
-            await asyncio.sleep(0)  # connections that were just taken begin, so that they can be ended
+            await asyncio.sleep(0)  # let new connections start, so that they can be cancelled
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def now_s(self) -> float:
-        """The provider's clock."""
+        """Time of the provider in seconds."""
         return self._now_s() + self._advanced_s
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the cache."""
+        """Advance the provider's clock, for cache lifetimes."""
         self._advanced_s += seconds
 
     def unused(self) -> list[str]:
-        """Turns of the script that nobody asked for, one line each."""
+        """Unused turns of the script, one line each."""
         return self._player.unused()
 
     @property
     def refused(self) -> list[str]:
-        """The rules that were broken, in the provider's words, one line a request."""
+        """Refusals in the provider's words, one line per request."""
         return [f"request {r.number}: {r.status} {r.refused}" for r in self.requests if r.refused]
 
     async def wait_requests(self, number: int) -> Received:
-        """The request `number` (from 1), once it is there."""
+        """Wait for request `number` (from 1) and return it."""
         while len(self.requests) < number:
             self._arrived.clear()
             await self._arrived.wait()
         return self.requests[number - 1]
 
     def report(self) -> dict[str, object]:
-        """What was asked and what of the script is left."""
+        """Report requests, usage, times, refusals and unused turns."""
         usage = [request.usage for request in self.requests]
         times = [(request.at_s, request.finished_s, request.size_bytes) for request in self.requests]
         left = {"unused": self.unused(), "refused": self.refused}
@@ -358,12 +358,12 @@ class LoopbackProvider:
             self._player.whole(request)
         alive = await _write_delivery(delivery, turn, fault, out)
         if delivery.rest:
-            self._player.whole(request)  # the client was patient
+            self._player.whole(request)  # the client waited for the rest
         return alive
 
 
 async def _write_delivery(delivery: Delivery, turn: Turn, fault: Fault | None, out: Responder) -> bool:
-    """Write it; whether the connection lives on."""
+    """Write the answer; return whether the connection stays open."""
     await _write_paced(delivery.writes, turn.pace_s, out)
     match delivery.ending:
         case "reset":
@@ -385,11 +385,11 @@ async def _write_paced(writes: list[bytes], pace_s: float, out: Responder) -> No
             await out.sleep(pace_s)
         await out.chunk(data)
         if not n % 16:
-            await asyncio.sleep(0)  # let others be served beside a long stream
+            await asyncio.sleep(0)  # serve other connections during a long stream
 
 
 async def _stay_silent(fault: Fault, out: Responder) -> None:
-    """Say nothing but comments, for a time or until the client goes away."""
+    """Send only comments, for `stall_s` or until the client disconnects."""
     left = fault.stall_s or 86_400.0
     while left > 0:
         nap = min(left, fault.ping_s or left)
@@ -400,7 +400,7 @@ async def _stay_silent(fault: Fault, out: Responder) -> None:
 
 
 def _no_turn_left(wire: Wire, request: Received) -> bytes:
-    """The script has no answer: say so, and what was said, so that the test's author sees why."""
+    """Error body for a request that no turn answers; shows the request's text, so that the reason is visible."""
     said = f"said since the last reply: {request.said[-300:]!r}"
     text = f"the loopback script has no turn for request {request.number}; {said}"
     return wire.refusal(Refused(text, status=500))[1]
