@@ -267,7 +267,7 @@ class AnthropicStreamReader:
         self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
-        self._facing = target
+        self._target = target
         self._slots: dict[int, PartBuilder | None] = {}
         self._given: dict[int, str] = {}
         """Arguments in the start of a call, used when the call has no deltas."""
@@ -297,7 +297,7 @@ class AnthropicStreamReader:
 
     def finish(self) -> Reply | Failure:
         """Build the reply."""
-        return self.builder.finish("anthropic", self._facing.model)
+        return self.builder.finish("anthropic", self._target.model)
 
     def _begin(self, message: _Message) -> None:
         """Read the start of a message. A second one inside a message (a gateway that retried) is a failure."""

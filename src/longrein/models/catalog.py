@@ -39,7 +39,7 @@ class Provider(msgspec.Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Whether the provider is a server on this machine, which needs no key."""
+        """True if the provider is a server on this machine, which needs no key."""
         return not self.keys
 
 

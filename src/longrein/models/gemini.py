@@ -119,7 +119,7 @@ class GeminiStreamReader:
 
     @property
     def may_end(self) -> bool:
-        """Whether the reply is complete: a stop reason has arrived."""
+        """True if the reply is complete: a stop reason has arrived."""
         return bool(self.builder.stop)
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:

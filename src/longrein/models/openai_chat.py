@@ -163,7 +163,7 @@ class ChatStreamReader:
 
     @property
     def may_end(self) -> bool:
-        """Whether the reply is complete without `[DONE]`, for servers that never send it."""
+        """True if the reply is complete without `[DONE]`, for servers that never send it."""
         return bool(self.builder.stop) and not self._says_done
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:

@@ -73,7 +73,7 @@ Delta = TextDelta | ThinkingDelta | CallDelta | Reply | Failure
 
 
 class Model(Protocol):
-    """One model of one provider. Used for many requests, also concurrently."""
+    """A model of one provider. Used for many requests, also concurrently."""
 
     name: str
     """`provider/model`."""

@@ -81,7 +81,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One call."""
+    """A call."""
 
     name: str
     """Tool name."""
@@ -92,7 +92,7 @@ class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reply."""
+    """A reply."""
 
     text: str = ""
     thinking: str = ""

@@ -331,7 +331,7 @@ class TextToolModel:
 
 
 class _RewrittenSession(msgspec.Struct):
-    """One session's prefix and items as text; the objects stay the same, so that a wire encodes them once."""
+    """Prefix and items of a session as text; the objects stay the same, so that a wire encodes them once."""
 
     original: PrefixSet
     prefix: PrefixSet

@@ -128,7 +128,7 @@ class SocketStream(asyncio.BufferedProtocol):
 
     @property
     def stale(self) -> bool:
-        """Whether the server has closed the idle connection, as far as asyncio knows.
+        """True if the server has closed the idle connection, as far as asyncio knows.
 
         Asking the kernel would yield to another thread between a result and the next request.
         """

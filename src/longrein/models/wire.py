@@ -214,7 +214,7 @@ class WireTarget(msgspec.Struct, frozen=True):
     stops: tuple[str, ...] = ()
     """Stop sequences."""
     reasoning: bool = True
-    """Whether reasoning is sent back; False after the provider refused it."""
+    """True if reasoning is sent back; False after the provider refused it."""
     picture_side_px: int = IMAGE_SIDE_PX_MAX
     """Longest side of an image that is sent; 0: no image is sent."""
 
@@ -243,13 +243,13 @@ class StreamReader(Protocol):
     builder: ReplyBuilder
     """The reply received so far."""
     done: bool
-    """Whether the terminal event has arrived."""
+    """True if the terminal event has arrived."""
     failed: Failure | None
     """Failure made of an error event inside the stream."""
 
     @property
     def may_end(self) -> bool:
-        """Whether the reply is complete if the stream ends now, for servers without a terminal event."""
+        """True if the reply is complete if the stream ends now, for servers without a terminal event."""
         ...
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
@@ -262,7 +262,7 @@ class StreamReader(Protocol):
 
 
 class Wire(Protocol):
-    """One provider protocol."""
+    """A provider protocol."""
 
     name: str
     """As in `PrefixSet.wire`."""

@@ -189,7 +189,7 @@ class ScriptedModel:
         self.requests: list[Request] = []
         """All requests, in order."""
         self.closed = False
-        """Whether the session closed the model."""
+        """True if the session closed the model."""
         self._wait = wait
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:

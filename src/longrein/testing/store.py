@@ -20,7 +20,7 @@ SESSION = "00000000-0000-4000-8000-00000000beef"
 
 
 class Write(msgspec.Struct):
-    """One transaction."""
+    """A transaction."""
 
     entries: tuple[Entry, ...] = ()
     below: dict[str, tuple[Entry, ...]] = {}
@@ -34,7 +34,7 @@ class Write(msgspec.Struct):
     blobs: dict[str, bytes] = {}
     """New blobs by hash."""
     flush: bool = False
-    """Whether this and all earlier transactions survive a power cut."""
+    """True if this and all earlier transactions survive a power cut."""
 
 
 class MemoryDisk:
@@ -173,9 +173,9 @@ class MemoryLog:
         self.was_cut = disk.was_cut
         self.root = root or self
         self.dead = False
-        """Whether the process was killed."""
+        """True if the process was killed."""
         self.closed = False
-        """Whether `close` was called."""
+        """True if `close` was called."""
         self._last_seq = len(self.entries)
         if not self.entries and session in disk.shares:
             self._last_seq = disk.shares[session][1]

@@ -28,7 +28,7 @@ class RequestHead(msgspec.Struct):
 
     @property
     def last(self) -> bool:
-        """Whether the client closes the connection after this request."""
+        """True if the client closes the connection after this request."""
         return self.headers.get("connection", "").lower() == "close"
 
 
@@ -134,7 +134,7 @@ class Delivery(msgspec.Struct):
     rest: list[bytes] = []
     """`stall`: parts after the silence; then the body ends properly."""
     whole: bool = True
-    """Whether a patient client gets the whole answer."""
+    """True if a patient client gets the whole answer."""
 
 
 def plan_delivery(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:

@@ -37,7 +37,7 @@ class Received(msgspec.Struct):
     turn: int = -1
     """Index of the turn that answered; -1 for none."""
     summary: bool = False
-    """Whether `turn` is the index of a summary."""
+    """True if `turn` is the index of a summary."""
     fault: str = ""
     """Kind of the fault in the answer."""
     usage: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Received(msgspec.Struct):
     done: asyncio.Event | None = None
     """Set when the answer has ended or was cut."""
     gone: bool = False
-    """Whether the client disconnected before the end."""
+    """True if the client disconnected before the end."""
 
     @property
     def json(self) -> Any:
@@ -108,7 +108,7 @@ class _Unconfirmed(msgspec.Struct):
     replies: int
     """Number of replies in the request."""
     whole: bool = False
-    """Whether the answer was written completely."""
+    """True if the answer was written completely."""
 
 
 class ScriptPlayer:

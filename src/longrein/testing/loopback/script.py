@@ -35,7 +35,7 @@ PIECE_CHARS = 24
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tool call."""
+    """A tool call."""
 
     name: str
     """Tool name."""
@@ -61,7 +61,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault of a turn, for the first `times` requests that get the turn."""
 
     kind: str = ""
-    """One of `FAULT_KINDS`; empty: an error with `status`."""
+    """Fault kind, a key of `FAULT_KINDS`; empty: an error with `status`."""
     status: int = 0
     """HTTP status of an error; without `body` the wire makes the body."""
     headers: dict[str, str] = {}
@@ -102,7 +102,7 @@ FAULT_KINDS = {
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer."""
+    """An answer."""
 
     text: str = ""
     thinking: str = ""
@@ -129,7 +129,7 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bare(self) -> bool:
-        """Whether the turn holds only a fault."""
+        """True if the turn holds only a fault."""
         return not (self.text or self.thinking or self.calls or self.deltas or self.stop)
 
 

@@ -25,15 +25,15 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lenient: bool = False
     """Accept every request that can be parsed, of any size."""
     accepts_prefill: bool = False
-    """Whether a request may end with the assistant's side."""
+    """True if a request may end with the assistant's side."""
     alternation: bool = True
     """Anthropic and Gemini: refuse two messages of one role in a row."""
     user_first: bool = True
-    """Whether the first message after the system's must be the user's."""
+    """True if the first message after the system's must be the user's."""
     short_ids: bool = False
     """Chat: call ids must be nine letters and digits, as Mistral demands."""
     counts_output: bool = False
-    """Whether the output limit counts against the window, as with older models and most local servers."""
+    """True if the output limit counts against the window, as with older models and most local servers."""
     keys: tuple[str, ...] = ()
     """Accepted keys; () accepts every request."""
 
