@@ -18,7 +18,7 @@ from longrein.agent import Said
 from longrein.context import Budget
 from longrein.events import Asked, Entry, Replied, Text
 from longrein.models import ModelOptions, open_model
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Turn
 from longrein.testing.store import MemoryDisk
 
@@ -46,7 +46,7 @@ async def play(wire: str) -> list[Entry]:
         disk, clock = MemoryDisk(), RealClock()
         model: Any = open_model(options, lambda blob: disk.blobs()[blob], clock)
         model.budget = msgspec.structs.replace(budget, clears=())  # else clearing does, and nobody asks for a summary
-        crew = memory_parts(model, disk, clock=clock, tools=small_tools())
+        crew = memory_dependencies(model, disk, clock=clock, tools=small_tools())
         session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
         session.tell(Said((Text("work through all of it"),)))
         await session.run(once=True)

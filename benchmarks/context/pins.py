@@ -18,7 +18,7 @@ from longrein.context import Request, fold
 from longrein.events import SCHEMA_VERSION, Opened, Parent, Summarized, Text, text_of
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import NONCE, memory_parts
+from longrein.testing.harness import NONCE, memory_dependencies
 from longrein.testing.store import MemoryDisk
 
 COMPACTIONS = 50
@@ -83,7 +83,7 @@ def summaries(disk: MemoryDisk) -> int:
 async def opened(provider: Watching, disk: MemoryDisk, parent: Parent | None, pins: Sequence[str]) -> OpenSession:
     """A session in memory, a child's when it has a parent."""
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
-    crew = memory_parts(provider, disk, clock=clock, tools=small_tools())
+    crew = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
     root = crew.workspace.roots[0]
     first = Opened(SCHEMA_VERSION, disk.session, NONCE, (root,), root, parent=parent, pins=tuple(pins))
     session = open_session(disk.open(), crew, opened=first, mode="bypassPermissions")

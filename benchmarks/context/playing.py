@@ -18,7 +18,7 @@ from longrein.context import Budget, Item, Price, Request, State
 from longrein.events import AnyPart, Document, Text, ToolCall, ToolResult, Usage, parse_handle, text_of
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.clock import VirtualClock
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.scripted_model import RuleBroken, check_rules
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Hands, Outcome, Tool, builtin_tools, make_tool
@@ -221,7 +221,7 @@ async def played(
     disk = disk or MemoryDisk()
     loop = asyncio.get_running_loop()
     clock = getattr(loop, "clock", None) or VirtualClock()
-    crew = memory_parts(provider, disk, clock=clock, tools=tools or small_tools())
+    crew = memory_dependencies(provider, disk, clock=clock, tools=tools or small_tools())
     session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
     provider.session = session
     for prompt in prompts:

@@ -22,7 +22,7 @@ from longrein.context import Request
 from longrein.events import Asked, AskFailed, Cleared, Entry, Replied, Summarized, Text, ToolEnded, UserSpoke
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 
 SUMMARY_S = 60.0
@@ -77,7 +77,7 @@ def _waiting(provider: Provider, turn_s: float, summary_s: float) -> Callable[[]
 async def play(provider: Provider, clock: VirtualClock | RealClock) -> list[Entry]:
     """One long turn; gives the log."""
     disk = MemoryDisk()
-    crew = memory_parts(provider, disk, clock=clock, tools=small_tools())
+    crew = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
     session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
     session.tell(Said((Text("work through all of it"),)))
     await session.run(once=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
 from longrein.events import Text
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import kill, memory_parts, open_test_session
+from longrein.testing.harness import kill, memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.supervisor import MemorySupervision
@@ -28,7 +28,7 @@ class Stage:
 
     def crew(self, model: ScriptedModel) -> Crew:
         space = MemoryWorkspace(spawner=self.supervision)
-        crew = memory_parts(model, self.disk, workspace=space, clock=self.clock)
+        crew = memory_dependencies(model, self.disk, workspace=space, clock=self.clock)
         crew.pool = TaskPool(self.supervision, self.tasks_max)
         crew.task_options = self.options
         return crew

@@ -31,7 +31,7 @@ from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
 from longrein.run_context import survey
 from longrein.testing.clock import VirtualClock
-from longrein.testing.harness import memory_parts, memory_tools, open_test_session, results, story
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, story
 from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
@@ -52,7 +52,7 @@ def finds(**more: object) -> ToolCall:
 def opened(
     model: ScriptedModel, disk: MemoryDisk, *, rules: Rules | None = None, tools: Sequence[Tool] | None = None
 ) -> OpenSession:
-    crew = memory_parts(
+    crew = memory_dependencies(
         model, disk, tools=(*memory_tools(), *(server_tools() if tools is None else tools)), rules=rules
     )
     return open_test_session(model, disk=disk, crew=crew, mode="default" if rules else "bypassPermissions")
@@ -305,7 +305,7 @@ async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> 
     async with LoopbackProvider(play) as server:
         options = ModelOptions("served", "m-1", wire, server.url, "key", BUDGET)
         model, disk = open_model(options, lambda _: b"", VirtualClock()), MemoryDisk()
-        crew = memory_parts(model, disk, tools=(*memory_tools(), *server_tools()))
+        crew = memory_dependencies(model, disk, tools=(*memory_tools(), *server_tools()))
         session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
         session.tell(Said((Text("go"),)))
         await session.run(once=True)

@@ -12,7 +12,7 @@ from longrein.context import Budget, Price, fold
 from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, Thinking, TurnEnded, Usage
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
 
@@ -42,7 +42,7 @@ async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
     disk = MemoryDisk()
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
     model = Outspoken(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
-    crew = memory_parts(model, disk, clock=clock)
+    crew = memory_dependencies(model, disk, clock=clock)
     session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
     try:
         session.tell(Said((Text(WORDS),)))
@@ -115,7 +115,7 @@ async def test_a_money_limit_stops_where_no_price_is_known() -> None:
     disk = MemoryDisk()
     free = Outspoken(DONE, budget=Budget(200_000, 8_000), name="mine/free")
     priced = Outspoken(DONE, budget=PRICED, name="mine/priced")
-    crew = memory_parts(priced, disk)
+    crew = memory_dependencies(priced, disk)
     crew.open_model = {"mine/free": free, "mine/priced": priced}.__getitem__
     crew.limits = Limits(usd_max=1.0)
     session = open_test_session(priced, disk=disk, crew=crew, mode="bypassPermissions")

@@ -30,7 +30,7 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, memory_tools, open_test_session, results, said
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import agent_tool
@@ -279,7 +279,7 @@ def test_R073_the_parent_of_a_hung_subagent_gets_its_answer() -> None:
     model = Deaf(calls, says("so be it"))
 
     async def main() -> None:
-        crew = memory_parts(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
+        crew = memory_dependencies(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
         crew.kinds = builtin_kinds()
         session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
         session.tell(Said((Text("go"),)))

@@ -10,7 +10,7 @@ from longrein.events import ChildStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, memory_tools, open_test_session, results, said
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -76,7 +76,7 @@ class Stage:
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         tools = (*memory_tools(), agent_tool((*builtin_kinds(), *self.kinds)), *self.more)
-        crew = memory_parts(
+        crew = memory_dependencies(
             self.model,
             self.disk,
             workspace=self.space,

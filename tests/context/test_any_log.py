@@ -37,7 +37,7 @@ from longrein.events import (
 )
 from longrein.models.content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
 from tests.agent.house import Script, says
@@ -134,7 +134,7 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     disk.writes = [Write(tuple(entries))]
     disk.commit()
     model = Script(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
-    crew = memory_parts(model, disk)
+    crew = memory_dependencies(model, disk)
     session = open_test_session(model, disk=disk, crew=crew)
     session.tell(Said((Text("are you there?"),)))
     await session.run(once=True)

@@ -44,7 +44,7 @@ from longrein.events import (
 )
 from longrein.models import Failure
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 
 TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())
@@ -213,7 +213,7 @@ def told(words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Pr
 
     async def story() -> None:
         clock = VirtualClock()
-        crew = memory_parts(provider, disk, clock=clock, tools=small_tools())
+        crew = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
         session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
         provider.session = session
         await words(session)

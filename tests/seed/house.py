@@ -6,7 +6,7 @@ from longrein.agent import Compact, Said, Word
 from longrein.context import Budget, Price, Request
 from longrein.events import AnyEvent, Text, ToolResult, text_of
 from longrein.models import Failure, Reply
-from longrein.testing.harness import memory_parts, memory_tools, open_test_session, results, said, story
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said, story
 from longrein.testing.scripted_model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -90,7 +90,7 @@ async def play(
     disk = disk or MemoryDisk()
     model = model or ScriptedModel(*steps, budget=budget)
     space = MemoryWorkspace(dict(files or {}), spawner=MemorySpawner(dict(commands or {})))
-    crew = memory_parts(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
+    crew = memory_dependencies(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
     session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions", profile=profile)
     try:
         for word in words:

@@ -44,7 +44,7 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import NONCE, Approver, kill, memory_parts, open_test_session
+from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
@@ -204,7 +204,7 @@ class Simulation:
         return table.get(kind, Ran(f"{line}\n", delay_s=self.random.choice([0, 0.1])))
 
     def _crew(self) -> Crew:
-        crew = memory_parts(
+        crew = memory_dependencies(
             self.model, self.disk, workspace=self.space, clock=self.clock, models=[self.other], rules=RULES
         )
         crew.limits = self.limits

@@ -62,7 +62,7 @@ from longrein.models import Delta
 from longrein.permissions import Rules
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_parts, memory_tools, open_test_session
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
@@ -243,7 +243,7 @@ class TreeSimulation:
 
     def _open(self) -> OpenSession:
         tools = (*memory_tools(), agent_tool(builtin_kinds()))
-        crew = memory_parts(
+        crew = memory_dependencies(
             self.model,
             self.disk,
             workspace=self.space,

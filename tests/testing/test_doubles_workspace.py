@@ -10,7 +10,7 @@ from longrein.agent import Answer, OpenSession, Said
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import Answers, Approver, kill, memory_parts, open_test_session, results, story
+from longrein.testing.harness import Answers, Approver, kill, memory_dependencies, open_test_session, results, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -231,7 +231,7 @@ ANSWERED: list[tuple[Answers | None, list[str]]] = [
 def test_the_approver_answers_by_its_table_and_remembers(answers: Answers | None, statuses: list[str]) -> None:
     disk = MemoryDisk()
     model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
-    crew = memory_parts(
+    crew = memory_dependencies(
         model, disk, workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})), rules=Rules()
     )
     approver = Approver(answers)

@@ -41,7 +41,7 @@ NONCE = "n0nce"
 """Nonce of the markers in a test session."""
 
 
-def memory_parts(
+def memory_dependencies(
     model: Model,
     disk: MemoryDisk,
     *,
@@ -112,7 +112,7 @@ def open_test_session(
     call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()
-    parts = crew or memory_parts(model, disk, workspace=workspace, clock=clock)
+    parts = crew or memory_dependencies(model, disk, workspace=workspace, clock=clock)
     log = disk.open()
     root = parts.workspace.roots[0]
     opened = Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
