@@ -19,10 +19,10 @@ from typing import Any
 
 from longrein.events import Text, ToolCall
 from longrein.models import Failure, Reply
-from longrein.models.http_model import take, take_rest, take_whole
-from longrein.models.open_model import wire_of
-from longrein.models.transport import Splitter
-from longrein.models.wire import Facing
+from longrein.models.http_model import read_body, read_events, read_rest
+from longrein.models.open_model import make_wire
+from longrein.models.transport import EventSplitter
+from longrein.models.wire import WireTarget
 
 Told = tuple[str, list[tuple[str, Any]]]
 """Visible text; name and arguments of each call."""
@@ -184,24 +184,24 @@ def has_two_messages(events: list[Any]) -> bool:
 
 def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
     """Read a stream in these pieces with the adapter."""
-    reading, splitter = reader(wire), Splitter()
+    reader, splitter = new_reader(wire), EventSplitter()
     for piece in pieces:
-        _, final = take(reading, splitter.feed(piece))
+        _, final = read_events(reader, splitter.feed(piece))
         if final is not None:
             return final
-    _, final = take_rest(reading, splitter.flush())
-    if final is None and wire == "openai-chat" and reading.draft.stop:
-        return reading.finish()  # a record without `[DONE]`
-    return final or reading.draft.failure("truncated", "the stream ended before the model had finished")
+    _, final = read_rest(reader, splitter.flush())
+    if final is None and wire == "openai-chat" and reader.builder.stop:
+        return reader.finish()  # a record without `[DONE]`
+    return final or reader.builder.failure("truncated", "the stream ended before the model had finished")
 
 
 def whole(wire: str, body: bytes) -> Reply | Failure:
     """Read an answer of one JSON body with the adapter."""
-    return take_whole(reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
+    return read_body(new_reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
 
 
-def reader(wire: str) -> Any:
-    return wire_of(Facing(wire, "recorded", lambda _: b"")).reading()
+def new_reader(wire: str) -> Any:
+    return make_wire(WireTarget(wire, "recorded", lambda _: b"")).reader()
 
 
 def cut(body: bytes, random: Random) -> list[bytes]:

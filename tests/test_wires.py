@@ -1,4 +1,4 @@
-"""The installed command does a multi-turn edit over each of the four wires, and the loopback provider accepts it."""
+"""The installed command makes a multi-turn edit over each wire, and the provider accepts every request."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def settings(folder: Path, wire: str, url: str) -> None:
 
 
 async def run(folder: Path, *words: str, said: Sequence[str] = ()) -> tuple[int, list[dict[str, object]]]:
-    """Run with the prompt in `words`, or with the messages `said` on stdin."""
+    """Run longrein with the prompt in `words`, or with the messages `said` on stdin."""
     lines = [json.dumps({"type": "user", "message": {"role": "user", "content": text}}) for text in said]
     process = await asyncio.create_subprocess_exec(
         sys.executable,

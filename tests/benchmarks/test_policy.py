@@ -1,4 +1,4 @@
-"""The adapter writes whole, aligned traces, sees no future, and gives the same for the same input."""
+"""Policy benchmark: traces are complete and aligned, use no later entries, and are reproducible."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The replay of recorded answers: what it takes for one, and that it notices an answer which is read otherwise."""
+"""Replay of recorded answers: which records it accepts, and that it reports differences."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import recorded
-from tests.models.streams import STREAMS
+from tests.models.provider_streams import STREAMS
 
 CONTENT = json.dumps({"content": [{"type": "output_text", "text": "Hello 你好"}]}, ensure_ascii=False)[1:-1]
 RECORDS = {
@@ -23,7 +23,7 @@ def replay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
 
 
 def lines(stream: bytes) -> bytes:
-    """The data of one event a line."""
+    """Return the data of each event, one per line."""
     events = [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: ")]
     return b"\n".join(event for event in events if event != b"[DONE]")
 

@@ -22,7 +22,7 @@ def read_file(path: str) -> str:
 
 def answer(request: Received) -> Turn:
     """Play the model: read the files in turn, recall the first one that is no longer shown, report it."""
-    assert request.asking is not None
+    assert request.parsed is not None
     if "NEEDLE_0 = 0" in request.said and "lines 1-" in request.said:
         return Turn(text="NEEDLE_0 is back.")
     number = next_file(request)

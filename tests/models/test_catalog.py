@@ -1,4 +1,4 @@
-"""The table of models and providers: what is found under which spelling, and what a request costs."""
+"""Catalog: spellings of model names, budgets, and the cost of a request."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from longrein.models import (
     open_model,
     usual_price,
 )
-from tests.models.served import BLOBS, Answer, StillClock, served
+from tests.models.http_server import BLOBS, Answer, FixedClock, serve_answers
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_providers_that_are_found_without_a_file() -> None:
     assert known_provider("nobody") is None
     for provider in known_providers():
         options = ModelOptions(provider.name, provider.model or "m", provider.wire, provider.base_url)
-        model = open_model(options, BLOBS.__getitem__, StillClock())
+        model = open_model(options, BLOBS.__getitem__, FixedClock())
         assert model.name == f"{provider.name}/{provider.model or 'm'}"
         if provider.model and provider.name in ("anthropic", "openai", "gemini"):
             assert model.budget.price is not None, "what is used unasked must have a price"
@@ -131,10 +131,10 @@ def test_the_providers_that_are_found_without_a_file() -> None:
 def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None:
     budget = Budget(1000, 100)
     options = ModelOptions("mock", "small", "openai-chat", "http://127.0.0.1:1", budget=budget)
-    assert open_model(options, BLOBS.__getitem__, StillClock()).budget == budget
+    assert open_model(options, BLOBS.__getitem__, FixedClock()).budget == budget
     wrong = ModelOptions("mock", "small", "morse", "http://127.0.0.1:1")
     with pytest.raises(SettingsError) as raised:
-        open_model(wrong, BLOBS.__getitem__, StillClock())
+        open_model(wrong, BLOBS.__getitem__, FixedClock())
     assert str(raised.value) == (
         "provider 'mock' has the unknown wire 'morse'; "
         "wires are anthropic, openai-chat, openai-responses, gemini, scripted"
@@ -153,7 +153,7 @@ def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None
     ],
 )
 async def test_a_local_server_is_asked_what_it_offers(body: bytes, status: int, names: tuple[str, ...]) -> None:
-    async with served(Answer(body, status, {"content-type": "application/json"})) as server:
+    async with serve_answers(Answer(body, status, {"content-type": "application/json"})) as server:
         url = f"{server.url}/v1/"
         assert await asyncio.get_running_loop().run_in_executor(None, offered_models, url) == names
         assert server.heads[0].startswith("GET /v1/models HTTP/1.1")

@@ -1,4 +1,4 @@
-"""Where a request goes, what stands in its head, and answers that come compressed although nobody asked."""
+"""Addresses, headers, redirects and compressed answers of a request."""
 
 import asyncio
 import gzip
@@ -8,16 +8,16 @@ import pytest
 
 from longrein.events import Text
 from longrein.models import Failure, Reply
-from tests.models.served import Answer, answer_of, item, opened, request, served
-from tests.models.streams import STREAMS
+from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
+from tests.models.provider_streams import STREAMS
 
 pytestmark = pytest.mark.anyio
 ASKED = request(item(1, Text("hi")), wire="openai-chat")
 
 
 async def asked(url: str, **options: Any) -> Any:
-    """The last thing that comes of a request to `url`."""
-    model: Any = opened("openai-chat", url, **options)
+    """Return the last delta of a request to `url`."""
+    model: Any = open_wire_model("openai-chat", url, **options)
     try:
         return (await answer_of(model, ASKED))[-1]
     finally:
@@ -35,7 +35,7 @@ async def asked(url: str, **options: Any) -> Any:
     ],
 )
 async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: str, more: str) -> None:
-    async with served(Answer(status=400)) as server:
+    async with serve_answers(Answer(status=400)) as server:
         host = server.url.removeprefix("http://")
         await asked(f"http://{before}{host}{after}")
         head = server.heads[0].split("\r\n")
@@ -46,7 +46,7 @@ async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: 
 
 
 async def test_a_header_of_the_user_stands_once_and_wins() -> None:
-    async with served(Answer(status=400)) as server:
+    async with serve_answers(Answer(status=400)) as server:
         await asked(f"{server.url}/v1", headers=(("User-Agent", "mine"), ("X-Team", "seven")))
         head = server.heads[0].split("\r\n")
         assert [one for one in head if one.startswith(("user-agent", "x-team"))] == [
@@ -77,7 +77,7 @@ async def test_an_address_that_cannot_be_is_a_failure(url: str, options: dict[st
 
 
 async def test_a_proxy_is_told_where_to_go_and_who_asks() -> None:
-    async with served(Answer(head=False, end="close")) as server:
+    async with serve_answers(Answer(head=False, end="close")) as server:
         proxy = server.url.replace("http://", "http://u:p@")
         failed = await asked("https://api.invalid/v1", proxy=proxy)
     assert isinstance(failed, Failure)
@@ -90,9 +90,9 @@ async def test_a_proxy_is_told_where_to_go_and_who_asks() -> None:
 async def test_a_compressed_answer_is_read_all_the_same() -> None:
     packed = gzip.compress(STREAMS["text"]["openai-chat"])
     pieces = [packed[n : n + 7] for n in range(0, len(packed), 7)]
-    async with served(Answer(headers={"content-encoding": "gzip"}, chunks=pieces)) as server:
+    async with serve_answers(Answer(headers={"content-encoding": "gzip"}, chunks=pieces)) as server:
         assert isinstance(await asked(f"{server.url}/v1"), Reply)
-    async with served(Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")) as server:
+    async with serve_answers(Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")) as server:
         failed = await asked(f"{server.url}/v1")
     assert isinstance(failed, Failure)
     assert failed.kind == "network"
@@ -106,7 +106,7 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
 async def test_answers_are_the_same_over_both_kinds_of_connection(before: str, end: str, kind: str) -> None:
     whole = STREAMS["text"]["openai-chat"]
     part = whole if end == "clean" else whole[: whole.index("你好".encode())]
-    async with served(Answer(part, end=end)) as server:
+    async with serve_answers(Answer(part, end=end)) as server:
         url = server.url.replace("http://", f"http://{before}")
         if end == "nobody":
             url = url.rpartition(":")[0] + ":1"
@@ -116,8 +116,8 @@ async def test_answers_are_the_same_over_both_kinds_of_connection(before: str, e
 
 @pytest.mark.parametrize("end", ["clean", "close"])
 async def test_a_connection_is_used_again_only_after_a_whole_answer(end: str) -> None:
-    async with served(Answer(STREAMS["text"]["openai-chat"], end=end)) as server:
-        model: Any = opened("openai-chat", server.url)
+    async with serve_answers(Answer(STREAMS["text"]["openai-chat"], end=end)) as server:
+        model: Any = open_wire_model("openai-chat", server.url)
         for _ in range(3):
             assert isinstance((await answer_of(model, ASKED))[-1], Reply)
         await model.aclose()
@@ -125,8 +125,8 @@ async def test_a_connection_is_used_again_only_after_a_whole_answer(end: str) ->
 
 
 async def test_requests_side_by_side_have_a_connection_each_and_keep_them() -> None:
-    async with served(Answer(STREAMS["text"]["openai-chat"])) as server:
-        model: Any = opened("openai-chat", server.url)
+    async with serve_answers(Answer(STREAMS["text"]["openai-chat"])) as server:
+        model: Any = open_wire_model("openai-chat", server.url)
         for _ in range(2):
             ends = await asyncio.gather(*(answer_of(model, ASKED) for _ in range(5)))
             assert all(isinstance(end[-1], Reply) for end in ends)

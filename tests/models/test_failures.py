@@ -1,4 +1,4 @@
-"""What providers say when they will not answer, and what is made of it: kind, wait, window, one line."""
+"""Classification of provider errors: kind, wait, window and message."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
@@ -8,14 +8,14 @@ import pytest
 
 from longrein.events import RETRYABLE, Image, Text, Thinking
 from longrein.models import Failure, pause_s
-from longrein.models.failures import Headers, failure_of_status, kind_of, limit_tokens, retry_after_s
-from tests.models.served import Answer, answer_of, item, opened, request, served
+from longrein.models.failures import RetryHeaders, failure_of_status, kind_of, limit_tokens, retry_after_s
+from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
 
 NOW_S = 1_795_255_200.0  # 2026-11-21 10:00:00 UTC
 
 
 def failure(status: int, body: str, **headers: str) -> Failure:
-    return failure_of_status(status, body, Headers(**headers), NOW_S)
+    return failure_of_status(status, body, RetryHeaders(**headers), NOW_S)
 
 
 OVERFLOWS = [  # R021: (status, who, what, window it names)
@@ -177,7 +177,7 @@ def test_one_line_for_the_person(status: int, said: str, line: str) -> None:
     ],
 )
 def test_R001_retry_after_in_its_spellings(headers: dict[str, str], seconds: float) -> None:
-    assert retry_after_s(Headers(**headers), NOW_S) == seconds
+    assert retry_after_s(RetryHeaders(**headers), NOW_S) == seconds
 
 
 def test_a_number_that_can_be_no_window_is_none() -> None:
@@ -198,8 +198,8 @@ def test_every_error_status_has_a_kind(status: int) -> None:
 async def test_R001_over_the_wire(wire: str) -> None:
     said = json.dumps({"error": {"message": "slow down"}}).encode()
     headers = {"retry-after": "2", "content-type": "application/json"}
-    async with served(Answer(said, 429, headers)) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(Answer(said, 429, headers)) as server:
+        model = open_wire_model(wire, server.url)
         deltas = await answer_of(model, request(item(1, Text("q"), "user")))
         assert deltas == [Failure("rate", "slow down (HTTP 429)", 429, 2.0)]
         await model.aclose()
@@ -235,8 +235,8 @@ async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_sessio
         item(4, Text("and"), "user"),
     )
     body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
-    async with served(Answer(body, 400, {"content-type": "application/json"})) as server:
-        model = opened("anthropic", server.url)
+    async with serve_answers(Answer(body, 400, {"content-type": "application/json"})) as server:
+        model = open_wire_model("anthropic", server.url)
         ends = [(await answer_of(model, asked))[-1] for _ in range(3)]
         assert [b'"signature":"S1"' in sent for sent in server.bodies] == thoughts
         assert [sent.count(b'"type":"image"') for sent in server.bodies] == pictures

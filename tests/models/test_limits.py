@@ -1,4 +1,4 @@
-"""Answers without an end: each kind has a limit in bytes or in time, and reaching it is a failure that says so."""
+"""Limits of endless answers in bytes and time; reaching one is a failure that names it."""
 
 import asyncio
 import json
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from longrein.models import Delta, Failure, Reply
-from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, Draft
-from longrein.models.http_model import take
-from longrein.models.transport import EVENT_BYTES_MAX, EventTooLong, Splitter
-from tests.models.served import Answer, answer_of, opened, served, sse
-from tests.models.streams import STREAMS, WIRES
+from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, ReplyBuilder
+from longrein.models.http_model import read_events
+from longrein.models.transport import EVENT_BYTES_MAX, EventSplitter, EventTooLong
+from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
+from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, reading
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ ENDLESS = 2_000
 
 
 def growing(wire: str, kind: str, piece: str) -> dict[str, Any]:
-    """An event of `wire` that brings more text, thinking or arguments."""
+    """Make an event of `wire` with more text, thinking or arguments."""
     match wire:
         case "anthropic":
             name, field = {
@@ -52,8 +52,8 @@ def growing(wire: str, kind: str, piece: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["text", "thinking", "arguments"])
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_reply_that_grows_without_an_end_is_cut(wire: str, kind: str) -> None:
-    async with served(Answer(chunks=[sse(growing(wire, kind, PIECE))] * ENDLESS)) as server:
-        model = opened(wire, server.url, idle_timeout_s=5.0)
+    async with serve_answers(Answer(chunks=[sse(growing(wire, kind, PIECE))] * ENDLESS)) as server:
+        model = open_wire_model(wire, server.url, idle_timeout_s=5.0)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -68,27 +68,27 @@ async def test_a_reply_that_grows_without_an_end_is_cut(wire: str, kind: str) ->
 def test_small_pieces_count_for_the_memory_that_they_take(wire: str) -> None:
     reader = reading(wire)
     out: list[Delta] = []
-    reader.take(json.dumps(growing(wire, "text", "x")).encode(), out)
-    first = reader.draft.came
-    reader.take(json.dumps(growing(wire, "text", "x")).encode(), out)
-    assert reader.draft.came - first == PIECE_CHARS + 1
+    reader.feed(json.dumps(growing(wire, "text", "x")).encode(), out)
+    first = reader.builder.size_chars
+    reader.feed(json.dumps(growing(wire, "text", "x")).encode(), out)
+    assert reader.builder.size_chars - first == PIECE_CHARS + 1
 
 
 def test_many_calls_and_many_signatures_count_too() -> None:
-    draft = Draft()
+    builder = ReplyBuilder()
     for _ in range(3):
-        draft.open("call", name="Read")
-    assert draft.came == 3 * (PART_CHARS + 4)
+        builder.open("call", name="Read")
+    assert builder.size_chars == 3 * (PART_CHARS + 4)
     reader = reading("anthropic")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "S" * 100}}
     for _ in range(2):
-        assert take(reader, [json.dumps(delta).encode()]) == ([], None)
-    assert reader.draft.came >= 200
+        assert read_events(reader, [json.dumps(delta).encode()]) == ([], None)
+    assert reader.builder.size_chars >= 200
     assert REPLY_CHARS_MAX < 1 << 26
 
 
 def test_an_event_without_an_end_is_given_up_and_until_then_costs_the_same_for_each_piece() -> None:
-    splitter, piece = Splitter(), b"x" * (1 << 16)
+    splitter, piece = EventSplitter(), b"x" * (1 << 16)
     begun = time.process_time()
     splitter.feed(b"data: ")
     with pytest.raises(EventTooLong):
@@ -117,8 +117,8 @@ BIG = PIECE.encode()
     ],
 )
 async def test_a_body_a_head_or_an_event_without_an_end(answer: Answer, kind: str, said: str) -> None:
-    async with served(answer) as server:
-        model = opened("anthropic", server.url, idle_timeout_s=5.0)
+    async with serve_answers(answer) as server:
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=5.0)
         (failed,) = await answer_of(model, ASKED)
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -129,8 +129,8 @@ async def test_a_body_a_head_or_an_event_without_an_end(answer: Answer, kind: st
 async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longrein.models.transport.ANSWER_BYTES_MAX", 4 << 20)
     ping = sse({"type": "ping"}) * 2_000
-    async with served(Answer(chunks=[ping] * ENDLESS)) as server:
-        model = opened("anthropic", server.url, idle_timeout_s=5.0)
+    async with serve_answers(Answer(chunks=[ping] * ENDLESS)) as server:
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=5.0)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -145,7 +145,7 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytes
 
 @asynccontextmanager
 async def repeating(head: bytes, beat: bytes) -> AsyncIterator[str]:
-    """A server that says `head`, and then `beat` for as long as it is listened to; its address."""
+    """Serve `head` and then `beat` until the client disconnects; yields the address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -207,7 +207,7 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
     begun = begun[: begun.rindex(b"\n\n", 0, begun.index("你好".encode())) + 2]
     for before in (b"", begun):
         async with repeating(head() + before, beat) as url:
-            model = opened(wire, url, idle_timeout_s=30.0, content_timeout_s=0.05)
+            model = open_wire_model(wire, url, idle_timeout_s=30.0, content_timeout_s=0.05)
             failed = (await answer_of(model, ASKED))[-1]
             await model.aclose()
         assert isinstance(failed, Failure)
@@ -225,7 +225,7 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
 )
 async def test_what_comes_before_an_answer_has_its_time_too(begun: bytes, beat: bytes, kind: str) -> None:
     async with repeating(begun, beat) as url:
-        model = opened("openai-chat", url, idle_timeout_s=0.05, content_timeout_s=0.2)
+        model = open_wire_model("openai-chat", url, idle_timeout_s=0.05, content_timeout_s=0.2)
         async with asyncio.timeout(30):
             failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()

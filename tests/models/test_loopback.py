@@ -1,4 +1,4 @@
-"""The wires against a provider that enforces the rules: conversations, every fault, every spelling of too long."""
+"""Wires against the loopback provider: conversations, every fault, every overflow error."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from longrein.context import Item
 from longrein.events import Image, Text, Thinking, ToolCall
 from longrein.models import Failure, Reply
 from longrein.testing.loopback import OVERFLOWS, Call, Fault, LoopbackProvider, Turn, common_blocks, overflow
-from tests.models.served import answer_of, item, opened, request, result
+from tests.models.http_server import answer_of, item, open_wire_model, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 MODELS = {
@@ -22,7 +22,7 @@ READ_A = Call("Read", {"path": "a"})
 
 
 def of_reply(seq: int, reply: Reply) -> list[Item]:
-    """What the view holds of a reply."""
+    """Return the items of a reply in the view."""
     blocks = {block.part: block for block in reply.blocks}
     items, calls = [], 0
     for n, part in enumerate(reply.parts):
@@ -34,7 +34,7 @@ def of_reply(seq: int, reply: Reply) -> list[Item]:
 
 
 async def turns(model: Any, wire: str, server: LoopbackProvider, *said: list[Item]) -> list[Reply | Failure]:
-    """Say each list, in a conversation that grows by the replies and a result for each call."""
+    """Send each list in a conversation that grows by the replies and a result for each call."""
     items: list[Item] = []
     ends: list[Reply | Failure] = []
     seq = 1
@@ -66,7 +66,7 @@ async def test_a_conversation_with_everything_in_it(wire: str) -> None:
         Turn(text="Done 你好."),
     ]
     async with LoopbackProvider(script) as server:
-        model = opened(wire, server.url, MODELS[wire])
+        model = open_wire_model(wire, server.url, MODELS[wire])
         ends = await turns(
             model,
             wire,
@@ -99,7 +99,7 @@ async def test_a_conversation_with_everything_in_it(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_pictures_are_taken(wire: str) -> None:
     async with LoopbackProvider([Turn(calls=(READ_A,)), Turn(text="I see.")]) as server:
-        model = opened(wire, server.url, MODELS[wire])
+        model = open_wire_model(wire, server.url, MODELS[wire])
         first = (await answer_of(model, request(item(1, Text("go"), "user"), wire=wire)))[-1]
         assert isinstance(first, Reply)
         shown = result("c2.0", Text("here:"), Image("real", "image/png", 70))
@@ -133,7 +133,7 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:
     async with LoopbackProvider([Turn(text="a long enough answer " * 20, fault=fault)]) as server:
-        model = opened(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
+        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
         assert isinstance(failure, Failure)
@@ -151,7 +151,7 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
 async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> None:
     script = [Turn(text="I look.", calls=(READ_A, Call("Read", {"path": "b"})), fault=fault), Turn(text="ok")]
     async with LoopbackProvider(script) as server:
-        model = opened(wire, server.url, MODELS[wire])
+        model = open_wire_model(wire, server.url, MODELS[wire])
         first, second = await turns(model, wire, server, [item(1, Text("go"), "user")], [])
         assert isinstance(first, Reply)
         assert isinstance(second, Reply)
@@ -161,9 +161,9 @@ async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> Non
 
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_R021_every_spelling_the_loopback_provider_knows(name: str) -> None:
-    from longrein.models.failures import Headers, failure_of_status
+    from longrein.models.failures import RetryHeaders, failure_of_status
 
     status, body = overflow(name, 213_462, 200_000)
-    failure = failure_of_status(status, body.decode(), Headers(), 0.0)
+    failure = failure_of_status(status, body.decode(), RetryHeaders(), 0.0)
     assert failure.kind == "overflow"
     assert failure.limit_tokens in (0, 200_000)

@@ -1,4 +1,4 @@
-"""Connections over loopback, in the clear and encrypted."""
+"""Connections over loopback, plain and encrypted."""
 
 import asyncio
 import socket
@@ -13,16 +13,16 @@ import pytest
 from longrein.events import Text
 from longrein.models import Failure, Reply
 from longrein.models.transport import (
-    TOGETHER_BYTES_MAX,
+    JOIN_BYTES_MAX,
     UNREAD_BYTES_MAX,
     ConnectFailed,
     ReadFailed,
     ReadTimeout,
-    Stream,
+    SocketStream,
     connect,
 )
-from tests.models.served import Answer, answer_of, item, opened, request, served
-from tests.models.streams import STREAMS
+from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
+from tests.models.provider_streams import STREAMS
 
 pytestmark = pytest.mark.anyio
 ASKED = request(item(1, Text("q"), "user"))
@@ -54,8 +54,8 @@ WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
 @asynccontextmanager
 async def connected(
     play: Play, context: ssl.SSLContext | None = None, trusting: ssl.SSLContext | None = None
-) -> AsyncIterator[Stream]:
-    """A connection to a server that plays its part; both have a context where it is encrypted."""
+) -> AsyncIterator[SocketStream]:
+    """Connect to a server that runs `play`; with contexts the connection is encrypted."""
     done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +76,7 @@ async def connected(
         server.close()
 
 
-async def whole(stream: Stream) -> bytes:
+async def whole(stream: SocketStream) -> bytes:
     pieces = []
     while piece := await stream.read(5):
         pieces.append(piece)
@@ -92,7 +92,7 @@ async def test_head_and_body_leave_in_one_piece() -> None:
         assert await whole(stream) == b"head body"
 
 
-@pytest.mark.parametrize("size", [TOGETHER_BYTES_MAX - 1, TOGETHER_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
+@pytest.mark.parametrize("size", [JOIN_BYTES_MAX - 1, JOIN_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
 async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(size + 5))
@@ -190,7 +190,7 @@ async def test_nobody_listens() -> None:
 
 
 def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
-    """Of the server; of a client that trusts it; of one that does not."""
+    """TLS contexts of the server, of a client that trusts it, and of one that does not."""
     (folder / "certificate").write_text(CERTIFICATE)
     (folder / "key").write_text(KEY)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -216,8 +216,10 @@ async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
     ends = []
     for trusted in (True, False):
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem")
-        async with served(Answer(STREAMS["text"]["anthropic"]), context=server) as address:
-            model: Any = opened("anthropic", address.url.replace("https://", f"https://{before}"), idle_timeout_s=9.0)
+        async with serve_answers(Answer(STREAMS["text"]["anthropic"]), context=server) as address:
+            model: Any = open_wire_model(
+                "anthropic", address.url.replace("https://", f"https://{before}"), idle_timeout_s=9.0
+            )
             ends.append((await answer_of(model, ASKED))[-1])
             await model.aclose()
     assert isinstance(ends[0], Reply), ends[0]

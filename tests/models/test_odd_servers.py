@@ -1,4 +1,4 @@
-"""Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
+"""Unusual streams of OpenAI-compatible servers and gateways."""
 
 import asyncio
 import re
@@ -9,8 +9,8 @@ import pytest
 from longrein.events import Text, ToolCall, Usage
 from longrein.models import Failure, Reply
 from longrein.models.failures import error_text
-from tests.models.served import Answer, answer_of, opened, served, sse
-from tests.models.streams import STREAMS, WIRES
+from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
+from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read
 
 JSON = {"content-type": "application/json"}
@@ -18,9 +18,9 @@ PAGE = Answer(b"<!doctype html><h1>It works!</h1>", headers={"content-type": "te
 
 
 async def told(wire: str, *answers: Answer, times: int = 1, path: str = "") -> list[Reply | Failure]:
-    """How each of `times` requests ends."""
-    async with served(*answers) as server:
-        model = opened(wire, server.url + path, idle_timeout_s=0.05)
+    """Return the last delta of each of `times` requests."""
+    async with serve_answers(*answers) as server:
+        model = open_wire_model(wire, server.url + path, idle_timeout_s=0.05)
         ends = [(await answer_of(model, ASKED))[-1] for _ in range(times)]
         await model.aclose()
     assert all(isinstance(end, Reply | Failure) for end in ends)
@@ -139,15 +139,15 @@ async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its
 async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does_not(
     cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.models.http_model.LAST_WORDS_S", 0.1)
+    monkeypatch.setattr("longrein.models.http_model.TRAILING_WAIT_S", 0.1)
     events = [
         {"candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}]},
         {"usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}},
         {"candidates": [{"content": {"parts": [{"text": " there"}]}, "finishReason": "STOP"}]},
     ]
     chunks = [sse(*events[:cut]), sse(*events[cut:]), b"data: {half"]
-    async with served(Answer(chunks=chunks, end="silent")) as server:
-        model = opened("gemini", server.url, idle_timeout_s=60.0)
+    async with serve_answers(Answer(chunks=chunks, end="silent")) as server:
+        model = open_wire_model("gemini", server.url, idle_timeout_s=60.0)
         async with asyncio.timeout(5):
             end = (await answer_of(model, ASKED))[-1]
         await model.aclose()
@@ -184,8 +184,8 @@ async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_befor
     ],
 )
 async def test_what_is_not_there_is_told_with_the_address_that_was_asked(answer: Answer, said: str) -> None:
-    async with served(answer) as server:
-        model = opened("openai-chat", server.url + "/v1/chat/completions")
+    async with serve_answers(answer) as server:
+        model = open_wire_model("openai-chat", server.url + "/v1/chat/completions")
         (end,) = await answer_of(model, ASKED)
         await model.aclose()
     assert isinstance(end, Failure)
@@ -196,8 +196,10 @@ async def test_what_is_not_there_is_told_with_the_address_that_was_asked(answer:
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_it_holds(wire: str) -> None:
-    async with served(Answer(status=307, headers={"location": "/elsewhere"}), Answer(STREAMS["text"][wire])) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(
+        Answer(status=307, headers={"location": "/elsewhere"}), Answer(STREAMS["text"][wire])
+    ) as server:
+        model = open_wire_model(wire, server.url)
         assert text_of((await answer_of(model, ASKED))[-1]) == "Hello 你好"  # type: ignore[arg-type]
         assert server.bodies[0] == server.bodies[1]
         assert server.heads[1].startswith("POST /elsewhere ")
@@ -211,8 +213,8 @@ async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_
 )
 async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, location: str) -> None:
     moved = Answer(status=status, headers={"location": location})
-    async with served(moved) as server:
-        model = opened("anthropic", server.url)
+    async with serve_answers(moved) as server:
+        model = open_wire_model("anthropic", server.url)
         end = (await answer_of(model, ASKED))[-1]
         assert end == Failure(
             "invalid",
@@ -226,8 +228,8 @@ async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, lo
 
 @pytest.mark.anyio
 async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -> None:
-    async with served(Answer(status=307, headers={"location": "/round"})) as server:
-        model = opened("openai-chat", server.url)
+    async with serve_answers(Answer(status=307, headers={"location": "/round"})) as server:
+        model = open_wire_model("openai-chat", server.url)
         end = (await answer_of(model, ASKED))[-1]
         assert isinstance(end, Failure)
         assert (end.kind, len(server.heads)) == ("invalid", 4)

@@ -1,4 +1,4 @@
-"""What streams recorded at real providers taught, in our own writing; `benchmarks/recorded.py` replays theirs."""
+"""Regressions found in streams of real providers, rewritten; `benchmarks/recorded.py` replays the originals."""
 
 import json
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 
 from longrein.events import AnyPart, Text, Thinking, ToolCall, Usage
 from longrein.models import Failure, Reply, TextDelta
-from longrein.models.http_model import take_whole
-from tests.models.served import Answer, answer_of, opened, served, sse
+from longrein.models.http_model import read_body
+from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.test_replies import ASKED, read, reading
 
 LOOK = ToolCall("", "Read", {"path": "a"})
@@ -236,8 +236,8 @@ WHOLE: dict[str, Any] = {
 async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, kind: str) -> None:
     body = json.dumps(WHOLE[wire], indent=1).encode()
     pieces = [body[:10], body[10:]]
-    async with served(Answer(headers={"content-type": kind}, chunks=pieces)) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(Answer(headers={"content-type": kind}, chunks=pieces)) as server:
+        model = open_wire_model(wire, server.url)
         reply = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(reply, Reply), reply
@@ -251,4 +251,4 @@ async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, 
 def test_half_of_a_json_answer_is_no_reply(wire: str) -> None:
     body = json.dumps(WHOLE[wire]).encode()
     for at in range(0, len(body), 13):
-        assert not isinstance(take_whole(reading(wire), body[:at])[1], Reply), at
+        assert not isinstance(read_body(reading(wire), body[:at])[1], Reply), at

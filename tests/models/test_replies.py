@@ -1,4 +1,4 @@
-"""What comes back over each wire: the same reply from four streams, whole, in pieces, cut and broken."""
+"""Replies of each wire: whole, in pieces, cut and damaged streams."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
@@ -11,31 +11,31 @@ from hypothesis import strategies as st
 
 from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
-from longrein.models.http_model import take, take_rest
-from longrein.models.open_model import wire_of
-from longrein.models.transport import Splitter
-from longrein.models.wire import Facing, Reading
-from tests.models.served import Answer, answer_of, item, opened, request, served, sse
-from tests.models.streams import STREAMS, WIRES
+from longrein.models.http_model import read_events, read_rest
+from longrein.models.open_model import make_wire
+from longrein.models.transport import EventSplitter
+from longrein.models.wire import StreamReader, WireTarget
+from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers, sse
+from tests.models.provider_streams import STREAMS, WIRES
 
 ASKED = request(item(1, Text("q"), "user"))
 
 
-def reading(wire: str) -> Reading:
-    return wire_of(Facing(wire, "test-model", lambda blob: b"")).reading()
+def reading(wire: str) -> StreamReader:
+    return make_wire(WireTarget(wire, "test-model", lambda blob: b"")).reader()
 
 
 def read(wire: str, *chunks: bytes) -> tuple[list[Delta], Reply | Failure]:
-    """What a reader makes of `chunks`, without a socket."""
-    reader, splitter = reading(wire), Splitter()
+    """Read `chunks` without a socket."""
+    reader, splitter = reading(wire), EventSplitter()
     deltas: list[Delta] = []
     for payloads in map(splitter.feed, chunks):
-        batch, final = take(reader, payloads)
+        batch, final = read_events(reader, payloads)
         deltas += batch
         if final is not None:
             return deltas, final
-    batch, final = take_rest(reader, splitter.flush())
-    return deltas + batch, final or reader.draft.failure("truncated", "")
+    batch, final = read_rest(reader, splitter.flush())
+    return deltas + batch, final or reader.builder.failure("truncated", "")
 
 
 REPLIES: dict[str, tuple[Any, ...]] = {
@@ -164,7 +164,7 @@ def test_comments_retries_ids_and_empty_events_are_no_events() -> None:
 
 
 def test_data_of_several_lines_is_one_event_even_if_a_line_end_is_cut_in_two() -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
     assert splitter.feed(b"data: a\r") == []
     assert splitter.feed(b"\ndata: b\r\n\r\ndata: c\n\n") == [b"a\nb", b"c"]
 
@@ -369,8 +369,8 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
 async def test_two_requests_share_one_connection_and_the_key_goes_where_the_provider_wants_it(wire: str) -> None:
-    async with served(Answer(STREAMS["text"][wire])) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(Answer(STREAMS["text"][wire])) as server:
+        model = open_wire_model(wire, server.url)
         for _ in range(2):
             assert isinstance((await answer_of(model, ASKED))[-1], Reply)
         assert server.connections == 1
@@ -392,8 +392,8 @@ async def test_two_requests_share_one_connection_and_the_key_goes_where_the_prov
 @pytest.mark.parametrize("wire", WIRES)
 async def test_one_list_of_deltas_for_each_read(wire: str) -> None:
     events = [event + b"\n\n" for event in STREAMS["text"][wire].split(b"\n\n") if event]
-    async with served(Answer(chunks=events)) as server:
-        model = opened(wire, server.url)
+    async with serve_answers(Answer(chunks=events)) as server:
+        model = open_wire_model(wire, server.url)
         batches = [batch async for batch in model.stream(ASKED)]
         assert all(batches)
         assert [type(d) for batch in batches for d in batch] == [TextDelta, TextDelta, Reply]
@@ -410,8 +410,8 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kind
     begun = STREAMS["text"][wire]
     begun = begun[: begun.index("你好".encode())]
     begun = begun[: begun.rindex(b"\n\n") + 2]
-    async with served(Answer(begun, end=end)) as server:
-        model = opened(wire, server.url, idle_timeout_s=0.05)
+    async with serve_answers(Answer(begun, end=end)) as server:
+        model = open_wire_model(wire, server.url, idle_timeout_s=0.05)
         *deltas, failure = await answer_of(model, ASKED)
         assert [d.text for d in deltas if isinstance(d, TextDelta)] == ["Hel"]
         assert isinstance(failure, Failure)
@@ -422,10 +422,10 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kind
 
 @pytest.mark.anyio
 async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.models.http_model.FIRST_BYTE_IDLES", 10_000.0)
+    monkeypatch.setattr("longrein.models.http_model.FIRST_BYTE_FACTOR", 10_000.0)
     begun = STREAMS["text"]["anthropic"][:400]
-    async with served(Answer(begun, end="silent")) as server:
-        model = opened("anthropic", server.url, idle_timeout_s=0.1)
+    async with serve_answers(Answer(begun, end="silent")) as server:
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=0.1)
         model.warm()  # type: ignore[attr-defined]
         *_, failure = await answer_of(model, ASKED)
         assert isinstance(failure, Failure)
@@ -436,8 +436,8 @@ async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(m
 @pytest.mark.anyio
 async def test_R007_heartbeats_alone_do_not_keep_an_answer_alive_for_ever() -> None:
     beats = [b": ping\n\n"] * 2000
-    async with served(Answer(chunks=beats, end="silent")) as server:
-        model = opened("anthropic", server.url, idle_timeout_s=0.002)
+    async with serve_answers(Answer(chunks=beats, end="silent")) as server:
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=0.002)
         *_, failure = await answer_of(model, ASKED)
         assert isinstance(failure, Failure)
         assert failure.kind == "stalled"
@@ -447,8 +447,8 @@ async def test_R007_heartbeats_alone_do_not_keep_an_answer_alive_for_ever() -> N
 @pytest.mark.anyio
 async def test_a_server_that_never_says_done_is_believed_the_second_time() -> None:
     whole = STREAMS["text"]["openai-chat"].removesuffix(b"data: [DONE]\n\n")
-    async with served(Answer(whole)) as server:
-        model = opened("openai-chat", server.url)
+    async with serve_answers(Answer(whole)) as server:
+        model = open_wire_model("openai-chat", server.url)
         kinds = [type((await answer_of(model, ASKED))[-1]).__name__ for _ in range(3)]
         assert kinds == ["Failure", "Reply", "Reply"]
         await model.aclose()
@@ -466,20 +466,20 @@ async def test_a_server_that_never_says_done_is_believed_the_second_time() -> No
     ],
 )
 async def test_an_answer_that_does_not_stream(body: dict[str, Any], expected: Reply | Failure) -> None:
-    async with served(Answer(json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
-        model = opened("openai-chat", server.url)
+    async with serve_answers(Answer(json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
+        model = open_wire_model("openai-chat", server.url)
         assert (await answer_of(model, ASKED))[-1] == expected
         await model.aclose()
 
 
 @pytest.mark.anyio
 async def test_nobody_there_no_answer_no_address_and_a_key_with_a_line_break() -> None:
-    async with served(Answer(head=False, end="silent")) as server:
-        silent = (await answer_of(opened("anthropic", server.url, idle_timeout_s=0.01), ASKED))[-1]
+    async with serve_answers(Answer(head=False, end="silent")) as server:
+        silent = (await answer_of(open_wire_model("anthropic", server.url, idle_timeout_s=0.01), ASKED))[-1]
         gone = server.url
-    nobody = (await answer_of(opened("anthropic", gone), ASKED))[-1]
-    broken = (await answer_of(opened("anthropic", "ftp://127.0.0.1"), ASKED))[-1]
-    key = (await answer_of(opened("anthropic", gone, api_key="sk-secret\n"), ASKED))[-1]
+    nobody = (await answer_of(open_wire_model("anthropic", gone), ASKED))[-1]
+    broken = (await answer_of(open_wire_model("anthropic", "ftp://127.0.0.1"), ASKED))[-1]
+    key = (await answer_of(open_wire_model("anthropic", gone, api_key="sk-secret\n"), ASKED))[-1]
     assert isinstance(silent, Failure)
     assert (silent.kind, "did not begin to answer in time" in silent.message) == ("timeout", True)
     assert isinstance(nobody, Failure)
@@ -493,8 +493,8 @@ async def test_nobody_there_no_answer_no_address_and_a_key_with_a_line_break() -
 @pytest.mark.anyio
 async def test_closing_the_iterator_early_closes_the_connection() -> None:
     stream = STREAMS["text"]["anthropic"]
-    async with served(Answer(chunks=[stream[:400], stream[400:]], end="silent")) as server:
-        model = opened("anthropic", server.url)
+    async with serve_answers(Answer(chunks=[stream[:400], stream[400:]], end="silent")) as server:
+        model = open_wire_model("anthropic", server.url)
         batches = model.stream(ASKED)
         async for _ in batches:
             break

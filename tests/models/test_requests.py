@@ -1,4 +1,4 @@
-"""One table of conversations, and the exact JSON of each for all four wires (D, s10, laws 1 and 2)."""
+"""Exact JSON of a table of conversations on all four wires (laws 1 and 2)."""
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from longrein.context import Item
 from longrein.events import Document, Image, PrefixSet, Text, Thinking, ToolCall
 from longrein.models.content import encode_json
-from tests.models.served import BLOBS, READ, item, opened, request, result
+from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 LIST = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
@@ -26,12 +26,12 @@ SIGNED = {
 
 
 def sent(wire: str, *items: Item, model: str = "test-model", url: str = "http://127.0.0.1:1", **given: Any) -> Any:
-    body = opened(wire, url, model).body(request(*items, wire=wire, **given))  # type: ignore[attr-defined]
+    body = open_wire_model(wire, url, model).body(request(*items, wire=wire, **given))  # type: ignore[attr-defined]
     return json.loads(body)
 
 
 def check(wire: str, items: list[Item], expected: str, **given: Any) -> None:
-    """What stands in the wire's list of items, compared as compact JSON, line by line."""
+    """Compare the wire's list of items as compact JSON, line by line."""
     listed = sent(wire, *items, system="", **given)[LIST[wire]]
     lines = [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in listed]
     assert lines == [line.strip() for line in expected.strip().splitlines()]
@@ -202,7 +202,7 @@ def test_R027_thinking_goes_back_byte_for_byte_to_its_own_family_only(
         item(2, Text("so"), "text", n=1, by=wrote),
         item(3, Text("and"), "user"),
     ]
-    body = opened(wire, "http://127.0.0.1:1", now).body(request(*items, wire=wire)).decode()  # type: ignore[attr-defined]
+    body = open_wire_model(wire, "http://127.0.0.1:1", now).body(request(*items, wire=wire)).decode()  # type: ignore[attr-defined]
     assert (THOUGHT if goes_back else PLAIN)[wire] in body
     assert (SIGNED[wire].strip("{}") in body) is goes_back
 
@@ -347,7 +347,7 @@ def test_call_ids_for_mistral_are_nine_letters_and_digits_and_pair() -> None:
 )
 def test_effort_in_each_providers_words(wire: str, effort: str, model: str, expected: str) -> None:
     asked = msgspec.structs.replace(request(item(1, Text("hi"), "user"), wire=wire), max_output_tokens=8000)
-    assert expected in opened(wire, "http://127.0.0.1:1", model, effort=effort).body(asked).decode()  # type: ignore[attr-defined]
+    assert expected in open_wire_model(wire, "http://127.0.0.1:1", model, effort=effort).body(asked).decode()  # type: ignore[attr-defined]
 
 
 # --- documents and pictures that do not fit -----------------------------------------------------------------------
@@ -420,7 +420,7 @@ def test_law_2_the_fragments_of_a_request_begin_the_next_one_and_are_made_once()
     ]
     items = [msgspec.structs.replace(old, key=(n, 0, 0)) for n, old in enumerate(items)]
     for wire in WIRES:
-        model = opened(wire, "http://127.0.0.1:1")
+        model = open_wire_model(wire, "http://127.0.0.1:1")
         before: list[bytes] = []
         for end in range(1, len(items) + 1):
             asked = request(*items[:end], marks=(max(0, end - 2), end - 1), wire=wire)
@@ -428,7 +428,7 @@ def test_law_2_the_fragments_of_a_request_begin_the_next_one_and_are_made_once()
             blocks = model.blocks(asked)  # type: ignore[attr-defined]
             assert blocks[: len(before)] == before
             assert all(new is old for new, old in zip(blocks, before, strict=False))
-            fresh = opened(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
+            fresh = open_wire_model(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
             assert body == fresh, "law 1: what was sent before must not show"
             before = blocks
 
@@ -452,7 +452,7 @@ PARTS = st.sampled_from(
 @given(st.data())
 def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_model(data: st.DataObject) -> None:
     wire = data.draw(st.sampled_from(WIRES))
-    model = opened(wire, "http://127.0.0.1:1")
+    model = open_wire_model(wire, "http://127.0.0.1:1")
     items: list[Item] = []
     for step in range(1, data.draw(st.integers(2, 6))):
         del items[data.draw(st.sampled_from([len(items)] * 3 + list(range(len(items) + 1)))) :]  # a rewind
@@ -465,7 +465,7 @@ def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_mo
         marks = tuple(sorted({0, len(items) - 1}))
         asked = request(*items, marks=marks, wire=wire)
         body = model.body(asked)  # type: ignore[attr-defined]
-        assert body == opened(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
+        assert body == open_wire_model(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
         assert json.loads(body)
 
 
@@ -478,7 +478,7 @@ def test_a_cleared_result_changes_its_own_fragment_only() -> None:
         item(4, Text("so"), "text"),
         item(5, Text("next"), "user"),
     ]
-    model = opened("anthropic", "http://127.0.0.1:1")
+    model = open_wire_model("anthropic", "http://127.0.0.1:1")
     asked = msgspec.structs.replace(request(*items), prefix=prefix)
     before = model.blocks(asked)  # type: ignore[attr-defined]
     model.body(asked)  # type: ignore[attr-defined]
@@ -491,13 +491,13 @@ def test_a_cleared_result_changes_its_own_fragment_only() -> None:
 
 
 def test_an_item_of_another_content_under_a_known_key_is_encoded_anew() -> None:
-    model = opened("anthropic", "http://127.0.0.1:1")
+    model = open_wire_model("anthropic", "http://127.0.0.1:1")
     model.body(request(item(1, Text("before"), "user")))  # type: ignore[attr-defined]
     assert b"after" in model.body(request(item(1, Text("after"), "user")))  # type: ignore[attr-defined]
 
 
 def test_one_model_serves_several_sessions_and_a_request_aside_without_mixing_them() -> None:
-    model = opened("anthropic", "http://127.0.0.1:1")
+    model = open_wire_model("anthropic", "http://127.0.0.1:1")
     one = request(item(1, Text("one"), "user"))
     two = msgspec.structs.replace(request(item(1, Text("two"), "user")), session="s-2")
     aside = msgspec.structs.replace(request(item(1, Text("aside"), "user"), system=""), prefix_seq=0, purpose="summary")

@@ -1,4 +1,4 @@
-"""The scripted model: it plays by the request alone, so it survives kill, resume, rewind and compaction."""
+"""Scripted model: plays by the request alone, so it survives kill, resume, rewind and compaction."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from longrein.context import Item, Price, Request
 from longrein.events import ProviderBlock, SettingsError, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Failure, Model, ModelOptions, Reply, TextDelta, ThinkingDelta, open_model
-from tests.models.served import BLOBS, StillClock, answer_of, item, request, result
+from tests.models.http_server import BLOBS, FixedClock, answer_of, item, request, result
 
 SCRIPT = {
     "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
@@ -24,11 +24,11 @@ SCRIPT = {
 }
 
 
-def scripted(tmp_path: Path, script: Any = SCRIPT, clock: StillClock | None = None) -> Model:
+def scripted(tmp_path: Path, script: Any = SCRIPT, clock: FixedClock | None = None) -> Model:
     path = tmp_path / "script.json"
     path.write_text(json.dumps(script), encoding="utf-8")
     options = ModelOptions("demo", "script", "scripted", str(path))
-    return open_model(options, BLOBS.__getitem__, clock or StillClock())
+    return open_model(options, BLOBS.__getitem__, clock or FixedClock())
 
 
 async def end(model: Model, asked: Request) -> Reply | Failure:
@@ -38,7 +38,7 @@ async def end(model: Model, asked: Request) -> Reply | Failure:
 
 
 def replied(seq: int, reply: Reply) -> list[Item]:
-    """What the view holds of a reply."""
+    """Return the items of a reply in the view."""
     blocks = {block.part: block.raw for block in reply.blocks}
     return [
         item(seq, msgspec.structs.replace(part, id=f"c{seq}.0") if isinstance(part, ToolCall) else part,
@@ -129,7 +129,7 @@ async def test_pace_raw_arguments_and_the_order_of_deltas(tmp_path: Path) -> Non
         "pace_s": 0.5,
         "stop": "length",
     }
-    clock = StillClock()
+    clock = FixedClock()
     *deltas, reply = await answer_of(scripted(tmp_path, {"turns": [turn]}, clock), request(item(1, Text("q"), "user")))
     assert deltas == [
         ThinkingDelta("t"),
@@ -173,11 +173,11 @@ def test_a_script_that_is_wrong_is_an_error_of_the_settings(tmp_path: Path, text
     path = tmp_path / "wrong.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=r"wrong\.json") as raised:
-        open_model(ModelOptions("demo", "s", "scripted", str(path)), BLOBS.__getitem__, StillClock())
+        open_model(ModelOptions("demo", "s", "scripted", str(path)), BLOBS.__getitem__, FixedClock())
     assert said in str(raised.value)
 
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     options = ModelOptions("demo", "s", "scripted", str(tmp_path / "none.json"))
     with pytest.raises(SettingsError, match="cannot be read: No such file or directory"):
-        open_model(options, BLOBS.__getitem__, StillClock())
+        open_model(options, BLOBS.__getitem__, FixedClock())

@@ -1,4 +1,4 @@
-"""D3: tools for models without native calls; the flaws of D, each with the text that showed it."""
+"""Tool calls as text: parsing, repair, streaming, and whole turns."""
 
 # ruff: noqa: E501 - replies of a model are read as they were written
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from longrein.events import Document, Image, Text, ToolCall
 from longrein.models import CallDelta, Failure, Reply, TextDelta
-from longrein.models.text_tool_calls import LiveText, TextCall, call_text, repaired, result_text, split_calls
-from tests.models.served import Answer, answer_of, item, opened, request, result, served, sse
+from longrein.models.text_tool_calls import TextCall, VisibleText, call_text, repair_arguments, result_text, split_calls
+from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, result, serve_answers, sse
 
 
 def found(text: str) -> list[Any]:
@@ -83,8 +83,8 @@ def test_any_arguments_survive_the_text_protocol(arguments: dict[str, Any]) -> N
 @given(st.text(alphabet='{}[]",:\\ntool(`') | st.text())
 def test_nothing_a_model_writes_breaks_the_reading(text: str) -> None:
     split_calls(text)
-    repaired(text)
-    live = LiveText()
+    repair_arguments(text)
+    live = VisibleText()
     shown = "".join(live.feed(text[at : at + 3]) for at in range(0, len(text), 3))
     assert text.startswith(shown)
 
@@ -107,8 +107,8 @@ def chat(text: str, stop: str = "stop", size: int = 5) -> bytes:
 @pytest.mark.anyio
 async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
     text = 'I look.\n```py\nx = 1\n```\ntool: Read({"path": "a"})\ntool: Nope({broken)\n'
-    async with served(Answer(chat(text)), Answer(chat("Done."))) as server:
-        model = opened("openai-chat", server.url, text_tools=True)
+    async with serve_answers(Answer(chat(text)), Answer(chat("Done."))) as server:
+        model = open_wire_model("openai-chat", server.url, text_tools=True)
         items = [item(1, Text("go"), "user")]
         *deltas, reply = await answer_of(model, request(*items, wire="openai-chat"))
         assert isinstance(reply, Reply)
@@ -152,8 +152,8 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
     ],
 )
 async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
-    async with served(Answer(chat(text, stop))) as server:
-        model = opened("openai-chat", server.url, text_tools=True)
+    async with serve_answers(Answer(chat(text, stop))) as server:
+        model = open_wire_model("openai-chat", server.url, text_tools=True)
         *_, end = await answer_of(model, request(item(1, Text("go"), "user"), wire="openai-chat"))
         assert (end.kind if isinstance(end, Failure) else end.stop) == expected  # type: ignore[union-attr]
         if expected == "length":
@@ -165,7 +165,7 @@ async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
 @pytest.mark.parametrize("piece", ["x", "tool: ", "x\n", "```\nx\n"])
 def test_text_is_shown_in_a_time_that_grows_as_it_does(piece: str) -> None:
     """One long line, a call that never ends, many lines: each piece is looked at once."""
-    live = LiveText()
+    live = VisibleText()
     begun = time.process_time()
     for _ in range(100_000):
         live.feed(piece)

@@ -22,7 +22,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.models import Failure, Reply
-from longrein.testing.scripted_model import ScriptedModel, received
+from longrein.testing.scripted_model import ScriptedModel, arguments_text
 from tests.seed.harness import (
     PROSE,
     ROOMY,
@@ -144,7 +144,7 @@ async def test_A5_after_five_requests_the_estimate_is_within_ten_percent(script:
 def _chars(request: Request) -> int:
     tools = sum(len(tool.name + tool.description + str(tool.schema)) for tool in request.prefix.tools)
     parts = [item.part for item in request.items]
-    calls = sum(len(received(part)) for part in parts if not isinstance(part, Text) and hasattr(part, "received"))
+    calls = sum(len(arguments_text(part)) for part in parts if not isinstance(part, Text) and hasattr(part, "received"))
     return len(request.prefix.system) + tools + calls + sum(len(text_of((part,))) for part in parts)
 
 

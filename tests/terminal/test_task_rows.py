@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import AgentView, Noticed, OfChild, Pending, Streaming, TaskOver
+from longrein.agent import FromSubagent, PendingMessage, ReplyDelta, SubagentView, TaskOver, UserNotice
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -146,8 +146,8 @@ def test_a_beginning_or_an_end_in_words(rows: list[Line], expected: list[str]) -
 # --- Live ------------------------------------------------------------------------------------------------------------
 
 
-def agent_view(n: int, state: str = "running", **now: Any) -> AgentView:
-    return AgentView(f"a{n}", f"s{n}", "explore", f"job {n}", state, **now)
+def agent_view(n: int, state: str = "running", **now: Any) -> SubagentView:
+    return SubagentView(f"a{n}", f"s{n}", "explore", f"job {n}", state, **now)
 
 
 def test_a_subagent_is_one_line_with_its_state_before_what_it_does() -> None:
@@ -197,7 +197,7 @@ def test_a_command_that_goes_on_in_the_background_began_when_it_began(of_child: 
         Entry(3, 121_000_000, TaskStarted("b2", "make", "c1.1")),
     ]
     for entry in entries:
-        view.apply(OfChild("one", "a3", "explore", entry) if of_child else entry, 0.0)
+        view.apply(FromSubagent("one", "a3", "explore", entry) if of_child else entry, 0.0)
     assert [running.at for running in view.activity.tasks.values()] == [1_000_000, 121_000_000]
 
 
@@ -215,7 +215,7 @@ def test_what_was_cut_does_not_run_while_nothing_goes_on() -> None:
 @pytest.mark.parametrize(
     ("views", "ages_s", "every_s"), [([], [], 0), ([agent_view(1)], [], 1), ([], [600, 3], 1), ([], [600, 61], 15)]
 )
-def test_an_idle_screen_is_seldom_drawn(views: list[AgentView], ages_s: list[float], every_s: float) -> None:
+def test_an_idle_screen_is_seldom_drawn(views: list[SubagentView], ages_s: list[float], every_s: float) -> None:
     view = ViewModel()
     for n, age_s in enumerate(ages_s):
         view.apply(Entry(n + 1, int(1e9 - age_s * 1e6), TaskStarted(f"b{n}", "x")), 0.0)
@@ -265,7 +265,11 @@ def test_the_page_of_a_subagent() -> None:
 
 
 def test_waiting_messages_say_when_they_go_and_to_whom() -> None:
-    waiting = [Pending(4, "queued", "later"), Pending(5, "steer", "now"), Pending(6, "steer", f"you {EVIL}", "one")]
+    waiting = [
+        PendingMessage(4, "queued", "later"),
+        PendingMessage(5, "steer", "now"),
+        PendingMessage(6, "steer", f"you {EVIL}", "one"),
+    ]
     assert texts(live_area.waiting_rows(waiting, {"one": "a7"}, 60)) == [
         "after this turn: later",
         "with the next request: now",
@@ -304,7 +308,7 @@ def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:
     assert not view.activity.tasks, "nor does the footer count it"
     assert view.apply(Entry(2, 0, ended), 0.0) == []
     view.apply(Entry(3, 0, TaskStarted("b2", "make")), 0.0)
-    view.apply(OfChild("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))), 0.0)
+    view.apply(FromSubagent("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))), 0.0)
     assert not view.activity.tasks
     assert view.apply(TaskOver(TaskEnded("b9", "done")), 0.0) == [], "of one that was not heard of its entry tells"
     assert view.apply(Entry(4, 0, TaskEnded("b9", "done")), 0.0)
@@ -335,8 +339,8 @@ def test_a_goal_that_changed_is_a_line() -> None:
 # --- The fold --------------------------------------------------------------------------------------------------------
 
 
-def of(heard: Any, child: str = "one", label: str = "a3") -> OfChild:
-    return OfChild(child, label, "explore", heard if not isinstance(heard, tuple) else Entry(*heard))
+def of(heard: Any, child: str = "one", label: str = "a3") -> FromSubagent:
+    return FromSubagent(child, label, "explore", heard if not isinstance(heard, tuple) else Entry(*heard))
 
 
 def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -> None:
@@ -344,7 +348,7 @@ def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -
     activity.apply(Entry(3, 0, CHILD))
     edit = ToolCall("c4.0", "Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
     assert activity.apply_subagent(of((5, 0, Replied(4, (edit,), "calls")))) == []
-    assert activity.apply_subagent(of(Streaming(4, [TextDelta("never painted")]))) == []
+    assert activity.apply_subagent(of(ReplyDelta(4, [TextDelta("never painted")]))) == []
     activity.apply_subagent(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why"))))
     [question] = activity.questions.values()
     assert (question.title, question.session, question.arguments) == ("a3 explore asks: Edit", "one", edit.arguments)
@@ -374,7 +378,7 @@ def test_what_a_subagent_is_told_is_shown_when_it_is_delivered() -> None:
     assert activity.apply_subagent(of((2, 0, UserSpoke((Text("the task"),))))) == []
     rows = activity.apply_subagent(of((8, 0, UserSpoke((Text("hurry"),), "steer"))))
     assert texts(rows) == ["› hurry  (delivered to a3 explore)"]
-    assert texts(activity.apply_subagent(of(Noticed(f"x {EVIL}")))) == [f"! a3: x {SHOWN}"]
+    assert texts(activity.apply_subagent(of(UserNotice(f"x {EVIL}")))) == [f"! a3: x {SHOWN}"]
 
 
 def test_a_subagents_tasks_are_among_those_that_run() -> None:

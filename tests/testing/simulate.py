@@ -1,4 +1,4 @@
-"""Whole sessions drawn from a seed: a foolish model, an impatient user, slow disks, and a process that is killed.
+"""Random simulation of sessions: chaos model, impatient user, slow disk, killed process.
 
 `python -m tests.testing.simulate 1000` plays seeds 0 to 999, `… 1000 500` seeds 500 to 1499, `… 1 77` seed 77 alone.
 Each seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
@@ -68,7 +68,7 @@ REST_S = 3_600 * 6
 
 
 class Broken(BaseException):
-    """A law did not hold. No AssertionError: a tool that raises one is caught by the session, as it should be."""
+    """A law did not hold. Not an AssertionError, because the session catches those of tools."""
 
 
 def hold(law: str, fine: object, what: object = "") -> None:
@@ -128,7 +128,7 @@ TOOLS = {
 
 
 class Sent(msgspec.Struct):
-    """A request of purpose turn, and where it was sent from."""
+    """A turn request and its origin."""
 
     items: tuple[Item, ...]
     prefix: int
@@ -138,7 +138,7 @@ class Sent(msgspec.Struct):
 
 
 class Simulation:
-    """One seed."""
+    """Simulation of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -263,7 +263,7 @@ class Simulation:
         return UserMessage((Text(f"word<{self.words}> {padding}"),), how)  # type: ignore[arg-type]
 
     def act(self) -> None:
-        """One thing a user does."""
+        """Do one random user action."""
         session, luck = self.session, self.random.random()
         if luck < 0.45:
             said = self._say()
@@ -312,7 +312,7 @@ class Simulation:
     # --- lives -----------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """The whole story."""
+        """Run the whole simulation."""
         for _ in range(self.random.randrange(1, 6)):
             self.life += 1
             await self._live(acts=self.random.randrange(2, 16))
@@ -349,7 +349,7 @@ class Simulation:
         self.tellers = []
 
     async def _rest(self, tasks: list[asyncio.Future[None]]) -> None:
-        """Wait until everything is done that was asked for."""
+        """Wait until all requested work is done."""
         session = self.session
         self._tell(Continue())
         limit = self.clock.mono_s() + REST_S
@@ -363,7 +363,7 @@ class Simulation:
             hold("the session comes to rest", self.clock.mono_s() < limit, what)
 
     async def _kill(self, tasks: list[asyncio.Future[None]]) -> None:
-        """`kill -9`, or the power goes: of what was not yet acknowledged a part is on disk."""
+        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
         await kill(self.session, disk, *tasks, *self.tellers)
         kept = disk.flushed if power else disk.committed
@@ -451,18 +451,18 @@ class Simulation:
 
 
 def key_of(text: str) -> str:
-    """The mark of a word."""
+    """Return the key of a message."""
     return text[text.find("word<") :].split(">", maxsplit=1)[0]
 
 
 def difference(old: tuple[Item, ...], new: tuple[Item, ...]) -> str:
-    """Where two requests part."""
+    """Describe the first difference of two requests."""
     at = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     return f"{len(old)} and {len(new)} blocks, block {at}: {old[at : at + 1]!r:.600} became {new[at : at + 1]!r:.600}"
 
 
 def raise_first(tasks: list[asyncio.Future[None]]) -> None:
-    """A task that fails is a failure of the whole."""
+    """Raise the first exception of the tasks."""
     for task in tasks:
         if task.done() and not task.cancelled() and task.exception() is not None:
             task.result()
@@ -480,7 +480,7 @@ def simulate(seed: int) -> Simulation:
 
 
 def main(count: int, first: int = 0) -> int:
-    """Play `count` seeds from `first`; gives the number that failed."""
+    """Play `count` seeds from `first`; return the number of failures."""
     begun, failed, requests = time.monotonic(), 0, 0
     for seed in range(first, first + count):
         try:

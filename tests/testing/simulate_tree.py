@@ -1,4 +1,4 @@
-"""Whole trees of agents drawn from a seed: subagents, background tasks, a user, faults, and a process that is killed.
+"""Random simulation of session trees: subagents, background tasks, user, faults, killed process.
 
 `python -m tests.testing.simulate_tree --seeds 1000` plays seeds 0 to 999, `--seeds 500 --first 1000` the next ones,
 `--seeds 1 --first 77` seed 77 alone. Each seed is one root session of several lives on one disk, with everything that
@@ -86,13 +86,13 @@ OVER = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (done|failed|timed out|killed|lo
 
 
 def labels(request: Request) -> list[str]:
-    """Labels of subagents that the request speaks of."""
+    """Return labels of subagents in the request."""
     shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
     return list(dict.fromkeys(re.findall(r"\ba\d+\b", shown))) or ["a1"]
 
 
 def task_ids(request: Request) -> list[str]:
-    """Ids of tasks that the request speaks of."""
+    """Return ids of tasks in the request."""
     shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
     return list(dict.fromkeys(re.findall(r"\b(?:a\d+\.)*b\d+\b", shown))) or ["b1"]
 
@@ -142,7 +142,7 @@ COMPANY: dict[str, Callable[[ChaosModel, Request], dict[str, Any]]] = {
 
 
 class TreeModel(ChaosModel):
-    """Knows how many of its streams are open, and whose they are."""
+    """Chaos model that counts its open streams by session."""
 
     open: Counter[str]
     tell: Callable[[BaseException], None]
@@ -161,7 +161,7 @@ class TreeModel(ChaosModel):
 
 
 class Sent(msgspec.Struct):
-    """The last request of purpose turn of one session."""
+    """Last turn request of one session."""
 
     items: tuple[Item, ...]
     prefix: int
@@ -170,7 +170,7 @@ class Sent(msgspec.Struct):
 
 
 class TreeSimulation:
-    """One seed."""
+    """Simulation of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -259,7 +259,7 @@ class TreeSimulation:
 
     @property
     def states(self) -> dict[str, State]:
-        """Of all that work now."""
+        """Return the states of all running sessions."""
         company = getattr(self.session, "subagents", None)
         states = dict(company.tree.states) if company is not None else {}
         return {self.disk.session: self.session.state, **states}
@@ -271,7 +271,7 @@ class TreeSimulation:
             hold("law 8: a command runs at most once", line not in self.supervision.started, line)
 
     def _on_keep(self, keeping: BackgroundOptions) -> None:
-        """Before a command is kept its `TaskStarted` is on disk."""
+        """Check that `TaskStarted` is on disk before a command is kept."""
         safe = self.disk.writes[: self.disk.flushed]
         every = [e.event for write in safe for part in (write.entries, *write.below.values()) for e in part]
         if not any(isinstance(e, TaskStarted) and e.task == keeping.task for e in every):
@@ -281,7 +281,7 @@ class TreeSimulation:
         self.broken = self.broken or error
 
     def _look(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """Whether anything went wrong so far."""
+        """Raise the first recorded error."""
         if self.broken is not None:
             raise self.broken
         raise_first(list(tasks))
@@ -382,7 +382,7 @@ class TreeSimulation:
         self._tell(UserMessage((Text(text),), how, to), "" if to else key_of(text))  # type: ignore[arg-type]
 
     def act(self) -> None:
-        """One thing that happens from outside."""
+        """Do one random outside action."""
         session, luck = self.session, self.random.random()
         working = [view.child for view in session.agents() if view.state in ("queued", "running", "asking")]
         if luck < 0.40:
@@ -419,7 +419,7 @@ class TreeSimulation:
         self.disk.full = False
 
     async def _approve(self, session: OpenSession) -> None:
-        """A user who answers questions of all agents, mostly."""
+        """Answer most permission questions of all sessions."""
         async for heard in session.follow(0, streaming=False):
             inner, child = (heard.heard, heard.child) if isinstance(heard, FromSubagent) else (heard, "")
             if child and isinstance(heard, FromSubagent):
@@ -448,7 +448,7 @@ class TreeSimulation:
     # --- lives -----------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """The whole story."""
+        """Run the whole simulation."""
         for _ in range(self.random.randrange(1, 5)):
             self.life += 1
             await self._live(acts=self.random.randrange(2, 14))
@@ -491,7 +491,7 @@ class TreeSimulation:
             self.seen["full"] += 1
 
     async def _rest(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """Wait until everything is done that was asked for."""
+        """Wait until all requested work is done."""
         session = self.session
         self._tell(Continue())
         limit = self.clock.mono_s() + REST_S
@@ -525,7 +525,7 @@ class TreeSimulation:
         return session.busy or session.inbox.waiting or not session.quiet or running
 
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """`kill -9`, or the power goes: of what was not yet acknowledged a part is on disk."""
+        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
         company = self.session.subagents
         walks = [one.walk for one in company.tree.working.values() if one.walk is not None] if company else []  # type: ignore[attr-defined]
@@ -552,7 +552,7 @@ class TreeSimulation:
         await asyncio.sleep(self.random.choice([0.5, 1, 5, 100]))
 
     def _forget(self) -> None:
-        """What was asked and is not on disk was never asked, as far as anybody can know."""
+        """Forget requests that are not on disk."""
         for session, sent in list(self.sent.items()):
             if not self._stored(session, sent.asked):
                 del self.sent[session]
@@ -662,7 +662,7 @@ class TreeSimulation:
             hold("law 3: every call ends", all(call in ended for call in made), (own[0], own[-1]))
 
     def _check_children(self, own: list[Entry], state: State, *, over: bool) -> None:
-        """Each start has its log, each ends once for each time it was asked."""
+        """Check that each started subagent has a log and ends once per request."""
         begun = Counter(e.event.child for e in own if isinstance(e.event, ChildStarted))
         ended = Counter(e.event.child for e in own if isinstance(e.event, ChildEnded))
         for child, times in begun.items():
@@ -736,7 +736,7 @@ def _summary(event: object) -> bool:
 
 
 def _reach(reply: object, own: list[Entry]) -> int:
-    """How far the request went that this answers."""
+    """Return how far the answered request reached."""
     assert isinstance(reply, Replied)
     asked = next((e.event for e in own if e.seq == reply.asked), None)
     return asked.reach if isinstance(asked, Asked) and asked.purpose == "turn" else 0
@@ -754,7 +754,7 @@ def simulate(seed: int) -> TreeSimulation:
 
 
 def main() -> int:
-    """Play a campaign; gives 1 when a seed failed."""
+    """Play many seeds; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)

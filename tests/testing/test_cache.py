@@ -1,4 +1,4 @@
-"""What the provider's cache counts: marks, lookback, minimum and time on one wire, steps of 128 on the others."""
+"""Simulated prompt cache: marks, lookback, minimum and lifetime on one wire, steps of 128 on the others."""
 
 import json
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Count, Limits, LoopbackProvider, Rules, Turn, common_blocks
-
-from .kit import PATHS, post
+from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -15,7 +14,7 @@ HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 
 
 def block(name: str, tokens: int, mark: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A text block of exactly so many tokens, its mark not counted."""
+    """Make a text block of exactly so many tokens, without its mark."""
     empty = len(json.dumps({"type": "text", "text": name}))
     return {"type": "text", "text": name + "x" * (4 * tokens - empty), **(mark or {})}
 
@@ -25,7 +24,7 @@ def body(*blocks: Any, model: str = "claude-sonnet-4-5") -> dict[str, Any]:
 
 
 async def counts(*bodies: Any, **given: Any) -> list[tuple[int, int, int]]:
-    """(input, read, written) of each request; a number in between lets so many seconds pass."""
+    """Return (input, read, written) of each request; a number between requests advances the clock in seconds."""
     found = []
     async with LoopbackProvider(lambda _: Turn(text="ok"), **given) as server:
         for one in bodies:

@@ -1,4 +1,4 @@
-"""The shipped doubles keep the contracts of the parts they stand for."""
+"""Contracts of the shipped model doubles."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The virtual clock and loop, and the log in memory beside the log on disk."""
+"""Virtual clock and loop, and the memory log compared with the log on disk."""
 
 import asyncio
 import tempfile
@@ -98,7 +98,7 @@ def entry(seq: int, opens: str = "") -> Entry:
 
 
 async def story(log: Log) -> list[object]:
-    """What a session does with a log."""
+    """Use a log as a session does."""
     small, large = log.put_blob(b"small"), log.new_blob()
     large.write(b"x" * 70_000)
     large.write(b"y")
@@ -220,18 +220,18 @@ class Pair:
         self.waiting: list[int] = []
 
     def begin(self, *, forked: bool) -> None:
-        """Be a subagent of `above` from now on."""
+        """Become a subagent of `above`."""
         assert self.above is not None
         self.shares = self.last = self.above.last if forked else 0
         self.open()
 
     def open(self) -> None:
-        """Get the logs from those above."""
+        """Open the logs from the parent's logs."""
         if self.above is not None:
             self.logs = [log.child(self.name, self.shares) for log in self.above.logs]
 
     def grow(self, count: int) -> list[Entry]:
-        """Its next entries."""
+        """Append the next entries."""
         found = []
         for seq in range(self.last + 1, self.last + count + 1):
             opens = self.above is not None and seq == self.shares + 1

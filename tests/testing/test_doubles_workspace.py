@@ -1,4 +1,4 @@
-"""The workspace in memory beside the plain one, commands from a table, and whole sessions put together from doubles."""
+"""Memory workspace compared with the plain one, commands from a table, and sessions built from doubles."""
 
 import asyncio
 import os

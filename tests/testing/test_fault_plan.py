@@ -1,4 +1,4 @@
-"""A conversation over real sockets under faults drawn from a seed ends as it does without them."""
+"""Conversations over sockets end the same with random faults as without."""
 
 import asyncio
 
@@ -7,9 +7,9 @@ import pytest
 from longrein.context import Item
 from longrein.events import RETRYABLE, Text, ToolCall
 from longrein.models import Model, Reply
-from longrein.testing.chaos import CALM, MAKERS, FaultPlan
+from longrein.testing.chaos import FAULT_MAKERS, RECOVERABLE_KINDS, FaultPlan
 from longrein.testing.loopback import Call, LoopbackProvider, Turn
-from tests.models.served import answer_of, item, opened, request, result
+from tests.models.http_server import answer_of, item, open_wire_model, request, result
 from tests.models.test_loopback import MODELS, of_reply
 
 TRIES_MAX = 6
@@ -26,7 +26,7 @@ SCRIPT = (
 
 
 async def reply_of(model: Model, items: list[Item], wire: str) -> Reply:
-    """Ask until there is an answer, as the loop does but without the pauses."""
+    """Retry until there is a reply, as the loop does but without pauses."""
     for _ in range(TRIES_MAX):
         end = (await answer_of(model, request(*items, wire=wire)))[-1]
         if isinstance(end, Reply):
@@ -36,11 +36,11 @@ async def reply_of(model: Model, items: list[Item], wire: str) -> Reply:
 
 
 async def talk(wire: str, turns: list[Turn]) -> list[str]:
-    """What the model said, one line a step."""
+    """Return the replies of the model, one line per step."""
     items = [item(1, Text("go"), "user")]
     said = []
     async with LoopbackProvider(turns) as server:
-        model = opened(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
+        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
         for seq in (2, 4, 6):
             reply = await reply_of(model, items, wire)
             mine = of_reply(seq, reply)
@@ -57,7 +57,7 @@ async def talk(wire: str, turns: list[Turn]) -> list[str]:
 async def test_faults_change_nothing_in_what_is_said_in_the_end(wire: str) -> None:
     plain = await talk(wire, list(SCRIPT))
     assert len(plain) == 3
-    plans = [FaultPlan(seed, kinds=CALM, rate=0.7) for seed in range(5)]
+    plans = [FaultPlan(seed, kinds=RECOVERABLE_KINDS, rate=0.7) for seed in range(5)]
     for plan, said in zip(plans, await asyncio.gather(*(talk(wire, p.over(SCRIPT)) for p in plans)), strict=True):
         assert said == plain, f"seed {plan.seed}: {plan.drawn}"
 
@@ -67,7 +67,7 @@ def test_a_seed_is_a_plan() -> None:
     plans = [FaultPlan(seed) for seed in range(60)]
     assert len({plan.enabled for plan in plans}) > 30, "each seed has its own kinds"
     drawn = [plan.draw() for plan in plans for _ in range(20)]
-    assert {fault.kind for fault in drawn if fault} == set(MAKERS)
+    assert {fault.kind for fault in drawn if fault} == set(FAULT_MAKERS)
     assert all(fault.kind in plan.enabled for plan in plans for fault in plan.drawn)
     assert 400 < drawn.count(None) < 800
 

@@ -6,9 +6,8 @@ import re
 import pytest
 
 from longrein.testing.loopback import OVERFLOWS, Call, Fault, LoopbackProvider, Turn, overflow
-
-from .asking import STOPS, WIRES, ask, told
-from .kit import Answer
+from tests.testing.http_client import Answer
+from tests.testing.loopback_requests import STOPS, WIRES, ask, reply_of
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +20,7 @@ async def test_R001_R003_an_error_status_with_the_wires_own_body(wire: str, stat
         first, second, third = [await ask(server, wire) for _ in range(3)]
         assert (first.status, first.headers["retry-after"], second.status) == (status, "2", status)
         assert len(first.said) > 5
-        assert told(wire, third)[0] == "at last"
+        assert reply_of(wire, third)[0] == "at last"
         assert [request.fault for request in server.requests] == ["status", "status", ""]
         assert server.unused() == []
 
@@ -40,7 +39,7 @@ async def test_R005_the_stream_is_cut_at_the_byte(wire: str, how: str, end: str,
     async with LoopbackProvider([turn]) as server:
         cut, whole = await ask(server, wire), await ask(server, wire)
     assert (len(cut.body), cut.end, whole.end) == (at, end, "whole")
-    assert told(wire, whole)[0] == turn.text
+    assert reply_of(wire, whole)[0] == turn.text
 
 
 async def test_a_cut_behind_the_last_byte_leaves_the_answer_whole() -> None:
@@ -91,7 +90,7 @@ async def test_R009_the_terminal_event_is_missing(wire: str) -> None:
 async def test_R012_an_answer_that_is_empty(wire: str) -> None:
     turn = Turn(text="Hi.", calls=(Call("Read"),), fault=Fault(kind="empty"))
     async with LoopbackProvider([turn]) as server:
-        words, calls, stop = told(wire, await ask(server, wire))
+        words, calls, stop = reply_of(wire, await ask(server, wire))
     assert (words, calls) == ("", [])
     assert stop in STOPS[wire][:2]
 
@@ -111,7 +110,7 @@ async def test_a_stream_that_comes_in_drops_is_the_same_stream(wire: str) -> Non
         lambda r: Turn(text="Hé 你好", fault=Fault(kind="drip", bytes=3) if r.number == 1 else None)
     ) as server:
         dripped, whole = await ask(server, wire), await ask(server, wire)
-    assert told(wire, dripped) == told(wire, whole)
+    assert reply_of(wire, dripped) == reply_of(wire, whole)
 
 
 ERRORS = {
@@ -142,17 +141,17 @@ async def test_an_error_in_the_middle_of_the_stream(wire: str) -> None:
 async def test_R014_arguments_that_are_cut(wire: str) -> None:
     turn = Turn(calls=(Call("Read", {"path": "a"}), Call("Bash", {"command": "x" * 90})), fault=Fault(kind="bad_json"))
     async with LoopbackProvider([turn, Turn(calls=(Call("Read", raw="{not"),))]) as server:
-        _, calls, _ = told(wire, await ask(server, wire))
+        _, calls, _ = reply_of(wire, await ask(server, wire))
         assert json.loads(calls[0][1]) == {"path": "a"}
         with pytest.raises(json.JSONDecodeError):
             json.loads(calls[1][1])
         await ask(server, wire)
-        assert told(wire, await ask(server, wire))[1] == [("Read", "{not")]
+        assert reply_of(wire, await ask(server, wire))[1] == [("Read", "{not")]
 
 
 async def test_R014_gemini_does_not_pass_on_a_call_that_it_cannot_read() -> None:
     async with LoopbackProvider([Turn(calls=(Call("Read", raw="{not"),))]) as server:
-        assert told("gemini", await ask(server, "gemini")) == ("", [], "MALFORMED_FUNCTION_CALL")
+        assert reply_of("gemini", await ask(server, "gemini")) == ("", [], "MALFORMED_FUNCTION_CALL")
 
 
 def ids(wire: str, answer: Answer) -> list[str]:

@@ -1,13 +1,12 @@
-"""R025: what the judge sees of a picture, from the first bytes of its base64."""
+"""R025: type and size of an image from the first bytes of its base64."""
 
 import struct
 from base64 import b64encode
 
 import pytest
 
-from longrein.testing.loopback.validation import Picture, look_at, split_data_url
-
-from .kit import png
+from longrein.testing.loopback.validation import ImageInfo, inspect_image, split_data_url
+from tests.testing.http_client import png
 
 JPEG_START = b"\xff\xd8\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0" + b"\0" * 9
 SIZE = struct.pack(">HBHH", 17, 8, 480, 640)
@@ -40,11 +39,11 @@ VP8 = b"RIFF\0\0\0\0WEBPVP8 " + struct.pack("<I", 9) + b"\0\0\0\x9d\x01\x2a" + s
 )
 def test_kind_and_size(data: bytes, media: str, size: tuple[int, int]) -> None:
     text = b64encode(data).decode()
-    assert look_at(text) == Picture(media, *size, len(text))
+    assert inspect_image(text) == ImageInfo(media, *size, len(text))
 
 
 def test_only_the_start_of_a_large_one_is_decoded() -> None:
-    assert look_at(png(640, 480, 3_000_000)) == Picture("image/png", 640, 480, 4_000_044)
+    assert inspect_image(png(640, 480, 3_000_000)) == ImageInfo("image/png", 640, 480, 4_000_044)
 
 
 @pytest.mark.parametrize(

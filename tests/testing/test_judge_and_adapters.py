@@ -1,4 +1,4 @@
-"""Two sides of one coin: what longrein's wires write of a sound conversation is accepted, of a broken one refused."""
+"""Wires and validation agree: valid conversations are accepted, broken ones are refused."""
 
 from random import Random
 
@@ -8,16 +8,15 @@ from longrein.context import Item
 from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
 from longrein.testing.loopback.server import wire_of
-from longrein.testing.loopback.validation import Case, Memo, Refused, fields_of
-from tests.models.served import item, opened, request
-
-from .kit import PATHS
+from longrein.testing.loopback.validation import BlockCache, Refused, ValidationInput, parse_body
+from tests.models.http_server import item, open_wire_model, request
+from tests.testing.http_client import PATHS
 
 WIRES = tuple(PATHS)
 
 
 def conversation(random: Random) -> list[Item]:
-    """Words of the user, then steps of one to four calls with their results, words in between now and then."""
+    """Draw a conversation: user text, then steps of one to four calls with results, sometimes user text between."""
     items = [item(1, Text("go"), "user")]
     seq = 2
     for _ in range(random.randint(1, 5)):
@@ -35,14 +34,14 @@ def conversation(random: Random) -> list[Item]:
 
 
 def verdict(wire: str, items: list[Item]) -> str:
-    """What the judge says of the conversation as longrein writes it; empty for nothing."""
-    model = opened(wire, "http://127.0.0.1:1")
+    """Return the refusal of the conversation as longrein writes it; empty if accepted."""
+    model = open_wire_model(wire, "http://127.0.0.1:1")
     body = model.body(request(*items, wire=wire))  # type: ignore[attr-defined]
     found = wire_of(PATHS[wire])
     assert found is not None
     rules, limits = Rules(), Limits()
     try:
-        found[0].ask(Case(fields_of(body, limits, rules), limits, rules, Memo(), found[1]))
+        found[0].ask(ValidationInput(parse_body(body, limits, rules), limits, rules, BlockCache(), found[1]))
     except Refused as refused:
         return refused.message
     return ""
@@ -62,12 +61,12 @@ def doubled(items: list[Item], random: Random) -> None:
 
 
 def early(items: list[Item], random: Random) -> None:
-    """A result stands before the call it answers."""
+    """Move a result before its call."""
     items.insert(0, items.pop(random.choice(results(items))))
 
 
 def late(items: list[Item], random: Random) -> None:
-    """A result comes a whole step too late."""
+    """Move a result one step later."""
     moved = items.pop(random.choice(results(items)))
     items += [item(900, Text("I wait."), "text"), item(901, Text("and?"), "user"), moved]
 
@@ -78,7 +77,7 @@ def orphan(items: list[Item], random: Random) -> None:
 
 
 def cut_short(items: list[Item], _: Random) -> None:
-    """The conversation ends with calls."""
+    """Drop the results of the last calls."""
     while isinstance(items[-1].part, ToolResult | Text):
         items.pop()
 

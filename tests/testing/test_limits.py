@@ -1,18 +1,17 @@
-"""Where a limit lies: what reaches it fits, one more does not; and what counts as how many tokens."""
+"""Exact limits of the loopback provider, and its token counts."""
 
 from typing import Any
 
 import pytest
 
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Rules, Turn
-
-from .asking import WIRES
-from .kit import PATHS, post
-from .test_rules_anthropic import good as anthropic
-from .test_rules_anthropic import picture as anthropic_picture
-from .test_rules_chat import DATA, chat, png
-from .test_rules_gemini import gemini, picture
-from .test_rules_responses import responses
+from tests.testing.http_client import PATHS, post
+from tests.testing.loopback_requests import WIRES
+from tests.testing.test_rules_anthropic import good as anthropic
+from tests.testing.test_rules_anthropic import picture as anthropic_picture
+from tests.testing.test_rules_chat import DATA, chat, png
+from tests.testing.test_rules_gemini import gemini, picture
+from tests.testing.test_rules_responses import responses
 
 pytestmark = pytest.mark.anyio
 BODIES = {"anthropic": anthropic, "openai-chat": chat, "openai-responses": responses, "gemini": gemini}
@@ -24,7 +23,7 @@ async def status(wire: str, body: dict[str, Any], limits: Limits, rules: Rules |
 
 
 async def tokens(wire: str, body: dict[str, Any]) -> int:
-    """Input tokens as the provider counts them."""
+    """Return the input tokens that the provider counts."""
     async with LoopbackProvider(lambda _: Turn(text="fine")) as server:
         await post(server, PATHS[wire], body)
         return sum(server.requests[0].usage[kind] for kind in ("input", "cache_read", "cache_write"))

@@ -1,4 +1,4 @@
-"""Scripts of the loopback provider, as a client sees them on each wire."""
+"""Scripts of the loopback provider on each wire, as a client sees them."""
 
 import asyncio
 import json
@@ -18,10 +18,9 @@ from longrein.testing.loopback import (
     read_play,
 )
 from longrein.testing.loopback.server import wire_of
-
-from .asking import STOPS, WIRES, ask, told
-from .kit import PATHS, post
-from .test_rules_anthropic import assistant, result, text, use, user
+from tests.testing.http_client import PATHS, post
+from tests.testing.loopback_requests import STOPS, WIRES, ask, reply_of
+from tests.testing.test_rules_anthropic import assistant, result, text, use, user
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +38,7 @@ async def test_a_turn_is_streamed_in_the_wires_own_events(wire: str) -> None:
         Turn(stop="refusal"),
     ]
     async with LoopbackProvider(turns) as server:
-        answers = [told(wire, await ask(server, wire)) for _ in turns]
+        answers = [reply_of(wire, await ask(server, wire)) for _ in turns]
     assert [words for words, _, _ in answers] == ["Done.", "I look.", "and", ""]
     assert [(name, json.loads(given)) for name, given in answers[1][1]] == [
         ("Read", {"path": "a"}),
@@ -83,15 +82,15 @@ async def test_the_pieces_of_a_text_can_be_chosen() -> None:
 
 @pytest.mark.parametrize(("batch", "writes"), [(1, 7), (3, 3), (0, 1)])
 async def test_events_come_one_by_one_or_together(batch: int, writes: int) -> None:
-    from longrein.testing.loopback.answer import Answering
-    from longrein.testing.loopback.http import deliver
-    from longrein.testing.loopback.prompt_cache import Cached
+    from longrein.testing.loopback.answer import ReplyContext
+    from longrein.testing.loopback.http import plan_delivery
+    from longrein.testing.loopback.prompt_cache import CacheUsage
 
     found = wire_of(PATHS["anthropic"])
     assert found is not None
     turn = Turn(text="Hi.", batch=batch)
-    events = found[0].events(turn, Answering("m", 1, Cached(1, 0, 0), 1, 0))
-    assert len(deliver(turn, None, events, b"").writes) == writes
+    events = found[0].events(turn, ReplyContext("m", 1, CacheUsage(1, 0, 0), 1, 0))
+    assert len(plan_delivery(turn, None, events, b"").writes) == writes
 
 
 # --- scripts -----------------------------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ async def test_turns_are_played_once_each_to_whom_they_fit() -> None:
         Turn(match="print(1)", text="A result."),
         Turn(when="count", text="Of the other conversation."),
         Turn(text="First."),
-        Turn(match=lambda request: request.asking.replies == 2, text="By a function."),
+        Turn(match=lambda request: request.parsed.replies == 2, text="By a function."),
     ]
     talk = [user(text("fix it")), assistant(use()), user(result())]
     async with LoopbackProvider(script) as server:
@@ -115,7 +114,7 @@ async def test_turns_are_played_once_each_to_whom_they_fit() -> None:
             [*talk, assistant(text("x")), user(text("y"))],
         ):
             answer = await post(server, PATHS["anthropic"], {"model": "m", "max_tokens": 9, "messages": body})
-            words.append(told("anthropic", answer)[0])
+            words.append(reply_of("anthropic", answer)[0])
         assert words == ["First.", "Of the other conversation.", "A result.", "By a function."]
         assert [request.turn for request in server.requests] == [2, 1, 0, 3]
         assert server.unused() == []
@@ -130,7 +129,7 @@ async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply()
         words = []
         for talk in (begun, begun, taken):
             body = {"model": "m", "max_tokens": 9, "messages": talk}
-            words.append(told("anthropic", await post(server, PATHS["anthropic"], body))[0])
+            words.append(reply_of("anthropic", await post(server, PATHS["anthropic"], body))[0])
         assert words == ["First.", "First.", "Second."]
         assert server.unused() == []
     async with LoopbackProvider(script[:1]) as server:
@@ -140,12 +139,18 @@ async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply()
 
 async def test_summaries_are_matched_apart_and_the_last_one_repeats() -> None:
     async with LoopbackProvider([Turn(text="Turn.")], summaries=[Turn(match="SUMMARISE", text="So far.")]) as server:
-        words = [told("anthropic", await ask(server, said=said))[0] for said in ("SUMMARISE", "go", "SUMMARISE now")]
+        words = [
+            reply_of("anthropic", await ask(server, said=said))[0] for said in ("SUMMARISE", "go", "SUMMARISE now")
+        ]
     assert words == ["So far.", "Turn.", "So far."]
     several = [Turn(match="SUM", text=text) for text in ("one", "two")]
     async with LoopbackProvider([], summaries=several) as server:
         assert server.unused() == ["summary 0: 'one' (waits for 'SUM')", "summary 1: 'two' (waits for 'SUM')"]
-        assert [told("anthropic", await ask(server, said="SUM"))[0] for _ in range(3)] == ["one", "two", "two"]
+        assert [reply_of("anthropic", await ask(server, said="SUM"))[0] for _ in range(3)] == [
+            "one",
+            "two",
+            "two",
+        ]
         assert server.unused() == []
 
 
@@ -155,10 +160,14 @@ async def test_a_function_may_answer_one_request_or_all() -> None:
         return Turn(text=f"You said {request.said!r}.")
 
     async with LoopbackProvider([slow, lambda request: Turn(text=request.model)]) as server:
-        assert told("anthropic", await ask(server))[0] == "You said 'fix it'."
-        assert told("gemini", await ask(server, "gemini"))[0] == "gemini-2.5-pro"
+        assert reply_of("anthropic", await ask(server))[0] == "You said 'fix it'."
+        assert reply_of("gemini", await ask(server, "gemini"))[0] == "gemini-2.5-pro"
     async with LoopbackProvider(lambda request: Turn(text=str(request.number))) as server:
-        assert [told("openai-chat", await ask(server, "openai-chat"))[0] for _ in range(3)] == ["1", "2", "3"]
+        assert [reply_of("openai-chat", await ask(server, "openai-chat"))[0] for _ in range(3)] == [
+            "1",
+            "2",
+            "3",
+        ]
 
 
 async def test_by_position_the_same_request_gets_the_same_turn() -> None:
@@ -167,9 +176,9 @@ async def test_by_position_the_same_request_gets_the_same_turn() -> None:
     talk = [user(text("a")), assistant(text("First.")), user(text("b"))]
     async with LoopbackProvider(play) as server:
         for _ in range(2):
-            assert told("anthropic", await ask(server))[0] == "First."
+            assert reply_of("anthropic", await ask(server))[0] == "First."
             body = {"model": "m", "max_tokens": 9, "messages": talk}
-            assert told("anthropic", await post(server, PATHS["anthropic"], body))[0] == "Second."
+            assert reply_of("anthropic", await post(server, PATHS["anthropic"], body))[0] == "Second."
         assert server.unused() == []
 
 
@@ -188,7 +197,7 @@ async def test_what_was_said_is_without_the_system_text() -> None:
     talk = [{"role": "system", "content": "Be good."}, {"role": "user", "content": "hi"}]
     async with LoopbackProvider([Turn(match="good", text="no"), Turn(text="yes")]) as server:
         answer = await post(server, PATHS["openai-chat"], {"model": "m", "messages": talk})
-        assert told("openai-chat", answer)[0] == "yes"
+        assert reply_of("openai-chat", answer)[0] == "yes"
         assert (server.requests[0].said, server.requests[0].opening) == ("hi", "hi")
 
 
@@ -210,11 +219,11 @@ async def test_each_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
 
 async def test_a_test_can_wait_for_a_request_and_for_its_answer() -> None:
     async with LoopbackProvider([Turn(text="slow", fault=Fault(kind="stall", at=10))]) as server:
-        asking = asyncio.create_task(ask(server, patience_s=5))
+        parsed = asyncio.create_task(ask(server, patience_s=5))
         request = await server.wait_requests(1)
         assert request.done is not None
         assert not request.done.is_set()
-        asking.cancel()
+        parsed.cancel()
 
 
 @pytest.mark.parametrize(
@@ -287,7 +296,7 @@ async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert process.stdout is not None
     server = LoopbackProvider([])
     server.port = json.loads(await process.stdout.readline())["port"]
-    assert told("gemini", await ask(server, "gemini"))[0] == "Hello."
+    assert reply_of("gemini", await ask(server, "gemini"))[0] == "Hello."
     out, _ = await process.communicate(b"")
     report = json.loads(out)
     assert (report["requests"], report["unused"], process.returncode) == (1, ["turn 1: 'Left over.'"], 1)

@@ -1,12 +1,11 @@
-"""Every rule of the Anthropic wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Anthropic wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 
 import pytest
 
 from longrein.testing.loopback import Limits, LoopbackProvider, Rules, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,11 @@
-"""Every rule of the Chat Completions wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Chat Completions wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 
 import pytest
 
 from longrein.testing.loopback import Limits, Rules
-
-from .kit import Change, changed, check, png, table
+from tests.testing.http_client import Change, changed, check, png, table
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Every rule of the Gemini wire, and those that all wires share: one request that breaks it, and the exact words."""
+"""Rules of the Gemini wire and of all wires: for each a request that breaks it, and the exact error."""
 
 import json
 from typing import Any
@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Rules, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
-from .test_rules_anthropic import good as anthropic
-from .test_rules_chat import chat
-from .test_rules_responses import responses
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
+from tests.testing.test_rules_anthropic import good as anthropic
+from tests.testing.test_rules_chat import chat
+from tests.testing.test_rules_responses import responses
 
 START = {"contents": [{"role": "user", "parts": [{"text": "a"}]}]}
 pytestmark = pytest.mark.anyio

@@ -1,13 +1,12 @@
-"""Every rule of the Responses wire: one request that breaks it, and the provider's exact words."""
+"""Rules of the Responses wire: for each a request that breaks it, and the exact error."""
 
 from typing import Any
 
 import pytest
 
 from longrein.testing.loopback import Limits, LoopbackProvider, Turn
-
-from .kit import PATHS, Change, changed, check, png, post, table
-from .test_rules_chat import DATA, EMPTY, NAME, UNSUPPORTED
+from tests.testing.http_client import PATHS, Change, changed, check, png, post, table
+from tests.testing.test_rules_chat import DATA, EMPTY, NAME, UNSUPPORTED
 
 pytestmark = pytest.mark.anyio
 

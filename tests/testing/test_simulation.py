@@ -1,4 +1,4 @@
-"""A slice of the campaign: seeds of `simulate`, each a whole session of several lives. More: see its docstring."""
+"""Twenty seeds of `simulate`; its docstring says how to run more."""
 
 import pytest
 

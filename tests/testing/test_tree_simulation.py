@@ -1,4 +1,4 @@
-"""A slice of the campaign over whole trees of agents: seeds of `simulate_tree`. More: see its docstring."""
+"""Seeds of `simulate_tree`; its docstring says how to run more."""
 
 import logging
 from collections import Counter
@@ -15,7 +15,7 @@ SEEDS = seeds(16)
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A kill leaves tasks behind, and asyncio tells of them."""
+    """Silence asyncio about tasks that a simulated kill leaves."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

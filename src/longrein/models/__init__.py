@@ -1,4 +1,4 @@
-"""Providers: a neutral request goes in, a stream of deltas comes out; one adapter per wire."""
+"""Model providers: send a neutral request, receive a stream of deltas. One module per wire."""
 
 from longrein.models.catalog import (
     Provider,

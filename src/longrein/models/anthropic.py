@@ -1,6 +1,6 @@
-"""Anthropic Messages: `POST /v1/messages`, blocks inside alternating messages, cache marks where we say.
+"""The wire `anthropic`: Anthropic Messages, content blocks inside alternating messages.
 
-The only wire whose cache is marked by hand: at the end of system and after the items that `Request.marks` names.
+On this wire the request marks what the provider caches: the end of the system text and the items in `Request.marks`.
 """
 
 from collections.abc import Sequence
@@ -9,43 +9,53 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import PIECE_CHARS, Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, object_json
+from longrein.models.content import (
+    PIECE_CHARS,
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_object,
+    encode_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
     ERROR_CODES,
-    Facing,
-    Grammar,
-    Memo,
-    head_of,
-    listed,
-    thinking_raw,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
+    list_chunks,
+    own_thinking,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
 API_VERSION = "2023-06-01"
-"""The only version there is."""
+"""Version of the API, sent in a header."""
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _OPENING = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
 _STOPS = {
     "end_turn": "end",
     "stop_sequence": "end",
-    "pause_turn": "length",  # not the end of what it has to say: it wants to be asked to go on
+    "pause_turn": "length",  # the model wants a further request to go on
     "tool_use": "calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-_LEAST = {"minimal": "low"}
+_EFFORT_ALIASES = {"minimal": "low"}
 _NUMBERED_THINKING = (
     "claude-3",
     *("claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2", "claude-opus-4-5"),
     *("claude-sonnet-4-0", "claude-sonnet-4-2", "claude-sonnet-4-5", "claude-haiku-4-5"),
 )
 EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 49_152}
-"""Thinking budgets of models that take a number."""
+"""Thinking budgets in tokens, for models that take a number."""
 
 
 class Anthropic:
@@ -53,50 +63,50 @@ class Anthropic:
 
     name = "anthropic"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
-        """The Messages address."""
-        return with_path(base_url, "/v1", "/messages")
+        """Address of Messages."""
+        return endpoint_url(base_url, "/v1", "/messages")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """Version and key."""
+        """Headers with version and key."""
         return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
 
-    def body(self, request: Request, memo: Memo) -> bytes:
-        """The request. Law 2: what stands between the brackets, marks aside, is a prefix of the next one."""
-        head = head_of(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
-        marked = _marked(request, chunks)
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
+        """Encode the request. Without its cache marks, the list of messages is a prefix of the next request's list."""
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
+        marked = _with_cache_marks(request, chunks)
         limit = request.max_output_tokens
         start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking(limit), head)
-        if memo.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
+        if cache.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
             start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
-        return b"".join((start, *marked, memo.closing, b"]}"))
+        return b"".join((start, *marked, cache.closing, b"]}"))
 
-    def reading(self) -> "AnthropicReading":
-        """Reads one answer."""
-        return AnthropicReading(self.facing)
+    def reader(self) -> "AnthropicStreamReader":
+        """Make a parser for one reply."""
+        return AnthropicStreamReader(self.target)
 
     def _thinking(self, limit: int) -> bytes:
-        effort = self.facing.effort
+        effort = self.target.effort
         if not effort or effort == "none" or limit <= 2 * EFFORT_TOKENS["minimal"]:
             return b""
-        if takes_adaptive_thinking(self.facing.model):
+        if takes_adaptive_thinking(self.target.model):
             return b',"thinking":{"type":"adaptive"},"output_config":{"effort":%b}' % encode_json(
-                _LEAST.get(effort, effort)
+                _EFFORT_ALIASES.get(effort, effort)
             )
         budget = min(EFFORT_TOKENS.get(effort, EFFORT_TOKENS["medium"]), limit // 2)
         return b',"thinking":{"type":"enabled","budget_tokens":%d}' % budget
 
     def _head(self, request: Request) -> bytes:
         prefix = request.prefix
-        head = b'"model":%b,"stream":true' % encode_json(self.facing.model)
+        head = b'"model":%b,"stream":true' % encode_json(self.target.model)
         tools = [encode_json(_tool(tool)) for tool in prefix.tools]
-        if self.facing.stops:
-            head += b',"stop_sequences":' + encode_json(self.facing.stops)
+        if self.target.stops:
+            head += b',"stop_sequences":' + encode_json(self.target.stops)
         if prefix.system.strip():
             system = encode_json({"type": "text", "text": prefix.system})
             head += b',"system":[%b]' % (system[:-1] + _MARK)
@@ -110,31 +120,31 @@ class Anthropic:
                 return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
                     encode_json(wire_call_id(call.id)),
                     encode_json(wire_tool_name(call.name)),
-                    object_json(call),
+                    arguments_object(call),
                 )
             case Thinking():
-                return thinking_raw(self.facing, item)
+                return own_thinking(self.target, item)
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return encode_json({"type": "text", "text": text}) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_block(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_block(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
+        pieces = self.target.pieces(item, pdf=True)
         fields: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_call_id(result.call)}
-        if len(pieces) == 1 and isinstance(pieces[0], Plain):
+        if len(pieces) == 1 and isinstance(pieces[0], TextPiece):
             fields["content"] = pieces[0].text
         elif pieces:
-            fields["content"] = [_block(p) for p in pieces if not isinstance(p, Plain) or p.text.strip()]
+            fields["content"] = [_block(p) for p in pieces if not isinstance(p, TextPiece) or p.text.strip()]
         if result.status != "ok":
             fields["is_error"] = True
         return encode_json(fields)
 
 
 def takes_adaptive_thinking(model: str) -> bool:
-    """Whether the model decides itself how much to think (Claude 4.6 and later) instead of taking a token number."""
+    """Return whether the model takes an effort word (Claude 4.6 and later) instead of a token budget."""
     name = model.rsplit("/", 1)[-1]
     return name.startswith("claude-") and not name.startswith(_NUMBERED_THINKING)
 
@@ -145,11 +155,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _block(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"type": "text", "text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"type": "image", "source": {"type": "base64", "media_type": media, "data": base64}}
-        case Pdf(name, base64):
+        case PdfPiece(name, base64):
             source = {"type": "base64", "media_type": "application/pdf", "data": base64}
             return {"type": "document", "source": source, "title": name}
 
@@ -158,12 +168,12 @@ def _side(item: Item) -> str:
     return "assistant" if item.mine else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return listed(_OPENING[side], fragments), b"]}"
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    return list_chunks(_OPENING[side], fragments), b"]}"
 
 
-def _marked(request: Request, chunks: list[bytes]) -> list[bytes]:
-    """`chunks` with cache marks; a mark on what cannot carry one (thinking, nothing) moves to the block before."""
+def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
+    """Add cache marks to `chunks`; a mark on thinking or on an empty fragment moves to the block before."""
     marked = list(chunks)
     for mark in request.marks:
         for at in range(min(mark, len(request.items) - 1), -1, -1):
@@ -174,7 +184,7 @@ def _marked(request: Request, chunks: list[bytes]) -> list[bytes]:
     return marked
 
 
-# --- the answer --------------------------------------------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -238,13 +248,13 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
-"""Blocks that are read; others are the provider's own tools (`server_tool_use` and its result)."""
+"""Block type -> kind of part. Other types belong to the provider's own tools, such as `server_tool_use`."""
 
 
-class AnthropicReading:
-    """Reads one message, streamed or whole."""
+class AnthropicStreamReader:
+    """Parser of one message, streamed or whole."""
 
-    settled = False
+    may_end = False
     kinds = frozenset(
         {
             *("message_start", "message_delta", "message_stop", "message", "error"),
@@ -253,18 +263,18 @@ class AnthropicReading:
         }
     )
 
-    def __init__(self, facing: Facing) -> None:
-        self.draft = Draft()
+    def __init__(self, target: WireTarget) -> None:
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
-        self._facing = facing
-        self._slots: dict[int, Slot | None] = {}
+        self._target = target
+        self._slots: dict[int, PartBuilder | None] = {}
         self._given: dict[int, str] = {}
-        """Arguments that stood in the start of a call: those of a call that is sent without deltas."""
+        """Arguments in the start of a call, used when the call has no deltas."""
         self._id: str | None = None
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
-        """One event, or a whole message."""
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
+        """Read one event or a whole message."""
         event = _decode(payload)
         if event.type == "content_block_delta" and event.delta is not None:
             self._grow(event.index, event.delta, out)
@@ -286,18 +296,18 @@ class AnthropicReading:
             self._fail(event.error)
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
-        return self.draft.finish("anthropic", self._facing.model)
+        """Build the reply."""
+        return self.builder.finish("anthropic", self._target.model)
 
     def _begin(self, message: _Message) -> None:
-        """The head of a message. Another one in the middle of it (a gateway that asked again) cannot be told apart."""
+        """Read the start of a message. A second one inside a message (a gateway that retried) is a failure."""
         if self._slots and message.id != self._id:
             said = "the provider began a second answer in the middle of the first"
-            self.failed = self.draft.failure("truncated", said)
+            self.failed = self.builder.failure("truncated", said)
             return
         self._id = message.id
         self._use(message.usage)
-        self.draft.model = message.model or ""
+        self.builder.model = message.model or ""
 
     def _whole(self, message: _Whole, out: list[Delta]) -> None:
         self._begin(message)
@@ -309,44 +319,44 @@ class AnthropicReading:
 
     def _stop(self, reason: str | None) -> None:
         if reason:
-            self.draft.stop = _STOPS.get(reason, "end")
+            self.builder.stop = _STOPS.get(reason, "end")
 
     def _grow(self, index: int, delta: _Part, out: list[Delta]) -> None:
         slot = self._slots[index] if index in self._slots else self._slot(index, delta)
         if slot is None:
             return
         if slot.kind == "text" and delta.text:
-            self.draft.grow(slot, delta.text)
+            self.builder.grow(slot, delta.text)
             out.append(TextDelta(delta.text))
         elif slot.kind == "call" and delta.partial_json:
-            self.draft.grow(slot, delta.partial_json)
+            self.builder.grow(slot, delta.partial_json)
             out.append(CallDelta(slot.call, json=delta.partial_json))
         elif slot.kind == "thinking":
             self._think(slot, delta.thinking or "", delta.signature or "", out)
 
-    def _think(self, slot: Slot, text: str, sign: str, out: list[Delta]) -> None:
+    def _think(self, slot: PartBuilder, text: str, sign: str, out: list[Delta]) -> None:
         if text:
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
             out.append(ThinkingDelta(text))
         if sign:
-            slot.signs.append(sign)
-            self.draft.came += PIECE_CHARS + len(sign)
+            slot.signature_pieces.append(sign)
+            self.builder.size_chars += PIECE_CHARS + len(sign)
 
-    def _slot(self, index: int, delta: _Part) -> Slot:
-        """A slot for a block whose start never came."""
+    def _slot(self, index: int, delta: _Part) -> PartBuilder:
+        """Begin a part for a block whose start never arrived."""
         kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
-        self._slots[index] = slot = self.draft.open(kind)
+        self._slots[index] = slot = self.builder.open(kind)
         return slot
 
     def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
         if raw in (b"", b"null"):
-            return  # the first delta will tell
+            return  # the first delta shows the kind
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
             self._slots[index] = None
             return
         block = _decode_block(raw)
-        self._slots[index] = slot = self.draft.open(kind, name=(block.name or "") if kind == "call" else "")
+        self._slots[index] = slot = self.builder.open(kind, name=(block.name or "") if kind == "call" else "")
         if kind == "call":
             slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
             whole = bytes(block.input).strip()
@@ -358,24 +368,24 @@ class AnthropicReading:
         elif kind == "thinking":
             self._think(slot, block.thinking or "", block.signature or "", out)
         elif block.text:
-            self.draft.grow(slot, block.text)
+            self.builder.grow(slot, block.text)
             out.append(TextDelta(block.text))
 
     def _shut(self, index: int) -> None:
         slot = self._slots.get(index)
         if slot is None:
             return
-        if slot.kind == "call" and not slot.grown:
-            self.draft.grow(slot, self._given.get(index, ""))
-        elif slot.kind == "thinking" and slot.signs:
-            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signs)}
+        if slot.kind == "call" and not slot.pieces:
+            self.builder.grow(slot, self._given.get(index, ""))
+        elif slot.kind == "thinking" and slot.signature_pieces:
+            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signature_pieces)}
             slot.raw = encode_json(fields).decode()
 
     def _use(self, usage: _Usage | None) -> None:
         if usage is None:
             return
-        was = self.draft.usage
-        self.draft.usage = Usage(
+        was = self.builder.usage
+        self.builder.usage = Usage(
             was.input_tokens if usage.input_tokens is None else usage.input_tokens,
             was.cache_read_tokens if usage.cache_read_input_tokens is None else usage.cache_read_input_tokens,
             was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
@@ -385,5 +395,5 @@ class AnthropicReading:
     def _fail(self, error: _Error) -> None:
         code, text = error.type or "", error.message or ""
         kind = kind_of_error_event(str(ERROR_CODES.get(code, code)), text)
-        failure = self.draft.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
+        failure = self.builder.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)

@@ -1,4 +1,4 @@
-"""What is known of providers and models without asking them: windows, prices, addresses, names of keys."""
+"""Known providers and models: windows, prices, addresses, key variables; and the cost of a request."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from longrein.models.catalog_data import ALIASES, MODELS, PROVIDERS
 from longrein.models.wire import family
 
 WINDOW_DEFAULT_TOKENS = 128_000
-"""An unknown model of a provider: the smallest window in wide use for work with tools."""
+"""Window of an unknown model: the smallest in wide use for work with tools."""
 WINDOW_LOCAL_TOKENS = 32_768
-"""An unknown model of a local server: what such servers are usually started with, or more."""
+"""Largest window assumed at a local server; such servers are usually started with less than the model takes."""
 OUTPUT_DEFAULT_TOKENS = 8_192
-"""An unknown model's output limit: nearly every one takes it."""
+"""Output limit of an unknown model; nearly every model takes it."""
 CACHE_READ, CACHE_WRITE = 2, 3
-"""Places of these prices in a row of the table."""
+"""Indices of these prices in a row of the table."""
 OUTPUT_OFFERED_MAX_TOKENS = 32_000
-"""Output asked for at most: more would only hold back window, money and rate limit."""
+"""Largest output that is requested; more would only reserve window, money and rate limit."""
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A provider as longrein finds it without a settings file."""
+    """A provider that is known without a settings file."""
 
     name: str
     """Name before the slash in `provider/model`."""
@@ -31,20 +31,20 @@ class Provider(msgspec.Struct, frozen=True):
     base_url: str
     """Address."""
     keys: tuple[str, ...] = ()
-    """Environment variables that may hold its key, the first that is set wins; none for a local server."""
+    """Environment variables for its key, the first that is set wins; none for a local server."""
     url_keys: tuple[str, ...] = ()
-    """Environment variables that may hold another address."""
+    """Environment variables that override the address."""
     model: str = ""
-    """Model to use when none is named; empty: the server is asked what it has."""
+    """Default model; empty: ask the server for its models."""
 
     @property
     def local(self) -> bool:
-        """Whether it is a server on this machine, found by its port."""
+        """True if the provider is a server on this machine, which needs no key."""
         return not self.keys
 
 
 def known_providers() -> tuple[Provider, ...]:
-    """All known providers, in the order in which they are looked for."""
+    """All known providers, in the order of search."""
     return tuple(Provider(*row) for row in PROVIDERS)
 
 
@@ -62,7 +62,7 @@ def known_models() -> tuple[str, ...]:
 
 
 def model_budget(provider: str, model: str) -> Budget | None:
-    """What `model` offers and costs at `provider` ('' for the company that sells it); None where nothing is known."""
+    """Budget of `model` at `provider` ('': the company that sells the model); None if both are unknown."""
     row = _row(model)
     known = known_provider(provider)
     if row is None and not (known is not None and known.local):
@@ -71,11 +71,11 @@ def model_budget(provider: str, model: str) -> Budget | None:
 
 
 def look_up(provider: str, model: str) -> Budget:
-    """What `model` offers and costs. An unknown one gets cautious figures and no price.
+    """Budget of `model` at `provider`. An unknown model gets cautious figures and no price.
 
-    The longest name in the table that the model's family begins with wins, so dated and tagged spellings are found.
-    The same open model has another price at each host, so a price counts only at the provider it was read from. A
-    local server costs nothing, and its window is what such servers are started with, whatever the model could take.
+    The longest name in the table that begins the model's family wins, so dated and tagged spellings are found. An
+    open model has another price at each host, so a price counts only at the provider that the row names. A local
+    server costs nothing and gets at most `WINDOW_LOCAL_TOKENS`.
     """
     row = _row(model)
     known = known_provider(provider)
@@ -91,30 +91,30 @@ def look_up(provider: str, model: str) -> Budget:
 
 
 def usual_price(provider: str, model: str, prices: Sequence[float]) -> Price:
-    """A price of (input, output, cache read, cache write); negative or missing cache prices are those usual there.
+    """Make a price of (input, output, cache read, cache write); assume negative or missing cache prices.
 
-    Usual is what the family of the model, else the provider, takes in most rows of the table, as a share of the input
-    price; else what most of all rows take. To write costs as input where the reading price is known and this is not.
+    The assumed price is the median share of the input price in the table: of the seller of the model, else of the
+    provider, else of all rows. Where only the read price of a row is known, a write costs as much as input.
     """
     input_usd, output_usd, read_usd, write_usd = (*prices, -1.0, -1.0)[:4]
     if read_usd >= 0:
         return Price(input_usd, output_usd, read_usd, write_usd)
     row = _row(model)
-    rows = _priced(row[0] if row else "") or _priced(provider) or _priced()
-    read = _usual([row[CACHE_READ] / row[0] for row in rows])
-    write = _usual([row[CACHE_WRITE] / row[0] if len(row) > CACHE_WRITE else 1.0 for row in rows])
+    rows = _price_rows(row[0] if row else "") or _price_rows(provider) or _price_rows()
+    read = _median([row[CACHE_READ] / row[0] for row in rows])
+    write = _median([row[CACHE_WRITE] / row[0] if len(row) > CACHE_WRITE else 1.0 for row in rows])
     written = write_usd if write_usd >= 0 else write * input_usd
     return Price(input_usd, output_usd, read * input_usd, written, assumed=True)
 
 
-def _priced(seller: str | None = None) -> list[tuple[float, ...]]:
-    """Prices of the rows that know what cached input costs: of one seller (also by another of its names), or of all."""
+def _price_rows(seller: str | None = None) -> list[tuple[float, ...]]:
+    """Prices of the rows with a cache read price: of one seller (by any of its names), or of all."""
     names = {other: first for first, others in ALIASES.items() for other in others if other != "openrouter"}
     wanted = names.get(seller, seller) if seller is not None else None
     return [row[3] for row in MODELS.values() if len(row[3]) > CACHE_READ and wanted in (None, row[0])]
 
 
-def _usual(shares: list[float]) -> float:
+def _median(shares: list[float]) -> float:
     return round(sorted(shares)[len(shares) // 2], 4)
 
 
@@ -127,17 +127,17 @@ def _row(model: str) -> tuple[str, int, int, tuple[float, ...], float, int, bool
     return None
 
 
-# --- What a request costs by the price table, and which counts of a provider are believed ----------------------------
+# --- Cost of a request -----------------------------------------------------------------------------------------------
 
 
-FACTOR_MAX = 10
-"""A count this many times our own estimate, or this small a part of it, is not believed …"""
-SLACK_TOKENS = 1_000
-"""… when it is also further from it than this."""
+COUNT_FACTOR_MAX = 10
+"""Factor by which a provider's count may differ from the estimate, either way …"""
+COUNT_SLACK_TOKENS = 1_000
+"""… plus this difference, before the estimate replaces the count."""
 
 
 def cost_usd(price: Price | None, usage: Usage) -> float:
-    """US dollars for `usage`; 0 when the price is unknown. What is not known of cached input is assumed (`Price`)."""
+    """US dollars for `usage`; 0 if the price is unknown."""
     if price is None:
         return 0.0
     total = (
@@ -152,15 +152,15 @@ def cost_usd(price: Price | None, usage: Usage) -> float:
 def settled_usage(
     told: Usage, guess: Usage, window_tokens: int, output_max_tokens: int
 ) -> tuple[Usage, tuple[str, ...]]:
-    """The usage to settle a request with, and which sides of it (`input`, `output`) are taken from `guess`.
+    """Choose the usage to charge, and name the sides (`input`, `output`) that are taken from `guess`.
 
-    A side of `told` holds when all of its counts are whole numbers, none negative, and their sum can be true: not zero
-    where `guess` is not, nor far below `guess`, nor far above all of `guess`, the window and the output limit.
+    A side of `told` is used if its counts are non-negative integers with a plausible sum: not zero where `guess` is
+    not, not far below `guess`, and not far above `guess`, the window and the output limit.
     """
     given = (told.input_tokens, told.cache_read_tokens, told.cache_write_tokens)
-    has_input = all(map(is_count, given)) and _can_be(sum(given), guess.context_tokens, window_tokens)
+    has_input = all(map(is_count, given)) and _is_plausible(sum(given), guess.context_tokens, window_tokens)
     made = (told.output_tokens, told.reasoning_tokens)
-    has_output = all(map(is_count, made)) and _can_be(told.output_tokens, guess.output_tokens, output_max_tokens)
+    has_output = all(map(is_count, made)) and _is_plausible(told.output_tokens, guess.output_tokens, output_max_tokens)
     settled = Usage(
         *(given if has_input else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
@@ -169,8 +169,8 @@ def settled_usage(
     return settled, tuple(side for side, holds in sides if not holds)
 
 
-def _can_be(count: int, guess: int, most: int) -> bool:
+def _is_plausible(count: int, guess: int, most: int) -> bool:
     if guess <= 0:
-        return count <= FACTOR_MAX * most + SLACK_TOKENS
-    least = (guess - SLACK_TOKENS) / FACTOR_MAX
-    return 0 < count <= FACTOR_MAX * max(guess, most) + SLACK_TOKENS and count >= least
+        return count <= COUNT_FACTOR_MAX * most + COUNT_SLACK_TOKENS
+    least = (guess - COUNT_SLACK_TOKENS) / COUNT_FACTOR_MAX
+    return 0 < count <= COUNT_FACTOR_MAX * max(guess, most) + COUNT_SLACK_TOKENS and count >= least

@@ -1,8 +1,8 @@
-"""The table behind `catalog`: figures as the providers' own pages gave them in November 2026. Settings override them.
+"""Tables of `catalog`: figures of the providers' own pages in November 2026. Settings override them.
 
-Prices are US dollars for a million tokens: (input, output, cache read, cache write). Where they rise with the length of
-the prompt they are those of the shorter range, except for a step at 100k tokens or below. Where a discount has an end
-date they are those without it.
+Prices are US dollars for a million tokens: (input, output, cache read, cache write). If a price rises with
+the length of the prompt, the table holds the price of the shorter range, except for a step at 100k tokens or below.
+Discounts with an end date are left out.
 """
 
 ModelRow = tuple[str, int, int, tuple[float, ...], float, int, bool]
@@ -10,13 +10,13 @@ ModelRow = tuple[str, int, int, tuple[float, ...], float, int, bool]
 
 
 def _claude(window: int, output: int, input_usd: float, *, read: float = 0.1, least: int = 1024) -> ModelRow:
-    """Writes to the five-minute cache cost a quarter more than input; reads a share of it."""
+    """Claude: writes to the five-minute cache cost a quarter more than input, reads a share of input."""
     prices = (input_usd, 5 * input_usd, round(read * input_usd, 4), 1.25 * input_usd)
     return ("anthropic", window, output, prices, 300.0, least, False)
 
 
 def _gpt(input_usd: float, output_usd: float, read_usd: float) -> ModelRow:
-    """From 5.6 on: 1.05M tokens, writes to the cache cost a quarter more, and it lasts half an hour."""
+    """GPT from 5.6 on: 1.05M tokens; cache writes cost a quarter more than input; the cache lasts half an hour."""
     prices = (input_usd, output_usd, read_usd, 1.25 * input_usd)
     return ("openai", 1_050_000, 128_000, prices, 1800.0, 1024, False)
 
@@ -30,7 +30,7 @@ def _gemini(output: int, input_usd: float, output_usd: float, read_usd: float, *
 
 
 def _open(sold_by: str, window: int, output: int, *prices: float) -> ModelRow:
-    """An open model: the prices are those of the company that made it; each other host has its own."""
+    """An open model, at the prices of the company that made it; other hosts have other prices."""
     return (sold_by, window, output, prices, 600.0, 64, False)
 
 
@@ -184,4 +184,4 @@ PROVIDERS: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str], ..
     ("llamacpp", "openai-chat", "http://127.0.0.1:8080/v1", (), (), ""),
     ("vllm", "openai-chat", "http://127.0.0.1:8000/v1", (), (), ""),
 )
-"""Name, wire, address, key variables, address variables, model when none is named; in the order they are looked for."""
+"""Name, wire, address, key variables, address variables, default model; in the order of search."""

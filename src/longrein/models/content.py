@@ -1,7 +1,8 @@
-"""Content as any wire can carry it: text, pictures and PDF files, with everything else turned into text.
+"""Conversion between log content and wire content: message parts, call arguments, replies, damaged JSON.
 
-What a provider would refuse (a picture too large, of a kind it does not know, or whose blob is gone) becomes a line of
-text that says so: one refused picture would otherwise make every later request fail.
+A provider gets text, images and PDF files; everything else becomes text. An image that the provider would refuse (too
+large, of an unknown type, or without its blob) becomes a line of text that says so, because one refused image would
+make every later request fail.
 """
 
 import re
@@ -29,50 +30,50 @@ from longrein.events import (
 from longrein.models.port import Failure, ReadBlob, Reply
 
 IMAGE_BYTES_MAX = 3_900_000
-"""Original bytes: a provider's 5 MiB limit counts base64, which is a third longer."""
+"""Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third longer."""
 IMAGE_SIDE_PX_MAX = 8_000
-"""The smallest limit among providers."""
+"""Longest side of an image; the smallest limit among providers."""
 PDF_BYTES_MAX = 20_000_000
-"""Below the 32 MB that a whole request may have."""
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Kinds that every provider with eyes takes."""
+"""Largest PDF file, below the 32 MB of a whole request."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Image types that every provider with image input takes."""
 
 exact_json = msgspec.json.Encoder().encode
-"""Compact JSON bytes: of what came in."""
+"""Encode compact JSON without changes."""
 _NUL = rb"(?<!\\)((?:\\\\)*)\\u0000"
-"""The escape of a NUL, after pairs of backslashes that are none of it. Compiled when it is needed."""
+"""Escaped NUL after any pairs of backslashes. Compiled on first use."""
 
 
 def encode_json(value: Any) -> bytes:
-    """The same of what goes out. NUL, which no provider takes, not even back from its own model, is sent as U+FFFD."""
+    """Encode compact JSON for sending. NUL becomes U+FFFD, since every provider refuses NUL."""
     data = exact_json(value)
     return re.sub(_NUL, rb"\1\\ufffd", data) if b"\\u0000" in data else data
 
 
-class Plain(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True):
     """Text."""
 
     text: str
 
 
-class Picture(msgspec.Struct, frozen=True):
-    """A picture."""
+class ImagePiece(msgspec.Struct, frozen=True):
+    """An image."""
 
     media: str
     base64: str
 
 
-class Pdf(msgspec.Struct, frozen=True):
+class PdfPiece(msgspec.Struct, frozen=True):
     """A PDF file."""
 
     name: str
     base64: str
 
 
-Piece = Plain | Picture | Pdf
+Piece = TextPiece | ImagePiece | PdfPiece
 
 
-def pieces_of(
+def content_pieces(
     part: AnyPart,
     read_blob: ReadBlob,
     *,
@@ -81,53 +82,55 @@ def pieces_of(
     handle: str = "",
     side_px: int = IMAGE_SIDE_PX_MAX,
 ) -> list[Piece]:
-    """`part` as pieces; the parts of a result one after the other.
+    """Convert `part` to pieces; a result gives the pieces of all its parts in order.
 
-    `whole`: a text document is read from its blob; else its two ends are sent, with a line that names `handle`.
-    `pdf`: whether the wire takes PDF files. `side_px`: longest side of a picture; 0 leaves all of them out.
+    `whole`: read a text document from its blob, instead of sending its two ends and a line that names `handle`.
+    `pdf`: whether the wire takes PDF files. `side_px`: longest side of an image in pixels; 0 leaves images out.
     """
     match part:
         case Text(text) | Thinking(text):
-            return [Plain(text)]
+            return [TextPiece(text)]
         case Image():
-            return [_picture(part, read_blob, side_px)]
+            return [_image_piece(part, read_blob, side_px)]
         case Document():
-            return [_document(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
+            return [_document_piece(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
         case ToolResult():
-            nested = [pieces_of(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts]
+            nested = [
+                content_pieces(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts
+            ]
             return [piece for pieces in nested for piece in pieces]
         case ToolCall():
             raise AssertionError("a call is no content")
 
 
-def _picture(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
+def _image_piece(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
     if not side_px:
-        return Plain("[a picture was left out: this model or its provider refused it]")
-    if part.media not in PICTURES:
-        return Plain(f"[a picture of type {part.media} was left out: the provider does not take it]")
+        return TextPiece("[a picture was left out: this model or its provider refused it]")
+    if part.media not in IMAGE_TYPES:
+        return TextPiece(f"[a picture of type {part.media} was left out: the provider does not take it]")
     if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > side_px:
         size = f"{part.width}x{part.height} pixels, {part.size_bytes} bytes"
-        return Plain(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
-    data = _bytes(part.blob, read_blob)
+        return TextPiece(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
+    data = _read_blob(part.blob, read_blob)
     if data is None:
-        return Plain("[a picture was left out: its bytes are gone from the session's folder]")
-    return Picture(part.media, b64encode(data).decode())
+        return TextPiece("[a picture was left out: its bytes are gone from the session's folder]")
+    return ImagePiece(part.media, b64encode(data).decode())
 
 
-def _document(part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str) -> Piece:
+def _document_piece(part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str) -> Piece:
     if part.media == "application/pdf" and pdf and part.size_bytes <= PDF_BYTES_MAX:
-        data = _bytes(part.blob, read_blob)
+        data = _read_blob(part.blob, read_blob)
         if data is not None:
-            return Pdf(part.name or "document.pdf", b64encode(data).decode())
+            return PdfPiece(part.name or "document.pdf", b64encode(data).decode())
     if whole and part.media.startswith("text/"):
-        data = _bytes(part.blob, read_blob)
+        data = _read_blob(part.blob, read_blob)
         if data is not None:
             text = data.decode("utf-8", "replace").replace("\0", "�")
-            return Plain(f"{part.name}:\n{text}" if part.name else text)
-    return Plain(_two_ends(part, handle))
+            return TextPiece(f"{part.name}:\n{text}" if part.name else text)
+    return TextPiece(_excerpt(part, handle))
 
 
-def _two_ends(part: Document, handle: str) -> str:
+def _excerpt(part: Document, handle: str) -> str:
     lines = f"{part.lines} lines, " if part.lines else ""
     name = f"{part.name}: " if part.name else ""
     rest = f"; Recall {handle} shows the rest" if handle else ""
@@ -135,37 +138,37 @@ def _two_ends(part: Document, handle: str) -> str:
     return "\n".join(filter(None, (part.head, note, part.tail)))
 
 
-def _bytes(blob: str, read_blob: ReadBlob) -> bytes | None:
+def _read_blob(blob: str, read_blob: ReadBlob) -> bytes | None:
     try:
         return read_blob(blob)
     except (OSError, LookupError):
         return None
 
 
-# --- The arguments of a call: from what a model wrote to an object, and back to what a wire takes --------------------
+# --- Call arguments --------------------------------------------------------------------------------------------------
 #
-# What cannot be read stays as it was received, with `arguments` None: such a call never runs and the model is told.
-# So that the reply can be sent back, each wire gets an object that holds the received text.
+# Arguments that cannot be read are kept as received, with `arguments` None: such a call never runs, and the model is
+# told. To send the call back, each wire puts the received text into an object.
 
 
 MALFORMED_KEY = "malformed_arguments"
-"""Key under which text that is no JSON object is sent back to the model that wrote it."""
+"""Key for arguments that are not a JSON object, when they are sent back to the model."""
 
 
 def read_arguments(received: str) -> dict[str, Any] | None:
-    """The object in `received`; None when there is none. No text at all is the empty object: a call without arguments.
+    """Parse call arguments; None when `received` is not a JSON object. Blank text is an empty object.
 
-    An object wrapped in one more layer of quotes is unwrapped: several open models write that.
+    An object inside a JSON string is unwrapped, because several open models quote arguments twice.
     """
     if not received.strip():
         return {}
-    value = _decoded(received)
+    value = _decode_or_none(received)
     if isinstance(value, str):
-        value = _decoded(value)
+        value = _decode_or_none(value)
     return value if isinstance(value, dict) else None
 
 
-def _decoded(text: str) -> object:
+def _decode_or_none(text: str) -> object:
     try:
         value: object = decode_json(text)
     except msgspec.DecodeError:
@@ -174,105 +177,105 @@ def _decoded(text: str) -> object:
 
 
 def make_call(name: str, received: str) -> ToolCall:
-    """A call without an id, as the reply holds it."""
+    """Make a call without an id, as a reply holds it."""
     arguments = read_arguments(received)
     if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
         return ToolCall("", name, arguments)
     return ToolCall("", name, arguments, received)
 
 
-def given_json(arguments: dict[str, Any]) -> str:
-    """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
+def received_json(arguments: dict[str, Any]) -> str:
+    """JSON text of arguments that a provider sent as an object; a note instead when they are nested too deep."""
     return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
-def object_json(call: ToolCall) -> bytes:
-    """The arguments as a JSON object, whatever was received."""
+def arguments_object(call: ToolCall) -> bytes:
+    """Encode the arguments as a JSON object, also when the received text was malformed."""
     return encode_json(call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received})
 
 
-def text_json(call: ToolCall) -> bytes:
-    """The same for wires that take the arguments as a JSON string: what was received if it is that object."""
-    if call.arguments is not None and call.received and _decoded(call.received) == call.arguments:
+def arguments_string(call: ToolCall) -> bytes:
+    """Encode the arguments as a JSON string: the received text if it parses to them, else their compact JSON."""
+    if call.arguments is not None and call.received and _decode_or_none(call.received) == call.arguments:
         return encode_json(call.received)
-    return encode_json(object_json(call).decode())
+    return encode_json(arguments_object(call).decode())
 
 
-# --- The reply as far as it has come: slots that grow with the stream and become parts at its end --------------------
+# --- Building a reply ------------------------------------------------------------------------------------------------
 
 
 REPLY_CHARS_MAX = 32 << 20
-"""Text, thinking and arguments of one reply, each piece with `PIECE_CHARS` on top: about the memory that they take."""
+"""Largest reply in characters, with `PIECE_CHARS` per piece and `PART_CHARS` per part: about its memory in bytes."""
 PIECE_CHARS = 64
-"""A piece is counted as this much longer than it is."""
+"""Characters added per piece."""
 PART_CHARS = 1_024
-"""So is a part: text, thinking or a call."""
+"""Characters added per part (text, thinking or call)."""
 
 
-class Slot(msgspec.Struct):
-    """One part that grows."""
+class PartBuilder(msgspec.Struct):
+    """A part of the reply that is still growing."""
 
     kind: str
     """`text`, `thinking` or `call`."""
-    grown: list[str]
-    """What has come of its text or arguments."""
+    pieces: list[str]
+    """Received pieces of its text or arguments."""
     name: str = ""
     """Tool name."""
     raw: str = ""
-    """The provider's own bytes for it; empty for none."""
+    """Provider block to send back; empty for none."""
     call: int = -1
-    """Which call of the reply."""
-    signs: list[str] = []
-    """What has come of the signature of thinking."""
+    """Index of the call in the reply; -1 for other parts."""
+    signature_pieces: list[str] = []
+    """Received pieces of the signature of thinking."""
 
     @property
     def text(self) -> str:
-        """All that has come."""
-        return "".join(self.grown)
+        """Text or arguments received so far."""
+        return "".join(self.pieces)
 
 
-class Draft:
-    """All slots of one reply in order."""
+class ReplyBuilder:
+    """Collects the parts of one reply while it streams."""
 
     def __init__(self) -> None:
-        self.slots: list[Slot] = []
-        self.came = 0
-        """How much content has come; it grows with each piece, and with nothing else."""
+        self.slots: list[PartBuilder] = []
+        self.size_chars = 0
+        """Size of the received content; grows with each piece of content and with nothing else."""
         self.calls = 0
         self.usage = Usage()
         self.stop = ""
         self.model = ""
 
-    def open(self, kind: str, text: str = "", name: str = "") -> Slot:
-        """A new slot at the end."""
-        slot = Slot(kind, [text] if text else [], name)
-        self.came += PART_CHARS + len(text) + len(name)
+    def open(self, kind: str, text: str = "", name: str = "") -> PartBuilder:
+        """Begin a new part at the end."""
+        slot = PartBuilder(kind, [text] if text else [], name)
+        self.size_chars += PART_CHARS + len(text) + len(name)
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
         return slot
 
-    def grow(self, slot: Slot, text: str) -> None:
-        """More text, thinking or arguments."""
-        slot.grown.append(text)
-        self.came += PIECE_CHARS + len(text)
+    def grow(self, slot: PartBuilder, text: str) -> None:
+        """Add text, thinking or arguments to `slot`."""
+        slot.pieces.append(text)
+        self.size_chars += PIECE_CHARS + len(text)
 
-    def last(self, kind: str) -> Slot:
-        """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""
+    def last(self, kind: str) -> PartBuilder:
+        """Return the last part if it is of `kind`, else begin a new one."""
         if self.slots and self.slots[-1].kind == kind:
             return self.slots[-1]
         return self.open(kind)
 
     def parts(self) -> tuple[AnyPart, ...]:
-        """Everything that has come, as parts. Text of nothing but blanks and empty thinking are none."""
+        """Parts received so far, without blank text and empty thinking."""
         return tuple(part for _, part in self._filled())
 
-    def _filled(self) -> list[tuple[Slot, AnyPart]]:
+    def _filled(self) -> list[tuple[PartBuilder, AnyPart]]:
         made = ((slot, _part(slot)) for slot in self.slots)
         return [(slot, part) for slot, part in made if part is not None]
 
     def finish(self, wire: str, model: str) -> Reply | Failure:
-        """The reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
+        """Build the reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
         filled = self._filled()
         parts = tuple(part for _, part in filled)
         has_calls = any(isinstance(part, ToolCall) for part in parts)
@@ -287,11 +290,11 @@ class Draft:
         return Reply(parts, stop, self.usage, blocks, self.model or model)
 
     def failure(self, kind: str, message: str, status: int = 0) -> Failure:
-        """A failure that holds what had come."""
+        """Make a failure that holds the parts received so far."""
         return Failure(kind, message, status, partial=self.parts(), usage=self.usage)
 
 
-def _part(slot: Slot) -> AnyPart | None:
+def _part(slot: PartBuilder) -> AnyPart | None:
     text = slot.text
     if slot.kind == "call":
         return make_call(slot.name, text)
@@ -305,59 +308,58 @@ def texts(parts: Sequence[AnyPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Repairing JSON --------------------------------------------------------------------------------------------------
 #
-# Reading JSON that is almost right: a provider's event with half a surrogate pair, bytes that are no UTF-8, counts
-# written as 12.0, or a usage that holds anything but counts.
+# Some servers send half a surrogate pair, bytes that are not UTF-8, or counts written as 12.0.
 
 
-LOOSE_BYTES_MAX = 4 << 20
-"""Longer ones are not tried: read without types they would take tens of times their size."""
-NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a typed decoder raises for bytes from outside."""
+REPAIR_BYTES_MAX = 4 << 20
+"""Largest payload to repair: decoding without types takes tens of times its size."""
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors that a typed decoder raises for untrusted bytes."""
 
 
-def loosened(payload: bytes) -> bytes | None:
-    """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0, null for what is no count in a usage.
+def repair_json(payload: bytes) -> bytes | None:
+    """Rewrite `payload` as strict JSON; None if it is not JSON at all.
 
-    None if it is no JSON at all.
+    Invalid characters become U+FFFD, 12.0 becomes 12, and a value in a usage that is not a count becomes null.
     """
     import json
 
-    if len(payload) > LOOSE_BYTES_MAX:
+    if len(payload) > REPAIR_BYTES_MAX:
         return None
     try:
-        value = _clean(json.loads(payload.decode("utf-8", "replace")))
-        for holder in (value, *(value.get(name) for name in _HOLDERS)) if isinstance(value, dict) else ():
-            for name in _USAGES:
+        value = _replace_invalid(json.loads(payload.decode("utf-8", "replace")))
+        for holder in (value, *(value.get(name) for name in _USAGE_PARENTS)) if isinstance(value, dict) else ():
+            for name in _USAGE_KEYS:
                 if isinstance(holder, dict) and name in holder:
-                    holder[name] = _counts(holder[name])
+                    holder[name] = _valid_counts(holder[name])
         return msgspec.json.encode(value)
     except (ValueError, OverflowError, RecursionError):
         return None
 
 
-_HOLDERS = ("message", "response")
-"""Fields of an event beside the event itself that may hold a usage …"""
-_USAGES = ("usage", "usageMetadata", "usage_metadata")
-"""… under one of these names."""
+_USAGE_PARENTS = ("message", "response")
+"""Fields of an event that may hold a usage, besides the event itself."""
+_USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
+"""Names of a usage."""
 
 
-def _counts(usage: Any) -> Any:
-    """A usage with null for whatever is no count, and no table of details with counts."""
+def _valid_counts(usage: Any) -> Any:
+    """Return `usage` with null for every value that is neither a count nor a table of details."""
     if not isinstance(usage, dict):
         return None
     return {
-        name: _counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
+        name: _valid_counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
         for name, inner in usage.items()
     }
 
 
-def _clean(value: Any) -> Any:
+def _replace_invalid(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
-        return [_clean(inner) for inner in value]
+        return [_replace_invalid(inner) for inner in value]
     if isinstance(value, dict):
-        return {_clean(key): _clean(inner) for key, inner in value.items()}
+        return {_replace_invalid(key): _replace_invalid(inner) for key, inner in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,6 +1,7 @@
-"""Failures of the outside world as data: the status decides before the text does.
+"""Classification of provider errors, and the pause before a retry.
 
-A 429 is never an overflow, whatever its text says, and a 400 is one only by a spelling in the table below.
+The HTTP status decides first, the text only refines it: a 429 is never an overflow, and a 400 is an overflow only if
+its text matches `OVERFLOW_SPELLINGS`.
 """
 
 import re
@@ -10,28 +11,28 @@ import msgspec
 from longrein.events import RETRYABLE, decode_json
 from longrein.models.port import Failure
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Retry pauses ----------------------------------------------------------------------------------------------------
 #
-# When a failed request is made again: a pure function of how often it failed, how, and what the provider asked for.
+# A pure function of the number of failures, the kind of failure and the wait that the provider asked for.
 
 
 FIRST_PAUSE_S = 0.5
-"""Pause after the first failure; it doubles with each further one."""
+"""Pause after the first failure; doubled after each further failure."""
 PAUSE_MAX_S = 32.0
-"""The doubling stops here."""
+"""Longest pause by doubling."""
 JITTER_SHARE = 0.25
-"""A pause is lengthened by up to this share, so that many sessions do not come back at the same instant."""
+"""Largest share by which a pause is randomly lengthened, so that many sessions do not retry at once."""
 RETRY_AFTER_MAX_S = 60.0
-"""A provider that asks for more is asked again after this: what it says is often a guess."""
+"""Longest pause that a provider can ask for; a longer one is cut to this."""
 ATTEMPTS_MAX = 10
-"""Attempts at one request. Their pauses sum up to 127 s at least, longer than most outages of a proxy."""
+"""Attempts at one request. Their pauses add up to at least 127 s, longer than most outages of a proxy."""
 
 
 def pause_s(failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter: float = 0.0) -> float | None:
-    """Seconds to wait before the next attempt; None: give up.
+    """Return the seconds to wait before the next attempt; None: give up.
 
     `failures_in_row` counts the failure just seen, so it starts at 1. `kind` is a `FailureKind`. A negative
-    `retry_after_s` means that the provider did not say. `jitter` is a random number from 0 to 1.
+    `retry_after_s` means that the provider asked for no wait. `jitter` is a random number from 0 to 1.
     """
     if kind not in RETRYABLE or failures_in_row >= ATTEMPTS_MAX:
         return None
@@ -41,11 +42,11 @@ def pause_s(failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter
     return min(FIRST_PAUSE_S * 2.0 ** (max(failures_in_row, 1) - 1), PAUSE_MAX_S) * longer
 
 
-# --- failures --------------------------------------------------------------------------------------------------------
+# --- Classification --------------------------------------------------------------------------------------------------
 
 
 MESSAGE_CHARS_MAX = 500
-"""What is kept of a provider's explanation."""
+"""Longest error text that is kept."""
 
 OVERFLOW_SPELLINGS: tuple[tuple[str, str], ...] = (
     ("Anthropic", r"prompt is too long"),
@@ -74,7 +75,7 @@ OVERFLOW_SPELLINGS: tuple[tuple[str, str], ...] = (
     ("Cerebras", r"please reduce (the length|your prompt)|token limit exceeded|exceeds? .{0,20}token limit"),
     ("any", r"context (window|length|size) .{0,20}exceeded|exceeded .{0,30}context (window|length|size)"),
 )
-"""Who says it, and what an error of status 400, 413 or 422 says when the request does not fit the window."""
+"""(provider, pattern): texts of a 400, 413 or 422 that mean that the request does not fit the window."""
 
 _BILLING = (
     r"insufficient_quota|credit balance|billing|exceeded your current quota|out of credits|"
@@ -103,29 +104,29 @@ _LIMIT = "|".join(
         r"(?:must be <=|cannot exceed) #",
     )
 )
-"""Where an overflow error names the window. Strict on purpose: a wrong figure would shrink the session."""
+"""Patterns of the window in an overflow error. Strict, because a wrong figure would shrink the session."""
 
 _patterns: dict[str, re.Pattern[str]] = {}
 
 
-def _find(pattern: str, text: str) -> re.Match[str] | None:
-    """Compiled on first use: a session without errors never pays for the table."""
+def _search(pattern: str, text: str) -> re.Match[str] | None:
+    """Search with a pattern that is compiled on first use."""
     if pattern not in _patterns:
         _patterns[pattern] = re.compile(pattern, re.IGNORECASE | re.DOTALL)
     return _patterns[pattern].search(text)
 
 
-class Headers(msgspec.Struct, frozen=True):
-    """The response headers that matter here, as received; empty when absent."""
+class RetryHeaders(msgspec.Struct, frozen=True):
+    """Response headers that say when to retry, as received; empty when absent."""
 
     retry_after: str = ""
     retry_after_ms: str = ""
     date: str = ""
-    """The server's own clock: against it a `Retry-After` date is read, so a wrong clock here does no harm."""
+    """Time of the server, to which a `Retry-After` date is compared, so that a wrong local clock does no harm."""
 
 
-def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -> Failure:
-    """What an answer with an error status means. `wall_s` is the time now, in seconds UTC."""
+def failure_of_status(status: int, body: str, headers: RetryHeaders, wall_s: float) -> Failure:
+    """Make a failure of an error answer. `wall_s` is the present time in seconds UTC."""
     message = error_text(body) or f"HTTP {status}"
     kind = kind_of(status, body)
     limit = limit_tokens(body) if kind == "overflow" else 0
@@ -136,36 +137,38 @@ def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -
 
 
 def kind_of(status: int, text: str) -> str:
-    """The `FailureKind` of an error status; its text only refines what the status says."""
+    """Return the `FailureKind` of an error status and its text."""
     if status == 429:
-        return "billing" if _find(_BILLING, text) else "rate"
+        return "billing" if _search(_BILLING, text) else "rate"
     if status in (529, 503):
         return "overload"
     if status == 402:
         return "billing"
     if status in (401, 403):
-        return "refused" if _find(_POLICY, text) else "auth"
+        return "refused" if _search(_POLICY, text) else "auth"
     if status >= 500:
-        return "overload" if _find(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
+        return "overload" if _search(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
     if status in (408, 409, 425):
         return "server"
-    return _of_request(status, text)
+    return _kind_of_client_error(status, text)
 
 
-def _of_request(status: int, text: str) -> str:
+def _kind_of_client_error(status: int, text: str) -> str:
     if status in (400, 413, 422) and _is_overflow(text):
         return "overflow"
     if status == 413 or (status == 400 and not error_text(text)):
         return "overflow"  # Cerebras and several proxies send no body at all when the prompt is too long
-    if status == 400 and _find(_BILLING, text):
+    if status == 400 and _search(_BILLING, text):
         return "billing"
-    if status == 400 and _find(r"api[ _]key (not valid|is invalid|not found)|invalid api[ _]key|API_KEY_INVALID", text):
+    if status == 400 and _search(
+        r"api[ _]key (not valid|is invalid|not found)|invalid api[ _]key|API_KEY_INVALID", text
+    ):
         return "auth"
-    return "refused" if _find(_POLICY, text) else "invalid"
+    return "refused" if _search(_POLICY, text) else "invalid"
 
 
 def kind_of_error_event(code: str, text: str) -> str:
-    """The `FailureKind` of an error that arrives in mid-stream, with a word or a number in place of a status."""
+    """Return the `FailureKind` of an error inside a stream. `code` is a word or a status."""
     if code.isdecimal() and 400 <= int(code) < 600:
         return kind_of(int(code), text)
     both = f"{code} {text}"
@@ -176,54 +179,54 @@ def kind_of_error_event(code: str, text: str) -> str:
         (r"authentication|permission|unauthorized|invalid.api.key", "auth"),
         (_POLICY, "refused"),
     ):
-        if _find(pattern, both):
+        if _search(pattern, both):
             return kind
     if _is_overflow(both):
         return "overflow"
-    return "invalid" if _find(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
+    return "invalid" if _search(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
 
 
 def _is_overflow(text: str) -> bool:
-    return any(_find(pattern, text) for _, pattern in OVERFLOW_SPELLINGS)
+    return any(_search(pattern, text) for _, pattern in OVERFLOW_SPELLINGS)
 
 
 def limit_tokens(text: str) -> int:
-    """The window an overflow error names; 0 when it names none that could be one."""
-    found = _find(_LIMIT, text)
+    """Return the window that an overflow error names; 0 if it names none that is plausible."""
+    found = _search(_LIMIT, text)
     digits = next(filter(None, found.groups()), "0") if found else "0"
     value = int(digits.replace(",", "").replace("_", ""))
     return value if 1_000 <= value <= 100_000_000 else 0
 
 
 def error_text(body: str) -> str:
-    """The one line an error body has for a person; the body itself when it is no JSON."""
+    """Extract the readable message of an error body, as one line; the body itself if it is not JSON."""
     try:
         value = decode_json(body)
     except msgspec.DecodeError:
-        return _line(re.sub(r"<[^>]{0,400}>", " ", body))
-    return _line(_said(value))
+        return _one_line(re.sub(r"<[^>]{0,400}>", " ", body))
+    return _one_line(_find_message(value))
 
 
-def _said(value: object) -> str:
+def _find_message(value: object) -> str:
     if isinstance(value, list):
-        return _said(value[0]) if value else ""
+        return _find_message(value[0]) if value else ""
     if not isinstance(value, dict):
         return value if isinstance(value, str) else ""
     for key in ("error", "message", "detail", "error_description", "msg", "title"):
         inner = value.get(key)
-        if inner and (said := _said(inner)):
+        if inner and (said := _find_message(inner)):
             return _with_raw(said, value)
     return ""
 
 
 def _with_raw(said: str, value: dict[str, object]) -> str:
-    """OpenRouter wraps what the real provider said one level deeper."""
+    """Append the original provider's error, which OpenRouter nests one level deeper."""
     metadata = value.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     return f"{said}: {error_text(raw)}" if isinstance(raw, str) and raw else said
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())[:MESSAGE_CHARS_MAX]
 
 
@@ -237,8 +240,8 @@ def _with_hint(kind: str, status: int, message: str) -> str:
             return f"{message} (HTTP {status})" if str(status) not in message else message
 
 
-def retry_after_s(headers: Headers, wall_s: float) -> float:
-    """Seconds the provider asks us to wait, spelled as milliseconds, as seconds or as a date. Negative: it does not."""
+def retry_after_s(headers: RetryHeaders, wall_s: float) -> float:
+    """Return the wait that the provider asks for, in seconds; negative: none. Reads milliseconds, seconds and dates."""
     if (ms := _number(headers.retry_after_ms)) >= 0:
         return ms / 1000
     if (seconds := _number(headers.retry_after)) >= 0:

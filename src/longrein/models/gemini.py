@@ -1,4 +1,4 @@
-"""Gemini: contents of parts, calls paired by name and id, thought signatures riding on the parts they belong to."""
+"""The wire `gemini`: contents of parts; calls pair by name and id; thought signatures are fields of their parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,32 +7,43 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import Draft, Pdf, Picture, Piece, Plain, encode_json, given_json, object_json
+from longrein.models.content import (
+    ImagePiece,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_object,
+    encode_json,
+    received_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
-    Facing,
-    Grammar,
-    Memo,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
     family,
-    fields_of,
-    head_of,
-    listed,
+    json_fields,
+    list_chunks,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Reading a Gemini stream. It has no terminal event: it is whole when it said why it stopped and then ended.
+# There is no terminal event: a stream is complete when it has a stop reason and ends.
 
 
 _STOPS = {"STOP": "end", "MAX_TOKENS": "length"}
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE", "MODEL_ARMOR"}
 )
-_BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"})
+_BAD_CALL_REASONS = frozenset(
+    {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"}
+)
 
 
 class _Call(msgspec.Struct, rename="camel"):
@@ -89,35 +100,35 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The kinds apart; thoughts are output."""
+    """Convert a usage; thoughts count as output."""
     given = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
     read, thought = usage.cached_content_token_count or 0, usage.thoughts_token_count or 0
     return Usage(max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought)
 
 
-class GeminiReading:
-    """Reads one streamed answer."""
+class GeminiStreamReader:
+    """Parser of one streamed answer."""
 
     done = False
     kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str) -> None:
-        self.draft = Draft()
+        self.builder = ReplyBuilder()
         self.failed: Failure | None = None
         self._model = model
 
     @property
-    def settled(self) -> bool:
-        """Whether the stream may end now."""
-        return bool(self.draft.stop)
+    def may_end(self) -> bool:
+        """True if the reply is complete: a stop reason has arrived."""
+        return bool(self.builder.stop)
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
-        """One chunk."""
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
+        """Read one chunk."""
         event = _decode(payload)
         if event.usage_metadata is not None:
-            self.draft.usage = usage_of(event.usage_metadata)
+            self.builder.usage = usage_of(event.usage_metadata)
         if event.model_version:
-            self.draft.model = event.model_version
+            self.builder.model = event.model_version
         if event.candidates:
             candidate = event.candidates[0]
             if candidate.content is not None:
@@ -126,34 +137,34 @@ class GeminiReading:
             if candidate.finish_reason:
                 self._stop(candidate)
         elif event.prompt_feedback is not None and event.prompt_feedback.block_reason:
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
         if event.error is not None:
             self._fail(event.error)
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
-        return self.draft.finish("gemini", self._model)
+        """Build the reply."""
+        return self.builder.finish("gemini", self._model)
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.function_call is not None:
             self._call(part.function_call, part.thought_signature, out)
         elif part.thought and part.text:
-            self.draft.grow(self.draft.last("thinking"), part.text)
+            self.builder.grow(self.builder.last("thinking"), part.text)
             out.append(ThinkingDelta(part.text))
         elif part.text and not part.thought:
-            self.draft.grow(self.draft.last("text"), part.text)
+            self.builder.grow(self.builder.last("text"), part.text)
             out.append(TextDelta(part.text))
         if part.thought_signature and part.function_call is None and not part.thought:
-            self.draft.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
+            self.builder.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
         if call.will_continue:
-            self.failed = self.draft.failure(
+            self.failed = self.builder.failure(
                 "invalid", "the provider sends arguments in pieces, which nobody asked for"
             )
             return
-        received = given_json(call.args or {})
-        slot = self.draft.open("call", received, call.name or "")
+        received = received_json(call.args or {})
+        slot = self.builder.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
         if signature:
             fields["thoughtSignature"] = signature
@@ -162,27 +173,27 @@ class GeminiReading:
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BROKEN and not self.draft.calls:  # a call of a tool that does not exist is a call
+        if reason in _BAD_CALL_REASONS and not self.builder.calls:  # a call of an unknown tool is a call
             said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
-            self.failed = self.draft.failure("server", said)
+            self.failed = self.builder.failure("server", said)
         else:
-            self.draft.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
+            self.builder.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
 
     def _fail(self, error: _Error) -> None:
         text = error.message or error.status or "the provider broke off"
         kind = kind_of_error_event(str(error.code or error.status or ""), text)
-        failure = self.draft.failure(kind, text, error.code or 0)
+        failure = self.builder.failure(kind, text, error.code or 0)
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-# --- gemini ----------------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
 _OPENING = {"user": b'{"role":"user","parts":[', "model": b'{"role":"model","parts":['}
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What Gemini 3 takes in place of a signature on calls that another model made."""
+"""Value that Gemini 3 accepts as the signature of a call that another model made."""
 THINKING_TOKENS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 24_576}
-"""Thinking budgets of Gemini 2.5, which takes a number."""
+"""Thinking budgets in tokens of Gemini 2.5, which takes a number."""
 
 
 class Gemini:
@@ -190,42 +201,42 @@ class Gemini:
 
     name = "gemini"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
-        name = family(facing.model)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
+        name = family(target.model)
         self._thinks = not name.startswith(("gemini-1", "gemini-2-0", "gemma"))
         self._by_level = self._thinks and not name.startswith("gemini-2-5")
 
     def url(self, base_url: str) -> str:
-        """The streaming address of the model."""
-        return with_path(base_url, "/v1beta", f"/models/{self.facing.model}:streamGenerateContent?alt=sse")
+        """Address of the model's streaming call."""
+        return endpoint_url(base_url, "/v1beta", f"/models/{self.target.model}:streamGenerateContent?alt=sse")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"x-goog-api-key": api_key} if api_key else {}
 
-    def body(self, request: Request, memo: Memo) -> bytes:
-        """The request."""
-        head = head_of(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
+        """Encode the request."""
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         config = encode_json(self._config(request.max_output_tokens))
         start = b'{"generationConfig":%b%b,"contents":[' % (config, head)
-        if memo.first_side == "model":
+        if cache.first_side == "model":
             start += b'{"role":"user","parts":[{"text":"(continued)"}]},'
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> GeminiReading:
-        """Reads one answer."""
-        return GeminiReading(self.facing.model)
+    def reader(self) -> GeminiStreamReader:
+        """Make a parser for one reply."""
+        return GeminiStreamReader(self.target.model)
 
     def _config(self, limit: int) -> dict[str, object]:
         config: dict[str, object] = {"maxOutputTokens": limit}
-        if self.facing.stops:
-            config["stopSequences"] = self.facing.stops
+        if self.target.stops:
+            config["stopSequences"] = self.target.stops
         if self._thinks:
             thinking: dict[str, object] = {"includeThoughts": True}
-            effort = self.facing.effort
+            effort = self.target.effort
             if effort and self._by_level:
                 thinking["thinkingLevel"] = {"none": "minimal", "max": "high"}.get(effort, effort)
             elif effort:
@@ -247,38 +258,38 @@ class Gemini:
             case ToolCall() as call:
                 return self._call(item, call)
             case Thinking():
-                return b""  # only the signature has to go back, and that stands on the part that follows
+                return b""  # only the signature is sent back, on the next part
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return encode_json({"text": text} | self._signature(item)) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_part(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_part(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _signature(self, item: Item) -> dict[str, object]:
-        fields = fields_of(item.block.raw) if item.block is not None and self.facing.owns(item) else {}
+        fields = json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
         return {key: value for key, value in fields.items() if key == "thoughtSignature"}
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
         signature = self._signature(item)
-        if self._by_level and not self.facing.owns(item):
+        if self._by_level and not self.target.owns(item):
             signature = {"thoughtSignature": _NO_SIGNATURE}
         return b'{"functionCall":{"id":%b,"name":%b,"args":%b}%b}' % (
             encode_json(wire_call_id(call.id)),
             encode_json(wire_tool_name(call.name)),
-            object_json(call),
+            arguments_object(call),
             b"," + encode_json(signature)[1:-1] if signature else b"",
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
-        text = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
+        pieces = self.target.pieces(item, pdf=True)
+        text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         response = {
             "id": wire_call_id(result.call),
             "name": wire_tool_name(result.name),
             "response": {"output" if result.status == "ok" else "error": text},
         }
-        shown = [encode_json(_part(piece)) for piece in pieces if not isinstance(piece, Plain)]
+        shown = [encode_json(_part(piece)) for piece in pieces if not isinstance(piece, TextPiece)]
         return b",".join((encode_json({"functionResponse": response}), *shown))
 
 
@@ -288,11 +299,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _part(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"inlineData": {"mimeType": media, "data": base64}}
-        case Pdf(_, base64):
+        case PdfPiece(_, base64):
             return {"inlineData": {"mimeType": "application/pdf", "data": base64}}
 
 
@@ -300,5 +311,5 @@ def _side(item: Item) -> str:
     return "model" if item.mine else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return listed(_OPENING[side], fragments), b"]}"
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    return list_chunks(_OPENING[side], fragments), b"]}"

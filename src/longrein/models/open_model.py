@@ -1,4 +1,4 @@
-"""From options to a model: the one place that knows all wires."""
+"""Open a model from its options, and ask a server which models it offers. The only module that knows all wires."""
 
 import importlib
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from longrein.events import SettingsError
 from longrein.models.catalog import look_up
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
-from longrein.models.wire import Facing, Wire
+from longrein.models.wire import Wire, WireTarget
 
 WIRES = {
     "anthropic": ("anthropic", "Anthropic"),
@@ -16,72 +16,72 @@ WIRES = {
     "openai-responses": ("openai_responses", "OpenAIResponses"),
     "gemini": ("gemini", "Gemini"),
 }
-"""Wire name -> what speaks it, imported when it is chosen: a session has one, and each is dear."""
+"""Wire name -> (module, class). A wire is imported when it is used, because imports are slow."""
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("result", "call", "text", "old thinking"),
     "openai-chat": ("result", "call", "text", "thinking"),
     "openai-responses": ("result", "text"),
     "gemini": ("result", "text", "old thinking"),
 }
-"""What a wire tolerates being cleared. Signed thinking of the running turn must stay on the Messages API; a reasoning
-item of the Responses API must be followed by its call; a signature of Gemini belongs to the very call it came with."""
+"""Kinds of items that may be cleared on a wire. The Messages API needs the signed thinking of the running turn; a
+reasoning item of the Responses API must be followed by its call; a Gemini signature belongs to one call."""
 
 
 def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Model:
-    """The model that `options` describe. Opens no socket and reads no file but a script.
+    """Open the model that `options` describe. Opens no socket; reads a file only for a scripted model.
 
-    Raises `SettingsError` for a wire that does not exist and for a script that cannot be read.
+    Raises `SettingsError` for an unknown wire and for a script that cannot be read.
     """
     if options.wire == "scripted":
-        played: Model = _module("scripted").ScriptedModel(
-            _module("scripted").load_script(options.base_url, _file), options, clock
+        played: Model = _import("scripted").ScriptedModel(
+            _import("scripted").load_script(options.base_url, _read_file), options, clock
         )
         return played
     if options.wire not in WIRES:
         known = ", ".join((*WIRES, "scripted"))
         raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
-    text_tools = _module("text_tool_calls") if options.text_tools else None
+    text_tools = _import("text_tool_calls") if options.text_tools else None
     stops = text_tools.STOPS if text_tools else ()
-    facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
+    target = WireTarget(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    model: Model = _module("http_model").HttpModel(wire_of(facing), options, budget, clock)
-    return text_tools.TextTools(model) if text_tools else model
+    model: Model = _import("http_model").HttpModel(make_wire(target), options, budget, clock)
+    return text_tools.TextToolModel(model) if text_tools else model
 
 
-def wire_of(facing: Facing) -> Wire:
-    """What speaks the wire that `facing` names."""
-    module, name = WIRES[facing.wire]
-    wire: Wire = getattr(_module(module), name)(facing)
+def make_wire(target: WireTarget) -> Wire:
+    """Make the wire that `target` names."""
+    module, name = WIRES[target.wire]
+    wire: Wire = getattr(_import(module), name)(target)
     return wire
 
 
-def _module(name: str) -> Any:
+def _import(name: str) -> Any:
     return importlib.import_module(f"longrein.models.{name}")
 
 
-def _file(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
 
 def host_of(url: str) -> str:
-    """The host in `url`, without port and credentials."""
+    """Return the host in `url`, without port and credentials."""
     rest = url.split("://", 1)[-1].split("/", 1)[0].rsplit("@", 1)[-1]
     return rest.rsplit(":", 1)[0].lower() if not rest.startswith("[") else rest.split("]")[0] + "]"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Models of a local server ----------------------------------------------------------------------------------------
 #
-# Asking a server which models it offers: how a local one on its usual port is found without any settings.
+# A local server on its usual port is found without settings.
 
 
-CONNECT_S = 0.2
-"""A server on this machine accepts at once or is not there."""
-ANSWER_S = 1.0
-"""A server that is loading a model answers late."""
+LIST_CONNECT_S = 0.2
+"""Connect timeout; a server on this machine accepts at once."""
+LIST_TIMEOUT_S = 1.0
+"""Answer timeout; a server that is loading a model answers late."""
 LIST_BYTES_MAX = 4 << 20
-"""A longer list is none."""
+"""Longest list that is read."""
 _OTHER_USES = ("embed", "rerank", "whisper", "tts", "clip")
 
 
@@ -96,13 +96,13 @@ class _Offers(msgspec.Struct):
 
 
 def offered_models(base_url: str) -> tuple[str, ...]:
-    """Names of the models that the server at `base_url` offers for conversation; () where none answers in time.
+    """Ask the server at `base_url` for its chat models; () if no server answers in time.
 
-    Blocks for at most `CONNECT_S + ANSWER_S`. Never raises for what the server does.
+    Blocks for at most `LIST_CONNECT_S + LIST_TIMEOUT_S`. Never raises for errors of the server.
     """
     import httpx2
 
-    timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
+    timeout = httpx2.Timeout(LIST_TIMEOUT_S, connect=LIST_CONNECT_S)
     try:
         with (
             httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client,

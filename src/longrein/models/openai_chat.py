@@ -1,9 +1,8 @@
-"""OpenAI Chat Completions, and the many servers that speak it more or less: OpenRouter, Ollama, llama.cpp, LM Studio,
-vLLM, DeepSeek, Moonshot, Mistral, xAI, Groq.
+"""The wire `openai-chat`: Chat Completions of OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, Mistral and many others.
 
-Fragments have three shapes that cannot be mistaken for each other: text is the inside of a JSON string (so it holds no
-bare quote), objects begin with `{"`, fields of the assistant's message (its reasoning) with `"`. All text of a run is
-one string: several servers refuse lists.
+Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object begins with `{"`, a
+field of the assistant's message (its reasoning) begins with `"`. All text of a run is joined into one string, because
+several servers refuse lists.
 """
 
 from collections.abc import Sequence
@@ -15,35 +14,35 @@ from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, decode_json
 from longrein.models.content import (
     PIECE_CHARS,
-    Draft,
-    Pdf,
-    Picture,
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
     Piece,
-    Plain,
-    Slot,
+    ReplyBuilder,
+    TextPiece,
+    arguments_string,
     encode_json,
-    given_json,
     read_arguments,
-    text_json,
+    received_json,
 )
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
-    Facing,
-    Grammar,
-    Memo,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
     family,
-    fields_of,
-    head_of,
+    json_fields,
     short_call_id,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
-# --- Reading a Chat Completions stream, as OpenAI and those who imitate it write it ----------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Terminal event is `data: [DONE]`. `finish_reason` alone is not enough: the stream may be cut before the usage.
+# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, which may be cut before the usage.
 
 
 _STOPS = {
@@ -58,15 +57,15 @@ _STOPS = {
     "sensitive": "refusal",
     "refusal": "refusal",
 }
-_BROKEN = {"error": "server", "network_error": "server", "insufficient_system_resource": "overload"}
+_ERROR_STOPS = {"error": "server", "network_error": "server", "insufficient_system_resource": "overload"}
 
 
-_GROWING = ("text", "summary", "data")
-"""Fields of a block of reasoning that come in pieces."""
+_STREAMED_FIELDS = ("text", "summary", "data")
+"""Fields of a reasoning block that stream in pieces."""
 
 
 class _Pieces(list[str]):
-    """What has come of one of them."""
+    """Received pieces of such a field."""
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -132,7 +131,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The four kinds apart. Some count reasoning beside the completion: their total gives them away."""
+    """Convert a usage. Some servers count reasoning besides the completion; their total shows it."""
     given, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
     details = usage.prompt_tokens_details or _InputDetails()
     read = details.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
@@ -143,32 +142,32 @@ def usage_of(usage: _Usage) -> Usage:
     return Usage(max(0, given - read - cached), read, cached, written, thought)
 
 
-class ChatReading:
-    """Reads one streamed completion."""
+class ChatStreamReader:
+    """Parser of one completion, streamed or whole."""
 
     kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str, says_done: bool = True) -> None:
-        self.draft = Draft()
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._model = model
         self._says_done = says_done
-        self._text: Slot | None = None
-        self._thinking: Slot | None = None
-        self._calls: list[tuple[int | None, str, Slot]] = []
+        self._text: PartBuilder | None = None
+        self._thinking: PartBuilder | None = None
+        self._calls: list[tuple[int | None, str, PartBuilder]] = []
         self._details: list[dict[str, Any]] = []
-        """Blocks of reasoning; a text that comes in pieces is a list of them here."""
+        """Reasoning blocks; streamed fields hold `_Pieces`."""
         self._again: tuple[str, str] | None = None
-        """(id, name) said once more after a whole call: its echo, or the next one if arguments follow."""
+        """(id, name) repeated after a complete call: an echo, or a new call if arguments follow."""
 
     @property
-    def settled(self) -> bool:
-        """Whether the stream may end now: only where the server is known not to send `[DONE]`."""
-        return bool(self.draft.stop) and not self._says_done
+    def may_end(self) -> bool:
+        """True if the reply is complete without `[DONE]`, for servers that never send it."""
+        return bool(self.builder.stop) and not self._says_done
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
-        """One chunk."""
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
+        """Read one chunk."""
         if payload == b"[DONE]":
             self.done = True
             return
@@ -180,23 +179,23 @@ class ChatReading:
                 self._grow(delta, out)
             if choice.finish_reason:
                 self._stop(choice.finish_reason)
-            if event.model and not self.draft.model:
-                self.draft.model = event.model
+            if event.model and not self.builder.model:
+                self.builder.model = event.model
         if event.usage is not None and event.usage.prompt_tokens is not None:
-            self.draft.usage = usage_of(event.usage)
+            self.builder.usage = usage_of(event.usage)
         if event.error and bytes(event.error) != b"null":
             self._fail(bytes(event.error))
 
     def finish(self) -> Reply | Failure:
-        """The reply. A stream that ended with `[DONE]` but never said why was cut on the way to the server."""
-        if not self.draft.stop and not self.draft.slots:
-            return self.draft.failure("empty", "the model gave an empty answer")
+        """Build the reply; a `Failure` for a stream without content and without a stop reason."""
+        if not self.builder.stop and not self.builder.slots:
+            return self.builder.failure("empty", "the model gave an empty answer")
         if self._thinking is not None and (self._details or self._thinking.name):
             fields: dict[str, Any] = {self._thinking.name: self._thinking.text} if self._thinking.name else {}
             if self._details:
-                fields = {"reasoning_details": [_joined(detail) for detail in self._details]}
+                fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
             self._thinking.raw = encode_json(fields).decode()
-        return self.draft.finish("openai-chat", self._model)
+        return self.builder.finish("openai-chat", self._model)
 
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
         if delta.reasoning_content:
@@ -216,22 +215,22 @@ class ChatReading:
                 self._call(call, out)
         if delta.refusal:
             self._say(delta.refusal, out)
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
-            self._text = self.draft.open("text")
-        self.draft.grow(self._text, text)
+            self._text = self.builder.open("text")
+        self.builder.grow(self._text, text)
         out.append(TextDelta(text))
 
     def _think(self, field: str, text: str, out: list[Delta]) -> None:
         if self._thinking is None:
-            self._thinking = self.draft.open("thinking", name=field)
-        self.draft.grow(self._thinking, text)
+            self._thinking = self.builder.open("thinking", name=field)
+        self.builder.grow(self._thinking, text)
         out.append(ThinkingDelta(text))
 
     def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
-        """Mistral's reasoning models write content as a list."""
+        """Read content that is a list, as Mistral's reasoning models send it."""
         for chunk in chunks:
             if chunk.text:
                 self._say(chunk.text, out)
@@ -241,26 +240,26 @@ class ChatReading:
                     self._think("", text, out)
 
     def _detail(self, details: list[dict[str, Any]]) -> None:
-        """Blocks of reasoning in pieces: those of one kind and index are one."""
+        """Add streamed reasoning blocks; neighbours with the same type and index are one block."""
         if self._thinking is None:
-            self._thinking = self.draft.open("thinking", name="reasoning")
+            self._thinking = self.builder.open("thinking", name="reasoning")
         for new in details:
             old = self._details[-1] if self._details else None
             if old is None or (old.get("type"), old.get("index")) != (new.get("type"), new.get("index")):
                 old = {}
                 self._details.append(old)
             for key, value in new.items():
-                if key in _GROWING and isinstance(value, str):
+                if key in _STREAMED_FIELDS and isinstance(value, str):
                     pieces = old[key] = old[key] if isinstance(old.get(key), _Pieces) else _Pieces()
                     pieces.append(value)
                 elif value is not None or key not in old:
                     old[key] = value
-                self.draft.came += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
+                self.builder.size_chars += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
 
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
         given = function.arguments
-        text = given if isinstance(given, str) else given_json(given) if given else ""
+        text = given if isinstance(given, str) else received_json(given) if given else ""
         name = self._named(call, function.name or "", text)
         slot = self._slot(call, name, text)
         fresh = not slot.name and bool(name)
@@ -269,36 +268,36 @@ class ChatReading:
         if call.id or call.extra_content:
             self._keep(slot, call)
         if text:
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
         if fresh or text:
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
 
     def _named(self, call: _Call, name: str, text: str) -> str:
-        """The name of a piece. One that stood alone, after a call that was whole, belongs to the arguments after it."""
+        """Name for a piece. A repeated name after a complete call names the new call whose arguments follow."""
         if call.index is not None or not self._calls:
             return name
         id_, slot = self._calls[-1][1:]
         if text and not name and self._again == (call.id or id_, slot.name):
             name = slot.name
-        alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.grown
-        self._again = (id_, name) if alone and _whole(slot) else None
+        alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.pieces
+        self._again = (id_, name) if alone and _is_complete(slot) else None
         return name
 
-    def _slot(self, call: _Call, name: str, text: str) -> Slot:
-        """The call that a piece belongs to. Servers leave out the index, the id or both, or number all calls 0."""
+    def _slot(self, call: _Call, name: str, text: str) -> PartBuilder:
+        """Call that a piece belongs to. Servers may omit the index, the id or both, or give all calls index 0."""
         known = [(id_, slot) for index, id_, slot in self._calls if call.index is None or index == call.index]
         if known:
             id_, slot = known[-1]
             other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
             bare = call.index is None and not call.id
-            again = bool(name and slot.grown and (text or bare)) and _whole(slot)
+            again = bool(name and slot.pieces and (text or bare)) and _is_complete(slot)
             if not (name and (other or again)):
                 return slot
-        slot = self.draft.open("call")
+        slot = self.builder.open("call")
         self._calls.append((call.index, call.id or "", slot))
         return slot
 
-    def _keep(self, slot: Slot, call: _Call) -> None:
+    def _keep(self, slot: PartBuilder, call: _Call) -> None:
         fields: dict[str, Any] = {"id": call.id} if call.id else {}
         if call.extra_content:
             fields["extra_content"] = call.extra_content
@@ -306,31 +305,31 @@ class ChatReading:
             slot.raw = encode_json(fields).decode()
 
     def _stop(self, reason: str) -> None:
-        if reason in _BROKEN:
-            self.failed = self.draft.failure(_BROKEN[reason], f"the provider broke off: {reason}")
-        elif self.draft.stop != "refusal":
-            self.draft.stop = _STOPS.get(reason, "end")
+        if reason in _ERROR_STOPS:
+            self.failed = self.builder.failure(_ERROR_STOPS[reason], f"the provider broke off: {reason}")
+        elif self.builder.stop != "refusal":
+            self.builder.stop = _STOPS.get(reason, "end")
 
     def _fail(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "replace")
-        code = _code_of(raw)
+        code = _error_code(raw)
         kind = kind_of_error_event(code, text)
         status = int(code) if code.isdecimal() and len(code) == 3 else 0
-        failure = self.draft.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
+        failure = self.builder.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-def _whole(slot: Slot) -> bool:
-    """Whether the arguments of a call are complete. Its last pieces are looked at first, which is cheap."""
-    return "".join(slot.grown[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
+def _is_complete(slot: PartBuilder) -> bool:
+    """Return whether the arguments of a call are complete. Looks at the last pieces first, which is cheap."""
+    return "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
 
 
-def _joined(detail: dict[str, Any]) -> dict[str, Any]:
-    """A block of reasoning with its pieces put together."""
+def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
+    """Join the pieces of a reasoning block."""
     return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
 
 
-def _code_of(raw: bytes) -> str:
+def _error_code(raw: bytes) -> str:
     try:
         value = decode_json(raw)
     except msgspec.DecodeError:
@@ -340,48 +339,48 @@ def _code_of(raw: bytes) -> str:
     return str(value.get("code") or value.get("status") or value.get("type") or "")
 
 
-# --- openai_chat -----------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
-_BETWEEN = b"\\n\\n"
-_PICTURES_SAID = b',{"role":"user","content":[{"type":"text","text":"[pictures of the results above, in their order]"}'
+_TEXT_SEPARATOR = b"\\n\\n"
+_IMAGES_MESSAGE = b',{"role":"user","content":[{"type":"text","text":"[pictures of the results above, in their order]"}'
 _MISTRAL = ("mistral", "ministral", "codestral", "devstral", "magistral", "pixtral")
 
 
-class Habits(msgspec.Struct, frozen=True):
-    """Where a server differs from the rest."""
+class ServerQuirks(msgspec.Struct, frozen=True):
+    """Differences of a server from the other servers of this wire."""
 
     limit_key: bytes = b"max_tokens"
-    """Name of the output limit."""
+    """Field name of the output limit."""
     usage_on_wish: bool = True
-    """Takes `stream_options`; usage does not come without."""
+    """Takes `stream_options`, without which it sends no usage."""
     cache_key: bool = False
     """Takes `prompt_cache_key`."""
     short_ids: bool = False
-    """Takes call ids of nine letters and digits only."""
+    """Takes only call ids of nine letters and digits."""
     files: bool = False
     """Takes PDF files."""
     nested_effort: bool = False
     """Takes `reasoning.effort` in place of `reasoning_effort`."""
     auto_marks: bool = False
-    """Marks the cache itself when a top-level `cache_control` asks for it."""
+    """Places cache marks itself if the request holds a top-level `cache_control`."""
     says_done: bool = True
     """Ends its stream with `[DONE]`."""
 
 
-def habits_of(host: str, model: str) -> Habits:
-    """What is known of the server at `host`."""
+def quirks_of(host: str, model: str) -> ServerQuirks:
+    """Known differences of the server at `host`."""
     short = host.endswith("mistral.ai") or family(model).startswith(_MISTRAL)
     if host.endswith(("api.openai.com", ".azure.com")):
-        return Habits(b"max_completion_tokens", cache_key=True, files=True)
+        return ServerQuirks(b"max_completion_tokens", cache_key=True, files=True)
     if host.endswith("openrouter.ai"):
         claude = "claude" in model
-        return Habits(files=True, nested_effort=True, auto_marks=claude, short_ids=short)
+        return ServerQuirks(files=True, nested_effort=True, auto_marks=claude, short_ids=short)
     if host.endswith("mistral.ai"):
-        return Habits(usage_on_wish=False, short_ids=True)
+        return ServerQuirks(usage_on_wish=False, short_ids=True)
     if host.endswith(("moonshot.ai", "moonshot.cn")):
-        return Habits(cache_key=True)
-    return Habits(short_ids=short, says_done=not host.endswith("perplexity.ai"))
+        return ServerQuirks(cache_key=True)
+    return ServerQuirks(short_ids=short, says_done=not host.endswith("perplexity.ai"))
 
 
 class OpenAIChat:
@@ -389,49 +388,49 @@ class OpenAIChat:
 
     name = "openai-chat"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.habits = habits_of(facing.host, facing.model)
-        self.grammar = Grammar(self._encode, _side, _lay)
-        self._id = short_call_id if self.habits.short_ids else wire_call_id
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.quirks = quirks_of(target.host, target.model)
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
+        self._id = short_call_id if self.quirks.short_ids else wire_call_id
 
     def url(self, base_url: str) -> str:
-        """The Chat Completions address."""
-        return with_path(base_url, "/v1", "/chat/completions")
+        """Address of Chat Completions."""
+        return endpoint_url(base_url, "/v1", "/chat/completions")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def body(self, request: Request, memo: Memo) -> bytes:
-        """The request."""
-        head = head_of(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
+        """Encode the request."""
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         system = request.prefix.system
-        start = b'{"%b":%d,%b,"messages":[' % (self.habits.limit_key, request.max_output_tokens, head)
+        start = b'{"%b":%d,%b,"messages":[' % (self.quirks.limit_key, request.max_output_tokens, head)
         if system.strip():
-            start += encode_json({"role": "system", "content": system}) + (b"," if memo.first_side else b"")
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+            start += encode_json({"role": "system", "content": system}) + (b"," if cache.first_side else b"")
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> ChatReading:
-        """Reads one answer."""
-        return ChatReading(self.facing.model, self.habits.says_done)
+    def reader(self) -> ChatStreamReader:
+        """Make a parser for one reply."""
+        return ChatStreamReader(self.target.model, self.quirks.says_done)
 
     def _head(self, request: Request) -> bytes:
-        habits, effort = self.habits, self.facing.effort
-        fields: dict[str, object] = {"model": self.facing.model, "stream": True}
-        if habits.usage_on_wish:
+        quirks, effort = self.quirks, self.target.effort
+        fields: dict[str, object] = {"model": self.target.model, "stream": True}
+        if quirks.usage_on_wish:
             fields["stream_options"] = {"include_usage": True}
-        if habits.cache_key:
+        if quirks.cache_key:
             fields["prompt_cache_key"] = request.route or request.session
-        if habits.auto_marks:
+        if quirks.auto_marks:
             fields["cache_control"] = {"type": "ephemeral"}
         if effort:
-            fields["reasoning" if habits.nested_effort else "reasoning_effort"] = (
-                {"effort": effort} if habits.nested_effort else effort
+            fields["reasoning" if quirks.nested_effort else "reasoning_effort"] = (
+                {"effort": effort} if quirks.nested_effort else effort
             )
-        if self.facing.stops:
-            fields["stop"] = self.facing.stops
+        if self.target.stops:
+            fields["stop"] = self.target.stops
         if request.prefix.tools:
             fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
         return encode_json(fields)[1:-1]
@@ -441,28 +440,28 @@ class OpenAIChat:
             case ToolCall() as call:
                 return self._call(item, call)
             case Thinking():
-                return _reasoning(self.facing, item)
+                return _reasoning(self.target, item)
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return encode_json(text)[1:-1] if text.strip() else b""
             case _:
-                return b",".join(map(_fragment, self.facing.pieces(item, pdf=self.habits.files)))
+                return b",".join(map(_fragment, self.target.pieces(item, pdf=self.quirks.files)))
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
-        extra = fields_of(item.block.raw).get("extra_content") if item.block and self.facing.owns(item) else None
+        extra = json_fields(item.block.raw).get("extra_content") if item.block and self.target.owns(item) else None
         return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
             encode_json(self._id(call.id)),
             encode_json(wire_tool_name(call.name)),
-            text_json(call),
+            arguments_string(call),
             b',"extra_content":' + encode_json(extra) if extra else b"",
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        """The message of a result; pictures follow after a newline, which no compact JSON holds."""
-        pieces = self.facing.pieces(item, pdf=self.habits.files)
-        text = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
-        shown = [_fragment(piece) for piece in pieces if not isinstance(piece, Plain)]
+        """Encode a result message. Its images follow, each after a newline, which compact JSON never holds."""
+        pieces = self.target.pieces(item, pdf=self.quirks.files)
+        text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        shown = [_fragment(piece) for piece in pieces if not isinstance(piece, TextPiece)]
         if shown and not text:
             text = "[a picture; it follows after the results]"
         message = {"role": "tool", "tool_call_id": self._id(result.call), "content": text}
@@ -474,41 +473,41 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def _reasoning(facing: Facing, item: Item) -> bytes:
-    """Reasoning under the name it came by, as a field of the assistant's message."""
-    fields = fields_of(item.block.raw) if item.block is not None and facing.owns(item) else {}
+def _reasoning(target: WireTarget, item: Item) -> bytes:
+    """Encode reasoning as a field of the assistant's message, under the field name it was received with."""
+    fields = json_fields(item.block.raw) if item.block is not None and target.owns(item) else {}
     return encode_json(fields)[1:-1]
 
 
 def _fragment(piece: Piece) -> bytes:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return encode_json(text if text.strip() else "(empty)")[1:-1]
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return encode_json({"type": "image_url", "image_url": {"url": f"data:{media};base64,{base64}"}})
-        case Pdf(name, base64):
+        case PdfPiece(name, base64):
             file = {"filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
             return encode_json({"type": "file", "file": file})
 
 
-# --- brackets ----------------------------------------------------------------------------------------------------
+# --- Brackets --------------------------------------------------------------------------------------------------------
 
 
 def _side(item: Item) -> str:
     return "assistant" if item.mine else "tool" if item.kind == "result" else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     if side == "assistant":
-        return _lay_assistant(fragments)
-    return _lay_results(fragments) if side == "tool" else _lay_user(fragments)
+        return _bracket_assistant(fragments)
+    return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)
 
 
-def _lay_user(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket_user(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     chunks: list[bytes] = []
     if not any(fragment.startswith(b'{"') for fragment in fragments):
         for fragment in fragments:
-            chunks += (_BETWEEN if chunks else b'{"role":"user","content":"', fragment)
+            chunks += (_TEXT_SEPARATOR if chunks else b'{"role":"user","content":"', fragment)
         return chunks, b'"}'
     lead, end = b'{"role":"user","content":[', b""
     for fragment in fragments:
@@ -518,7 +517,7 @@ def _lay_user(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     return chunks, lead + b"]}"
 
 
-def _lay_results(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket_results(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     chunks: list[bytes] = []
     pictures: list[bytes] = []
     for fragment in fragments:
@@ -527,22 +526,22 @@ def _lay_results(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
         pictures += shown
     if not pictures:
         return chunks, b""
-    return chunks, b",".join((_PICTURES_SAID, *pictures)) + b"]}"
+    return chunks, b",".join((_IMAGES_MESSAGE, *pictures)) + b"]}"
 
 
-def _lay_assistant(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket_assistant(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     ranks = [0 if f.startswith(b'"') else 2 if f.startswith(b'{"') else 1 for f in fragments]
     if ranks != sorted(ranks) or ranks.count(0) > 1:
-        return _lay_mixed(fragments, ranks)
-    return _lay_in_order(fragments, ranks)
+        return _bracket_mixed(fragments, ranks)
+    return _bracket_in_order(fragments, ranks)
 
 
-def _lay_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
+def _bracket_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
     chunks: list[bytes] = []
     closing, was = b'{"role":"assistant"', -1
     for fragment, rank in zip(fragments, ranks, strict=True):
         if rank == was:
-            lead = b"," if rank == 2 else _BETWEEN
+            lead = b"," if rank == 2 else _TEXT_SEPARATOR
         elif rank == 0:
             lead = closing + b","
         elif rank == 1:
@@ -554,11 +553,11 @@ def _lay_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[lis
     return chunks, closing + (b',"content":""}' if was == 0 else b"}")
 
 
-def _lay_mixed(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
-    """Text after a call, or several replies in one run: put in the only order that this wire has, in one chunk."""
+def _bracket_mixed(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
+    """Bracket text after a call, or several replies in one run, in the order this wire requires, as one chunk."""
     pairs = sorted(zip(ranks, fragments, strict=True), key=lambda pair: pair[0])
     thinking = [pair for pair in pairs if pair[0] == 0][:1]
     rest = [pair for pair in pairs if pair[0] > 0]
     ordered = thinking + rest
-    chunks, closing = _lay_in_order([f for _, f in ordered], [r for r, _ in ordered])
+    chunks, closing = _bracket_in_order([f for _, f in ordered], [r for r, _ in ordered])
     return [b"".join(chunks)] + [b""] * (2 * len(fragments) - 1), closing

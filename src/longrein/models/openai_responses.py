@@ -1,4 +1,4 @@
-"""OpenAI Responses: a flat list of input items, nothing stored at the provider, reasoning sent back encrypted."""
+"""The wire `openai-responses`: a flat list of items, nothing stored at the provider, reasoning sent back encrypted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,27 +7,37 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, given_json, text_json
+from longrein.models.content import (
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    ReplyBuilder,
+    TextPiece,
+    arguments_string,
+    encode_json,
+    received_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire import (
-    Facing,
-    Grammar,
-    Memo,
+    FragmentCache,
+    ItemFormat,
+    WireTarget,
+    cached_head,
+    endpoint_url,
     family,
-    fields_of,
-    head_of,
-    listed,
-    thinking_raw,
+    json_fields,
+    list_chunks,
+    own_thinking,
     wire_call_id,
     wire_tool_name,
-    with_path,
 )
 
-# --- Reading a Responses stream, or a whole response -----------------------------------------------------------------
+# --- Reading a stream ------------------------------------------------------------------------------------------------
 #
-# Terminal events are `response.completed`, `response.incomplete` and `response.failed`; the status of the response
-# inside them counts, not their name.
+# Terminal events are `response.completed`, `response.incomplete` and `response.failed`. The status inside the response
+# counts, not the name of the event.
 
 
 class _Piece(msgspec.Struct):
@@ -109,8 +119,8 @@ _decode_item = msgspec.json.Decoder(_Item).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
-"""Items that are read; others are the provider's own tools (`web_search_call`, `tool_search_call`)."""
-_READ = frozenset(
+"""Item type -> kind of part. Other types belong to the provider's own tools, such as `web_search_call`."""
+_EVENT_TYPES = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
         *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
@@ -118,34 +128,34 @@ _READ = frozenset(
         *("response.completed", "response.incomplete", "response.done", "response.failed", "response.cancelled"),
     }
 )
-"""Types of the events below that are read."""
+"""Event types that are read."""
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """The four kinds apart."""
+    """Convert a usage."""
     details = usage.input_tokens_details or _InputDetails()
     read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
     thought = (usage.output_tokens_details or _OutputDetails()).reasoning_tokens or 0
     return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
 
 
-class ResponsesReading:
-    """Reads one streamed response."""
+class ResponsesStreamReader:
+    """Parser of one response, streamed or whole."""
 
-    settled = False
-    kinds = _READ
+    may_end = False
+    kinds = _EVENT_TYPES
 
     def __init__(self, model: str) -> None:
-        self.draft = Draft()
+        self.builder = ReplyBuilder()
         self.done = False
         self.failed: Failure | None = None
         self._model = model
-        self._slots: dict[int, Slot | None] = {}
-        """By index; None for an item that is passed over."""
+        self._slots: dict[int, PartBuilder | None] = {}
+        """Open parts by output index; None for an ignored item."""
         self._summary = 0
 
-    def take(self, payload: bytes, out: list[Delta]) -> None:
-        """One event."""
+    def feed(self, payload: bytes, out: list[Delta]) -> None:
+        """Read one event."""
         if payload == b"[DONE]":
             return
         event = _decode(payload)
@@ -169,24 +179,24 @@ class ResponsesReading:
             case _ if event.type == "error" or event.error is not None:
                 self._fail(event.error or _Error(event.code, None, event.message))
         if event.type == "response.refusal.delta":
-            self.draft.stop = "refusal"
+            self.builder.stop = "refusal"
 
     def finish(self) -> Reply | Failure:
-        """The reply."""
-        return self.draft.finish("openai-responses", self._model)
+        """Build the reply."""
+        return self.builder.finish("openai-responses", self._model)
 
     def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
         for index, raw in enumerate(response.output):
             self._shut(index, bytes(raw), out)
         self._end(response, "")
 
-    def _open(self, index: int, raw: bytes, out: list[Delta]) -> Slot | None:
+    def _open(self, index: int, raw: bytes, out: list[Delta]) -> PartBuilder | None:
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
             self._slots[index] = None
             return None
         item = _decode_item(raw)
-        self._slots[index] = slot = self.draft.open(kind, name=item.name or "")
+        self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
         if kind == "call":
             slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
             out.append(CallDelta(slot.call, slot.name))
@@ -196,7 +206,7 @@ class ResponsesReading:
         text, slot = event.delta, self._growing(event.output_index, kind)
         if not text or slot is None:
             return
-        self.draft.grow(slot, text)
+        self.builder.grow(slot, text)
         out.append(TextDelta(text) if kind == "text" else CallDelta(slot.call, json=text))
 
     def _think(self, event: _Event, out: list[Delta]) -> None:
@@ -204,22 +214,22 @@ class ResponsesReading:
         if not text or slot is None:
             return
         if event.summary_index != self._summary:
-            self._summary, text = event.summary_index, ("\n\n" if slot.grown else "") + text
-        self.draft.grow(slot, text)
+            self._summary, text = event.summary_index, ("\n\n" if slot.pieces else "") + text
+        self.builder.grow(slot, text)
         out.append(ThinkingDelta(text))
 
-    def _growing(self, index: int, kind: str) -> Slot | None:
-        """The slot of `kind` at `index`, made when its start never came; None for an item that is passed over."""
+    def _growing(self, index: int, kind: str) -> PartBuilder | None:
+        """Return the part of `kind` at `index`, a new one if its start never arrived; None for an ignored item."""
         slot = self._slots.get(index)
         if slot is None and index in self._slots:
             return None
         if slot is None or slot.kind != kind:
-            self._slots[index] = slot = self.draft.open(kind)
+            self._slots[index] = slot = self.builder.open(kind)
         return slot
 
     def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
-        """An item is whole: its raw bytes are kept where they must go back; what came without deltas is taken now."""
-        slot = self._slots.pop(index, None)  # a server that numbers nothing ends one item before it begins the next
+        """End an item: keep the bytes that must be sent back, and take the text that no delta brought."""
+        slot = self._slots.pop(index, None)  # items without an index follow one after the other
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is not None and (slot is None or slot.kind != kind):
             slot = self._open(index, raw, out)
@@ -230,52 +240,52 @@ class ResponsesReading:
         if slot.kind == "thinking":
             if item.encrypted_content:
                 slot.raw = raw.decode("utf-8", "replace")
-                self.draft.came += len(raw)
+                self.builder.size_chars += len(raw)
             self._whole(slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out)
         elif slot.kind == "text":
             if item.phase:
                 slot.raw = encode_json({"phase": item.phase}).decode()
             self._whole(slot, "".join(p.text or p.refusal or "" for p in item.content or ()), out)
             if any(p.refusal for p in item.content or ()):
-                self.draft.stop = "refusal"
+                self.builder.stop = "refusal"
         elif slot.kind == "call":
             given = item.arguments or ""
-            self._whole(slot, given if isinstance(given, str) else given_json(given), out)
+            self._whole(slot, given if isinstance(given, str) else received_json(given), out)
 
-    def _whole(self, slot: Slot, text: str, out: list[Delta]) -> None:
-        """Take what no delta brought: all of it, or what is missing at the end."""
+    def _whole(self, slot: PartBuilder, text: str, out: list[Delta]) -> None:
+        """Add the part of `text` that no delta brought: all of it, or its end."""
         come = slot.text
         if len(text) > len(come) and text.startswith(come):
             text = text[len(come) :]
-            self.draft.grow(slot, text)
+            self.builder.grow(slot, text)
             whole: dict[str, Delta] = {"text": TextDelta(text), "thinking": ThinkingDelta(text)}
             out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
 
     def _end(self, response: _Response, name: str) -> None:
-        """The response is over; `name` is what the event calls it, for a response that does not say."""
+        """End the response. `name` is the status in the event's type, used if the response holds none."""
         self.done = True
-        self.draft.model = response.model or ""
+        self.builder.model = response.model or ""
         if response.usage is not None:
-            self.draft.usage = usage_of(response.usage)
+            self.builder.usage = usage_of(response.usage)
         reason = response.incomplete_details.reason if response.incomplete_details else None
         status = response.status or name
         if status in ("failed", "cancelled"):
             self._fail(response.error or _Error(status))
         elif reason or status == "incomplete":
-            self.draft.stop = "refusal" if reason == "content_filter" else "length"
+            self.builder.stop = "refusal" if reason == "content_filter" else "length"
 
     def _fail(self, error: _Error) -> None:
         code, text = str(error.code or error.type or ""), error.message or ""
         kind = kind_of_error_event(code, text)
-        failure = self.draft.failure(kind, text or code or "the provider broke off")
+        failure = self.builder.failure(kind, text or code or "the provider broke off")
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-# --- openai_responses ------------------------------------------------------------------------------------------------
+# --- Writing a request -----------------------------------------------------------------------------------------------
 
 
 _OPENING = b'{"type":"message","role":"user","content":['
-_OURS = (b'{"type":"message"', b'{"type":"function_call"')
+_KEPT_STARTS = (b'{"type":"message"', b'{"type":"function_call"')
 _WITHOUT_REASONING = ("gpt-4", "gpt-3", "chatgpt")
 
 
@@ -284,36 +294,36 @@ class OpenAIResponses:
 
     name = "openai-responses"
 
-    def __init__(self, facing: Facing) -> None:
-        self.facing = facing
-        self.grammar = Grammar(self._encode, _side, _lay)
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        self.item_format = ItemFormat(self._encode, _side, _bracket)
 
     def url(self, base_url: str) -> str:
-        """The Responses address."""
-        return with_path(base_url, "/v1", "/responses")
+        """Address of Responses."""
+        return endpoint_url(base_url, "/v1", "/responses")
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The key."""
+        """Headers with the key."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def body(self, request: Request, memo: Memo) -> bytes:
-        """The request."""
-        head = head_of(memo, request, lambda: self._head(request))
-        chunks = memo.chunks(request.items)
+    def body(self, request: Request, cache: FragmentCache) -> bytes:
+        """Encode the request."""
+        head = cached_head(cache, request, lambda: self._head(request))
+        chunks = cache.chunks(request.items)
         start = b'{"max_output_tokens":%d,%b,"input":[' % (request.max_output_tokens, head)
-        return b"".join((start, *chunks, memo.closing, b"]}"))
+        return b"".join((start, *chunks, cache.closing, b"]}"))
 
-    def reading(self) -> ResponsesReading:
-        """Reads one answer."""
-        return ResponsesReading(self.facing.model)
+    def reader(self) -> ResponsesStreamReader:
+        """Make a parser for one reply."""
+        return ResponsesStreamReader(self.target.model)
 
     def _head(self, request: Request) -> bytes:
-        fields: dict[str, object] = {"model": self.facing.model, "stream": True, "store": False}
+        fields: dict[str, object] = {"model": self.target.model, "stream": True, "store": False}
         fields["prompt_cache_key"] = request.route or request.session
-        if not family(self.facing.model).startswith(_WITHOUT_REASONING):
+        if not family(self.target.model).startswith(_WITHOUT_REASONING):
             fields["include"] = ["reasoning.encrypted_content"]
-            if self.facing.effort:
-                fields["reasoning"] = {"effort": self.facing.effort, "summary": "auto"}
+            if self.target.effort:
+                fields["reasoning"] = {"effort": self.target.effort, "summary": "auto"}
         if request.prefix.system.strip():
             fields["instructions"] = request.prefix.system
         if request.prefix.tools:
@@ -326,31 +336,31 @@ class OpenAIResponses:
                 return b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b}' % (
                     encode_json(wire_call_id(call.id)),
                     encode_json(wire_tool_name(call.name)),
-                    text_json(call),
+                    arguments_string(call),
                 )
             case Thinking():
-                return thinking_raw(self.facing, item)
+                return own_thinking(self.target, item)
             case ToolResult() as result:
                 return self._result(item, result)
             case Text(text) if item.mine:
                 return self._said(item, text) if text.strip() else b""
             case _:
-                return b",".join(encode_json(_content(piece)) for piece in self.facing.pieces(item, pdf=True))
+                return b",".join(encode_json(_content(piece)) for piece in self.target.pieces(item, pdf=True))
 
     def _said(self, item: Item, text: str) -> bytes:
-        """An output message: strict servers (vLLM, gateways) take no less. Its id is ours, as those of calls are."""
+        """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
         content = [{"type": "output_text", "text": text, "annotations": []}]
         known = "msg_" + "_".join(map(str, item.key))
         fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
         fields |= {"role": "assistant", "content": content}
-        if item.block is not None and self.facing.owns(item):
-            fields |= {key: value for key, value in fields_of(item.block.raw).items() if key == "phase"}
+        if item.block is not None and self.target.owns(item):
+            fields |= {key: value for key, value in json_fields(item.block.raw).items() if key == "phase"}
         return encode_json(fields)
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.facing.pieces(item, pdf=True)
-        output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
-        if not all(isinstance(piece, Plain) for piece in pieces):
+        pieces = self.target.pieces(item, pdf=True)
+        output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+        if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
         return encode_json({"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output})
 
@@ -362,11 +372,11 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 def _content(piece: Piece) -> dict[str, object]:
     match piece:
-        case Plain(text):
+        case TextPiece(text):
             return {"type": "input_text", "text": text if text.strip() else "(empty)"}
-        case Picture(media, base64):
+        case ImagePiece(media, base64):
             return {"type": "input_image", "image_url": f"data:{media};base64,{base64}"}
-        case Pdf(name, base64):
+        case PdfPiece(name, base64):
             return {"type": "input_file", "filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
 
 
@@ -374,10 +384,10 @@ def _side(item: Item) -> str:
     return "assistant" if item.mine else "result" if item.kind == "result" else "user"
 
 
-def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     if side == "user":
-        return listed(_OPENING, fragments), b"]}"
+        return list_chunks(_OPENING, fragments), b"]}"
     kept = len(fragments)
-    while side == "assistant" and kept and not fragments[kept - 1].startswith(_OURS):
-        kept -= 1  # reasoning that led to nothing (a cut answer): the provider refuses it without what follows it
-    return listed(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""
+    while side == "assistant" and kept and not fragments[kept - 1].startswith(_KEPT_STARTS):
+        kept -= 1  # the provider refuses reasoning without a following item (a cut answer)
+    return list_chunks(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""

@@ -1,6 +1,6 @@
-"""What the loop needs of a model: a request goes in, batches of deltas come out, and the last one says how it ended.
+"""The model interface: a request goes in, batches of deltas come out, the last delta is a `Reply` or a `Failure`.
 
-The outside world fails as data: `Model.stream` never raises for what a provider or the network does.
+Errors of a provider or the network are values: `Model.stream` never raises for them.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,10 +25,10 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class CallDelta(msgspec.Struct, frozen=True):
-    """A call begins (`name` set) or its arguments grow."""
+    """The start of a call (`name` set), or more of its arguments."""
 
     index: int
-    """Which call of this reply, from 0."""
+    """Index of the call in this reply, from 0."""
     name: str = ""
     """Tool name, in the first delta of a call."""
     json: str = ""
@@ -36,14 +36,14 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The last delta of a request that was answered. Calls carry no id yet: `ToolCall.id` is ''."""
+    """Last delta of an answered request. Calls have no id yet: `ToolCall.id` is ''."""
 
     parts: tuple[AnyPart, ...]
     """Text, thinking and calls in order."""
     stop: str
     """`end`, `calls`, `length` or `refusal`."""
     usage: Usage
-    """As the provider counted; all zero when it did not say."""
+    """Tokens as the provider counted them; all zero when it sent no usage."""
     blocks: tuple[ProviderBlock, ...] = ()
     """Provider blocks, by index into `parts`."""
     model: str = ""
@@ -51,29 +51,29 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The last delta of a request that was not."""
+    """Last delta of a request that failed."""
 
     kind: str
     """A `FailureKind`."""
     message: str
-    """One line: what the provider or the network said."""
+    """Error text of the provider or the network, one line."""
     status: int = 0
     """HTTP status, 0 for none."""
     retry_after_s: float = -1.0
-    """What the provider asked us to wait; negative: nothing."""
+    """Wait that the provider asked for, in seconds; negative: none."""
     limit_tokens: int = 0
     """Window named in an overflow error; 0: none."""
     partial: tuple[AnyPart, ...] = ()
-    """What had arrived; its calls never run."""
+    """Parts that had arrived; calls among them never run."""
     usage: Usage = Usage()
-    """As far as it is known."""
+    """Tokens counted before the failure."""
 
 
 Delta = TextDelta | ThinkingDelta | CallDelta | Reply | Failure
 
 
 class Model(Protocol):
-    """One model of one provider. Built once, used for many requests, one at a time or several."""
+    """A model of one provider. Used for many requests, also concurrently."""
 
     name: str
     """`provider/model`."""
@@ -83,11 +83,11 @@ class Model(Protocol):
     budget: Budget
 
     def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """Send `request`, yield what arrives, one sequence per network read.
+        """Send `request` and yield its deltas, one sequence per network read.
 
-        The last element of the last sequence is a `Reply` or a `Failure`; nothing comes after it. Closing the
-        iterator (`aclose`) or cancelling the task closes the connection and yields no more. Never raises for what
-        the outside does. Never retries: when to ask again is a decision of the loop, folded from the log.
+        The last element of the last sequence is a `Reply` or a `Failure`. Closing the iterator (`aclose`) or
+        cancelling the task closes the connection. Never raises for errors of the provider or the network. Never
+        retries: the agent loop decides that from the log.
         """
         ...
 
@@ -97,7 +97,7 @@ class Model(Protocol):
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
-    """All that is needed to open a model. Put together by `config` and `app`."""
+    """Everything needed to open a model, as settings and flags give it."""
 
     provider: str
     """Name in the settings."""
@@ -110,34 +110,34 @@ class ModelOptions(msgspec.Struct, frozen=True):
     api_key: str = ""
     """May be empty for local servers."""
     budget: Budget | None = None
-    """What the settings say; None: the table's figures."""
+    """Budget from the settings; None: the figures of the catalog."""
     text_tools: bool = False
     """Use the text tool-call protocol (no native calls)."""
     idle_timeout_s: float = 120.0
-    """Longest silence in mid-stream; five times as long for the first byte."""
+    """Longest silence inside a stream; five times as long for the first byte."""
     content_timeout_s: float = 900.0
-    """Longest time without anything of the answer itself: comments, pings and empty events are none."""
+    """Longest time without content of the reply. Comments, pings and empty events do not count as content."""
     connect_timeout_s: float = 20.0
     """Longest wait for a connection."""
     headers: tuple[tuple[str, str], ...] = ()
     """Extra headers."""
     effort: str = ""
-    """How hard to think: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: as the provider does by default."""
+    """Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: the provider's default."""
     proxy: str = ""
     """URL of a proxy for `https` addresses, from `HTTPS_PROXY`; loopback never uses one."""
 
 
 class Clock(Protocol):
-    """The part of a clock that a model needs."""
+    """The clock functions that a model needs."""
 
     def wall_us(self) -> int:
-        """Microseconds UTC: for a `Retry-After` date."""
+        """Microseconds since 1970 UTC, for a `Retry-After` date."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait: for the delays of a scripted model."""
+        """Wait `seconds`, for the delays of a scripted model."""
         ...
 
 
 ReadBlob = Callable[[str], bytes]
-"""Bytes of a blob by its hash; for images and documents."""
+"""Read a blob by its hash, for images and documents."""

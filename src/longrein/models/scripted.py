@@ -1,7 +1,8 @@
-"""A model that plays a script. What it answers is a function of the request, so it survives kill, resume and rewind.
+"""A model that plays a script file, for the demo, for tests and for trying tools offline.
 
-Each part of a reply carries its turn's number in a provider block; the next turn is the one after the last such number
-in the view. Replies that were cut have none and count one each.
+Its answer is a function of the request, so a script continues after a kill, a resume and a rewind. Each part of a reply
+carries its turn's number in a provider block; the next turn is the one after the last such number in the view. Replies
+that were cut have no number and count one each.
 """
 
 import re
@@ -12,8 +13,8 @@ import msgspec
 
 from longrein.context import Budget, Item, Price, Request, estimate_text
 from longrein.events import SettingsError, Usage, text_of
-from longrein.models.content import Draft, encode_json, exact_json
-from longrein.models.failures import Headers, failure_of_status
+from longrein.models.content import ReplyBuilder, encode_json, exact_json
+from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.port import (
     CallDelta,
     Clock,
@@ -26,82 +27,82 @@ from longrein.models.port import (
     ThinkingDelta,
 )
 
-# --- The file a scripted model plays: for the demo, for tests, and for trying one's own tools offline ----------------
+# --- The script file -------------------------------------------------------------------------------------------------
 #
-# Settings name it like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`. The file is one JSON
+# Settings name the file like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`. It is one JSON
 # object:
 #
 #     {
-#       "window_tokens": 200000,            // optional: what the model claims to offer …
+#       "window_tokens": 200000,            // optional: the window of the model …
 #       "max_output_tokens": 8192,
-#       "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},   // … and to cost
+#       "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},   // … and its price
 #       "turns": [                          // one for each reply, in order
-#         {"expect": "fix the test",        // must stand in what was said since the last reply, else the request fails
+#         {"expect": "fix the test",        // must be in the messages since the last reply, else the request fails
 #          "thinking": "I look first.",     // all optional: thinking, text, calls
 #          "text": "I look at the test.",
 #          "calls": [{"name": "Read", "arguments": {"path": "test_a.py"}}]},
 #         {"find": {"handle": "Recall\\((r\\d+)"},  // the last match of the pattern in the request …
-#          "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}"}}]},   // … fills {{handle}}
+#          "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}"}}]},   // … replaces {{handle}}
 #         {"delay_s": 0.5, "pace_s": 0.02,  // wait before the first piece, and before each further one
 #          "piece_chars": 24,               // length of a piece of text
 #          "fault": {"status": 529, "message": "Overloaded", "times": 2}},  // fail twice, then play the turn
-#         {"text": "Done.", "stop": "end"}  // `end`, `calls`, `length`, `refusal`; by default what fits
+#         {"text": "Done.", "stop": "end"}  // `end`, `calls`, `length`, `refusal`; by default `calls` or `end`
 #       ],
 #       "summaries": [{"text": "…"}],       // answers to requests for a summary; the last one repeats
-#       "branches": [                       // other turns for other conversations, such as a subagent's:
-#         {"when": "count the files", "turns": [{"text": "42"}]}   // when this stands in the first thing said
+#       "branches": [                       // turns of other conversations, such as a subagent's:
+#         {"when": "count the files", "turns": [{"text": "42"}]}   // if the first message contains this
 #       ]
 #     }
 #
 # A fault has `status` and `message` (as a provider would answer), or `kind` (a `FailureKind` such as `stalled` or
-# `truncated`, then `after` pieces come first), and `times` (default 1). `raw` in a call replaces `arguments` by text
-# as a model might have written it.
+# `truncated`, sent after `after` pieces), and `times` (default 1). `raw` in a call replaces `arguments` by text as a
+# model might have written it.
 
 
 PIECE_CHARS = 24
-"""Length of a piece of streamed text, about six tokens."""
+"""Length of a piece of streamed text in characters, about six tokens."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A failure before or inside the answer."""
 
     status: int = 0
-    """HTTP status; 0: `kind` says what happens."""
+    """HTTP status; 0: `kind` applies."""
     message: str = "scripted fault"
-    """What the provider says."""
+    """Error text of the provider."""
     kind: str = ""
     """A `FailureKind`."""
     after: int = 0
-    """Pieces that come before it."""
+    """Pieces that are sent before the failure."""
     times: int = 1
-    """Attempts that fail."""
+    """Number of attempts that fail."""
     retry_after_s: float = -1.0
-    """What the provider asks us to wait; negative: nothing."""
+    """Wait that the provider asks for, in seconds; negative: none."""
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One call."""
+    """A call."""
 
     name: str
     """Tool name."""
     arguments: dict[str, Any] = {}
     """Arguments."""
     raw: str | None = None
-    """Text in their place, which may be no JSON."""
+    """Text in place of the arguments, which may be invalid JSON."""
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reply."""
+    """A reply."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     stop: str = ""
-    """Why it stops; empty: `calls` if there are any, else `end`."""
+    """Stop reason; empty: `calls` if there are any, else `end`."""
     expect: str = ""
-    """Must stand in what was said since the last reply."""
+    """Text that the messages since the last reply must contain."""
     find: dict[str, str] = {}
-    """Name -> pattern; the first group of its last match in the request stands for `{{name}}`."""
+    """Name -> pattern; the first group of its last match in the request replaces `{{name}}`."""
     delay_s: float = 0.0
     pace_s: float = 0.0
     piece_chars: int = PIECE_CHARS
@@ -112,13 +113,13 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Turns of another conversation."""
 
     when: str
-    """Stands in the first thing said in it."""
+    """Text that the first message of that conversation contains."""
     turns: tuple[Turn, ...]
     summaries: tuple[Turn, ...] = ()
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file."""
+    """A script file."""
 
     turns: tuple[Turn, ...] = ()
     summaries: tuple[Turn, ...] = ()
@@ -128,11 +129,11 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: Price | None = None
     cache_ttl_s: float = 300.0
     note: str = ""
-    """For people."""
+    """Remark for readers of the file."""
 
 
 def read_script(data: bytes, name: str) -> Script:
-    """The script in `data`. Raises `SettingsError` that names the file and what is wrong in it."""
+    """Parse the script in `data`. Raises `SettingsError` that names the file and the mistake."""
     try:
         return msgspec.json.decode(data, type=Script)
     except msgspec.DecodeError as error:
@@ -140,22 +141,22 @@ def read_script(data: bytes, name: str) -> Script:
 
 
 def load_script(path: str, read_file: ReadBlob) -> Script:
-    """The script in the file `path`, read by `read_file`."""
+    """Load the script in the file `path`, read by `read_file`. Raises `SettingsError`."""
     try:
         return read_script(read_file(path), path)
     except OSError as error:
         raise SettingsError(f"the script {path} of a scripted model cannot be read: {error.strerror}") from None
 
 
-# --- scripted --------------------------------------------------------------------------------------------------------
+# --- The model -------------------------------------------------------------------------------------------------------
 
 
 _SUMMARY = Turn(text="What was done so far is in the ledger above; the work goes on from its last line.")
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class ScriptedModel:
-    """A `Model` without a provider."""
+    """A `Model` that plays a script without a provider."""
 
     wire = "scripted"
 
@@ -172,13 +173,13 @@ class ScriptedModel:
         self._answered: dict[str, int] = {}
 
     def warm(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `Model.stream`. What the script does not foresee is a `Failure` of kind `invalid` that says so."""
+        """See `Model.stream`. A request that the script does not foresee gets a `Failure` of kind `invalid`."""
         number, turn = self._turn(request)
         problem = _problem(turn, number, request)
         if turn is None or problem:
@@ -188,10 +189,10 @@ class ScriptedModel:
             await self._clock.sleep(turn.delay_s)
         fault = self._due(turn.fault, request, number)
         if fault is not None and fault.status:
-            headers = Headers(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
+            headers = RetryHeaders(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
             yield [failure_of_status(fault.status, encode_json({"error": fault.message}).decode(), headers, 0.0)]
             return
-        turn = _filled(turn, request)
+        turn = _fill_patterns(turn, request)
         pieces = _pieces(turn)
         for piece in pieces if fault is None else pieces[: fault.after]:
             if turn.pace_s:
@@ -205,7 +206,7 @@ class ScriptedModel:
 
     def _turn(self, request: Request) -> tuple[int, Turn | None]:
         turns, summaries = self._script.turns, self._script.summaries
-        first = _first_words(request.items)
+        first = _first_text(request.items)
         for branch in self._script.branches:
             if branch.when in first:
                 turns, summaries = branch.turns, branch.summaries
@@ -229,7 +230,7 @@ class ScriptedModel:
             return len(cut)
         if request.session in self._answered:
             return self._answered[request.session] + len(cut)
-        said = _said_since(request.items)
+        said = _text_since_reply(request.items)
         return next((n for n, turn in enumerate(turns) if turn.expect and turn.expect in said), 0)
 
     def _due(self, fault: Fault | None, request: Request, number: int) -> Fault | None:
@@ -241,15 +242,15 @@ class ScriptedModel:
         return fault
 
 
-# --- what was said -----------------------------------------------------------------------------------------------
+# --- Matching the request --------------------------------------------------------------------------------------------
 
 
-def _first_words(items: Sequence[Item]) -> str:
+def _first_text(items: Sequence[Item]) -> str:
     return next((text_of((item.part,)) for item in items if item.kind in ("user", "summary")), "")
 
 
-def _said_since(items: Sequence[Item]) -> str:
-    """Everything on the user's side after the last reply."""
+def _text_since_reply(items: Sequence[Item]) -> str:
+    """Text on the user's side after the last reply."""
     said: list[str] = []
     for item in reversed(items):
         if item.mine and item.kind != "ack":
@@ -261,39 +262,39 @@ def _said_since(items: Sequence[Item]) -> str:
 def _problem(turn: Turn | None, number: int, request: Request) -> str:
     if turn is None:
         return f"the script has no turn {number + 1}: it has ended and the session goes on"
-    said = _said_since(request.items)
+    said = _text_since_reply(request.items)
     if turn.expect and turn.expect not in said:
         return f"turn {number + 1} of the script expects {turn.expect!r}, but what was said is {said[-200:]!r}"
     return ""
 
 
-def _filled(turn: Turn, request: Request) -> Turn:
-    """`turn` with what its patterns find in place of `{{name}}`."""
+def _fill_patterns(turn: Turn, request: Request) -> Turn:
+    """Replace each `{{name}}` in `turn` by the match of its pattern."""
     if not turn.find:
         return turn
     whole = "\n".join(text_of((item.part,)) for item in request.items)
-    found = {name: _last(pattern, whole) for name, pattern in turn.find.items()}
-    return msgspec.convert(_replaced(msgspec.to_builtins(turn), found), Turn)
+    found = {name: _last_match(pattern, whole) for name, pattern in turn.find.items()}
+    return msgspec.convert(_replace_names(msgspec.to_builtins(turn), found), Turn)
 
 
-def _last(pattern: str, text: str) -> str:
+def _last_match(pattern: str, text: str) -> str:
     last = ""
     for match in re.finditer(pattern, text):
         last = match[1] if match.re.groups else match[0]
     return last
 
 
-def _replaced(value: object, found: Mapping[str, str]) -> object:
+def _replace_names(value: object, found: Mapping[str, str]) -> object:
     if isinstance(value, str):
-        return _SLOT.sub(lambda match: found.get(match[1], match[0]), value)
+        return _PLACEHOLDER.sub(lambda match: found.get(match[1], match[0]), value)
     if isinstance(value, list | tuple):
-        return [_replaced(inner, found) for inner in value]
+        return [_replace_names(inner, found) for inner in value]
     if isinstance(value, dict):
-        return {key: inner if key == "find" else _replaced(inner, found) for key, inner in value.items()}
+        return {key: inner if key == "find" else _replace_names(inner, found) for key, inner in value.items()}
     return value
 
 
-# --- the answer --------------------------------------------------------------------------------------------------
+# --- Writing the answer ----------------------------------------------------------------------------------------------
 
 
 def _pieces(turn: Turn) -> list[Delta]:
@@ -312,21 +313,21 @@ def _split(text: str, size: int) -> list[str]:
 
 
 def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str) -> Reply | Failure:
-    draft = Draft()
+    builder = ReplyBuilder()
     if turn.thinking:
-        draft.open("thinking", turn.thinking)
+        builder.open("thinking", turn.thinking)
     if turn.text:
-        draft.open("text", turn.text)
+        builder.open("text", turn.text)
     for call in turn.calls:
-        draft.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
-    for slot in draft.slots:
+        builder.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
+    for slot in builder.slots:
         slot.raw = str(number)
-    draft.stop, draft.usage = turn.stop, usage_of(request, turn, budget)
-    return draft.finish("scripted", model)
+    builder.stop, builder.usage = turn.stop, simulated_usage(request, turn, budget)
+    return builder.finish("scripted", model)
 
 
-def usage_of(request: Request, turn: Turn, budget: Budget) -> Usage:
-    """What a provider with a prompt cache would count: what the last request marked is read, what is new is written."""
+def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
+    """Usage with a simulated prompt cache: tokens up to the last request's mark are read, later ones are written."""
     prefix = request.prefix
     tools = sum(estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools)
     fixed = estimate_text(prefix.system) + tools

@@ -1,7 +1,7 @@
-"""The text protocol for tools: for models without native calls, over any wire.
+"""Tool calls as text, for models without native calls, over any wire.
 
-The tools are told in the system text, calls are lines `tool: NAME({JSON})`, results come back as `tool_result({JSON})`.
-The log holds ordinary calls and results; only this wrapper knows that the wire carried text.
+The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as `tool_result({JSON})`.
+The log holds ordinary calls and results; only `TextToolModel` knows that the wire carries text.
 """
 
 import re
@@ -13,19 +13,19 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.content import Plain, exact_json, pieces_of, read_arguments
+from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
 
-# --- Finding the calls in what a model wrote as text: `tool: NAME({JSON})` at the start of a line. Pure --------------
+# --- Finding calls ---------------------------------------------------------------------------------------------------
 #
-# What is quoted is never a call: not in a code fence of any kind but `tool`, not in inline code, not indented by four
-# blanks, not after a `>`. A call that cannot be read is kept as one without arguments, so that the model is told;
-# nothing is ever closed or completed on its behalf, for a truncated call must not run. All that comes after an
-# invented `tool_result(` is dropped.
+# A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than `tool`, in inline code,
+# indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is
+# told; it is never completed, because a truncated call must not run. Everything after
+# an invented `tool_result(` is dropped.
 
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
-"""Info strings of fences that hold calls."""
+"""Info strings of code fences that hold calls."""
 _LINE = r"[^\n]*\n?"
 _FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)"
 _CALL = r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])"
@@ -39,52 +39,52 @@ _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
 
 @cache
 def _re(pattern: str) -> re.Pattern[str]:
-    """Compiled on first use: most sessions never speak the text protocol."""
+    """Compile `pattern` on first use: most sessions never use the text protocol."""
     return re.compile(pattern)
 
 
 class TextCall(msgspec.Struct, frozen=True):
-    """A call as it was written."""
+    """A call in text."""
 
     name: str
     """Tool name."""
     received: str
-    """What stands for its arguments."""
+    """Text of the arguments."""
     arguments: dict[str, Any] | None
-    """The same as an object; None when it is none."""
+    """Parsed arguments; None if the text is not an object."""
 
 
 def split_calls(text: str) -> list[str | TextCall]:
-    """Text and calls in their order. Blanks around text are dropped."""
-    found = [part.strip() if isinstance(part, str) else part for part in _joined(_parts(text))]
+    """Split `text` into text and calls, in order. Blanks around text are dropped."""
+    found = [part.strip() if isinstance(part, str) else part for part in _join_text(_parts(text))]
     return [part for part in found if part]
 
 
 START_CHARS = 64
-"""What is kept of the start of a line: longer than any that may be a call's."""
+"""Characters kept of the start of a line; longer than the start of any call."""
 
 
-class LiveText:
-    """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
+class VisibleText:
+    """Filter of streaming text: passes on text outside calls, and stops at the first line that is a call."""
 
     def __init__(self) -> None:
         self._shown: list[str] = []
         self._line: list[str] = []
-        """Pieces of the line that has not ended."""
+        """Pieces of the present line."""
         self._line_shown = 0
-        """How many of them were handed on."""
+        """Number of these pieces that were passed on."""
         self._start = ""
-        """How that line begins, blanks aside."""
+        """Start of the present line, without leading blanks."""
         self._fence = ""
         self._held = False
 
     @property
     def shown(self) -> str:
-        """All that was handed on."""
+        """Text passed on so far."""
         return "".join(self._shown)
 
     def feed(self, text: str) -> str:
-        """More text; what may be shown of it and of what was held back. Each piece is looked at once."""
+        """Add text and return the text that may be shown now. Looks at each piece once."""
         first = len(self._shown)
         for piece in text.splitlines(keepends=True):
             if self._held:
@@ -117,7 +117,7 @@ class LiveText:
         return not self._held
 
 
-def _joined(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
+def _join_text(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -153,17 +153,17 @@ def _parts(text: str) -> Iterator[str | TextCall]:
 
 
 def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
-    """The call that begins at `at`, and where it ends."""
+    """Parse the call that begins at `at`; return it and its end."""
     if (match := _re(_CALL).match(text, at)) is not None:
         start = match.end() + (text[match.end()] == "(")
-        return _named(match[1], text, start)
+        return _named_call(match[1], text, start)
     tag = _re(_TAG).match(text, at)
     start = tag.end() if tag is not None else at
     if tag is None and not (bare and text[at:].lstrip().startswith("{")):
         return None
     start += len(text[start:]) - len(text[start:].lstrip())
     received, end = _object(text, start)
-    whole = repaired(received) or {}
+    whole = repair_arguments(received) or {}
     name = whole.get("name") or whole.get("tool")
     arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
     if not isinstance(name, str):
@@ -171,7 +171,7 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
     return TextCall(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
 
 
-def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
+def _named_call(name: str, text: str, start: int) -> tuple[TextCall, int]:
     brace = start + len(text[start:]) - len(text[start:].lstrip())
     if text[brace : brace + 1] == ")" and text[start - 1] == "(":
         return TextCall(name, "", {}), _skip(text, brace)
@@ -180,11 +180,11 @@ def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
         received = line[0].strip() if line else ""
         return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
     received, end = _object(text, brace)
-    return TextCall(name, received, repaired(received)), end
+    return TextCall(name, received, repair_arguments(received)), end
 
 
 def _object(text: str, start: int) -> tuple[str, int]:
-    """The balanced object at `start` and where what belongs to it ends; all the rest when it is never closed."""
+    """Find the balanced object at `start`; return it and the end of its call. An unclosed object takes all the rest."""
     depth, quoted, at = 0, False, start
     while (mark := _re(_MARKS).search(text, at)) is not None:
         at = mark.end()
@@ -204,7 +204,7 @@ def _skip(text: str, at: int) -> int:
     return after.end() if after else at
 
 
-# --- repair ------------------------------------------------------------------------------------------------------
+# --- Repairing arguments ---------------------------------------------------------------------------------------------
 
 _STRING = r'(?s)"(?:[^"\\]|\\.)*"'
 _COMMA = r",(\s*[}\]])"
@@ -212,21 +212,23 @@ _ANY_STRING = r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""
 _WORD = r"\b(?:True|False|None)\b"
 _ESCAPED = r"(?s)\\."
 _BARE_QUOTE = r'((?:^|[^\\])(?:\\\\)*)"'
-_RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def repaired(received: str) -> dict[str, Any] | None:
-    """The object in `received`, with raw line breaks in strings, commas too many and Python spelling forgiven."""
+def repair_arguments(received: str) -> dict[str, Any] | None:
+    """Parse arguments, tolerating raw line breaks in strings, trailing commas and Python literals."""
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
-    escaped = _re(_STRING).sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
+    escaped = _re(_STRING).sub(
+        lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received
+    )
     value = read_arguments(_without_commas(escaped))
-    return value if value is not None else _python(received)
+    return value if value is not None else _read_python_literal(received)
 
 
 def _without_commas(text: str) -> str:
-    """`text` without commas before a closing bracket; strings are left alone."""
+    """Remove commas before a closing bracket, outside strings."""
     parts, at = [], 0
     for string in _re(_STRING).finditer(text):
         parts += [_re(_COMMA).sub(r"\1", text[at : string.start()]), string[0]]
@@ -234,16 +236,16 @@ def _without_commas(text: str) -> str:
     return "".join((*parts, _re(_COMMA).sub(r"\1", text[at:])))
 
 
-def _python(text: str) -> dict[str, Any] | None:
-    """`text` as a Python literal: single quotes, `True`, `None`."""
+def _read_python_literal(text: str) -> dict[str, Any] | None:
+    """Parse a Python literal: single quotes, `True`, `None`."""
     parts, at = [], 0
     for string in _re(_ANY_STRING).finditer(text):
-        parts += [_words(text[at : string.start()]), _double_quoted(string[0])]
+        parts += [_json_words(text[at : string.start()]), _double_quoted(string[0])]
         at = string.end()
-    return read_arguments(_without_commas("".join((*parts, _words(text[at:])))))
+    return read_arguments(_without_commas("".join((*parts, _json_words(text[at:])))))
 
 
-def _words(code: str) -> str:
+def _json_words(code: str) -> str:
     return _re(_WORD).sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
 
 
@@ -254,13 +256,13 @@ def _double_quoted(string: str) -> str:
     return '"' + _re(_BARE_QUOTE).sub(lambda match: match[1] + '\\"', inner) + '"'
 
 
-# --- text_tools ------------------------------------------------------------------------------------------------------
+# --- The model -------------------------------------------------------------------------------------------------------
 
 
 STOPS = ("\ntool_result(",)
-"""Stop sequences: a model that goes on to invent the result is stopped by its server."""
+"""Stop sequences: the server stops a model that begins to invent a result."""
 SESSIONS_MAX = 64
-"""Sessions whose rewritten items are kept."""
+"""Sessions whose rewritten items are kept; the least recently used one is dropped first."""
 
 INTRODUCTION = """
 
@@ -276,17 +278,17 @@ Several such lines call several tools. After your calls stop and wait: the resul
 as quotations and are not carried out. A call that cannot be read is answered by an error; write it again, corrected.
 
 """
-"""What the model is told of the protocol, before the tools."""
+"""Description of the protocol in the system text, before the tools."""
 
 
-class TextTools:
-    """A `Model` whose calls and results travel as text over another one."""
+class TextToolModel:
+    """A `Model` that sends calls and results as text over another model."""
 
     def __init__(self, inner: Model) -> None:
         self.name, self.provider, self.model = inner.name, inner.provider, inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self._inner = inner
-        self._sessions: dict[str, _Rewritten] = {}
+        self._sessions: dict[str, _RewrittenSession] = {}
 
     def warm(self) -> None:
         """See `HttpModel.warm`."""
@@ -299,8 +301,8 @@ class TextTools:
         await self._inner.aclose()
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `Model.stream`. Text is shown as it comes until the first line that may be a call."""
-        live = LiveText()
+        """See `Model.stream`. Text streams until the first line that may be a call."""
+        live = VisibleText()
         async for batch in self._inner.stream(self._rewritten(request)):
             out: list[Delta] = []
             for delta in batch:
@@ -310,7 +312,7 @@ class TextTools:
                             out.append(TextDelta(text))
                     case Reply():
                         reply = with_calls(delta)
-                        out += [*what_was_held(live, reply), reply]
+                        out += [*held_deltas(live, reply), reply]
                     case _:
                         out.append(delta)
             if out:
@@ -320,7 +322,7 @@ class TextTools:
         key = request.session if request.prefix_seq else f"{request.session} aside"
         known = self._sessions.pop(key, None)
         if known is None or known.original is not request.prefix:
-            known = _Rewritten(request.prefix, with_tools_told(request.prefix), {})
+            known = _RewrittenSession(request.prefix, with_tools_in_system(request.prefix), {})
         self._sessions[key] = known
         while len(self._sessions) > SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
@@ -328,15 +330,15 @@ class TextTools:
         return msgspec.structs.replace(request, prefix=known.prefix, items=items)
 
 
-class _Rewritten(msgspec.Struct):
-    """One session's prefix and items as text: the same objects in each request, so that a wire encodes them once."""
+class _RewrittenSession(msgspec.Struct):
+    """Prefix and items of a session as text; the objects stay the same, so that a wire encodes them once."""
 
     original: PrefixSet
     prefix: PrefixSet
     items: dict[tuple[int, int, int], tuple[Item, Item]]
 
     def item(self, item: Item) -> Item:
-        """`item` as text; itself when it is neither call nor result."""
+        """Return `item` as text; unchanged if it is neither call nor result."""
         if not isinstance(item.part, ToolCall | ToolResult):
             return item
         known = self.items.get(item.key)
@@ -354,15 +356,15 @@ def _as_text(item: Item) -> Item:
 
 
 def call_text(call: ToolCall) -> str:
-    """A call as the model would write it."""
+    """Write a call as the model would."""
     arguments = call.received if call.arguments is None else exact_json(call.arguments).decode()
     return f"tool: {call.name}({arguments})"
 
 
 def result_text(result: ToolResult, handle: str = "") -> str:
-    """A result in one line of JSON, so that nothing in it can look like a call."""
-    pieces = pieces_of(result, _no_blob, whole=False, pdf=False, handle=handle)
-    output = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
+    """Write a result as one line of JSON, so that its text cannot look like a call."""
+    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
+    output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
     fields = {"tool": result.name, "status": result.status, "output": output}
     return f"tool_result({exact_json(fields).decode()})"
 
@@ -371,21 +373,21 @@ def _no_blob(blob: str) -> bytes:
     raise LookupError(blob)
 
 
-def with_tools_told(prefix: PrefixSet) -> PrefixSet:
-    """`prefix` with its tools in the system text."""
+def with_tools_in_system(prefix: PrefixSet) -> PrefixSet:
+    """Move the tools of `prefix` into its system text."""
     if not prefix.tools:
         return prefix
-    told = INTRODUCTION + "\n".join(map(_told, prefix.tools))
+    told = INTRODUCTION + "\n".join(map(_describe_tool, prefix.tools))
     return msgspec.structs.replace(prefix, system=prefix.system + told, tools=())
 
 
-def _told(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     schema = exact_json(tool.schema).decode()
     return f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: {schema}\n{'=' * 15}\n"
 
 
 def with_calls(reply: Reply) -> Reply | Failure:
-    """`reply` with the calls in its text as calls."""
+    """Turn calls in the text of `reply` into calls."""
     parts: list[AnyPart] = []
     blocks: list[ProviderBlock] = []
     by_part = {block.part: block for block in reply.blocks}
@@ -410,8 +412,8 @@ def _part(found: str | TextCall) -> AnyPart:
     return ToolCall("", found.name, found.arguments, "" if exact else found.received)
 
 
-def what_was_held(live: LiveText, reply: Reply | Failure) -> list[Delta]:
-    """At the end: the text after what was shown, and the calls."""
+def held_deltas(live: VisibleText, reply: Reply | Failure) -> list[Delta]:
+    """Return the deltas that were held back: text that was not shown, and the calls."""
     if isinstance(reply, Failure):
         return []
     out: list[Delta] = []

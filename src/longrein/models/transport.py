@@ -1,7 +1,7 @@
-"""Where requests go and what comes back: a pool of connections to one address, and the answers that came over them.
+"""HTTP client of the models: connections, a connection pool, and server-sent events.
 
-Plain addresses go over our own connections. Proxies, addresses that are not plain and answers that are compressed
-although nobody asked are rare: `httpx2`, which is dear to import, does those.
+Plain addresses use the connections of this module. Proxies, unusual addresses and compressed answers are rare; `httpx2`
+handles them, because its import is slow.
 """
 
 import asyncio
@@ -20,85 +20,84 @@ import h11
 
 from longrein.models.port import ModelOptions
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- HTTP/1.1 on asyncio ---------------------------------------------------------------------------------------------
 #
-# HTTP/1.1 on asyncio: one connection, one exchange on it at a time. `h11` knows the protocol, this moves the bytes.
-#
-# Head and body of a request leave as one packet, and a request takes two rounds of the event loop: 0.5 ms for a small
-# answer on a slow machine, half of what a general HTTP library takes.
+# One connection, one exchange at a time; `h11` implements the protocol. Head and body of a request leave as one packet,
+# and a request takes two rounds of the event loop: 0.5 ms for a small answer on a slow machine, half of what a general
+# HTTP library takes.
 
 
 READ_BYTES = 1 << 16
-"""At most this much comes with one read of the socket."""
+"""Largest read from the socket."""
 UNREAD_BYTES_MAX = 1 << 20
-"""The socket is not read while more than this waits to be taken."""
-TOGETHER_BYTES_MAX = 1 << 18
-"""Head and body are copied into one piece up to this size."""
-NEXT_ADDRESS_S = 0.25
-"""How long one address of a host is tried before the next is, beside it (RFC 8305)."""
+"""Unread bytes above which reading from the socket pauses."""
+JOIN_BYTES_MAX = 1 << 18
+"""Size up to which head and body are sent as one piece."""
+HAPPY_EYEBALLS_S = 0.25
+"""Delay before the next address of a host is tried in parallel (RFC 8305)."""
 HEAD_BYTES_MAX = 1 << 16
-"""The head of an answer; also the head of a chunk, and the trailers."""
+"""Largest head of an answer or of a chunk, and largest trailers."""
 
 
-class Broken(Exception):
-    """A request that ended without its whole answer."""
+class TransportError(Exception):
+    """A request ended without its complete answer."""
 
 
-class ConnectTimeout(Broken):
-    """No connection in time."""
+class ConnectTimeout(TransportError):
+    """The connection was not established in time."""
 
 
-class ConnectFailed(Broken):
-    """No connection, or none that can be trusted."""
+class ConnectFailed(TransportError):
+    """The connection failed, or its certificate is not trusted."""
 
 
-class ReadTimeout(Broken):
-    """Nothing came in time."""
+class ReadTimeout(TransportError):
+    """No bytes arrived in time."""
 
 
-class ReadFailed(Broken):
+class ReadFailed(TransportError):
     """The connection broke."""
 
 
-class Cut(Broken):
-    """The other side closed the connection before its answer was over, or sent what is no HTTP."""
+class ClosedEarly(TransportError):
+    """The server closed the connection inside its answer, or sent invalid HTTP."""
 
 
-class RequestInvalid(Broken):
-    """A request that cannot be sent: an address that is no HTTP, a header that HTTP forbids."""
+class RequestInvalid(TransportError):
+    """The request cannot be sent: its address is not HTTP, or a header is invalid."""
 
 
-class TooLong(Broken):
-    """More came than an answer may have."""
+class ResponseTooLong(TransportError):
+    """The answer exceeds a size limit."""
 
 
-class Stream(asyncio.BufferedProtocol):
-    """The bytes of one connection; one reader at a time."""
+class SocketStream(asyncio.BufferedProtocol):
+    """Byte stream of one connection, with one reader at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
-        self._room = memoryview(bytearray(READ_BYTES))
-        self._came: deque[bytes] = deque()
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._received: deque[bytes] = deque()
         self._unread = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
-        self._over = False
+        self._ended = False
         self._error: Exception | None = None
 
-    # --- what asyncio says --------------------------------------------------------------------------------------
+    # --- asyncio callbacks --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It stands."""
+        """Keep the transport."""
         self._transport = transport
 
     def get_buffer(self, _: int) -> memoryview:  # pieces of a bytearray would be copies
-        """Where the next bytes go."""
-        return self._room
+        """Buffer for the next read."""
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
-        self._came.append(bytes(self._room[:nbytes]))
+        """Queue the bytes and wake the reader."""
+        self._received.append(bytes(self._buffer[:nbytes]))
         self._unread += nbytes
         if self._unread > UNREAD_BYTES_MAX:
             self._paused = True
@@ -106,14 +105,14 @@ class Stream(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """The other side will say no more."""
-        self._over = True
+        """End the stream."""
+        self._ended = True
         self._wake()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
-        self._over, self._error = True, self._error or error
+        """End the stream, with the error if there is one."""
+        self._ended, self._error = True, self._error or error
         self._wake()
 
     def _wake(self, error: Exception | None = None) -> None:
@@ -125,31 +124,31 @@ class Stream(asyncio.BufferedProtocol):
         else:
             waiter.set_exception(error)
 
-    # --- what an exchange needs ----------------------------------------------------------------------------------
+    # --- reading and writing -------------------------------------------------------------------------------------
 
     @property
     def stale(self) -> bool:
-        """Whether the other side has closed an idle connection, as far as asyncio has heard.
+        """True if the server has closed the idle connection, as far as asyncio knows.
 
-        The kernel is not asked again: that would let another thread go first, between a result and the next request.
+        Asking the kernel would yield to another thread between a result and the next request.
         """
-        return self._over or bool(self._came)
+        return self._ended or bool(self._received)
 
     def send(self, *pieces: bytes) -> None:
-        """Send bytes; what cannot leave yet is kept until it can."""
-        if sum(map(len, pieces)) <= TOGETHER_BYTES_MAX:
+        """Send bytes; the transport buffers what the socket does not take."""
+        if sum(map(len, pieces)) <= JOIN_BYTES_MAX:
             pieces = (b"".join(pieces),)
         for piece in pieces:
             self._transport.write(piece)
 
     async def read(self, timeout_s: float) -> bytes:
-        """The next bytes, b'' at the end; waits at most `timeout_s`. Raises `ReadTimeout` and `ReadFailed`."""
-        if not self._came and not self._over:
+        """Return the next bytes, b'' at the end, waiting at most `timeout_s`. Raises `ReadTimeout`, `ReadFailed`."""
+        if not self._received and not self._ended:
             await self._wait(timeout_s)
-        if self._came:
-            return self._taken()
+        if self._received:
+            return self._pop()
         if self._error is not None:
-            raise ReadFailed(reason(self._error))
+            raise ReadFailed(error_reason(self._error))
         return b""
 
     async def _wait(self, timeout_s: float) -> None:
@@ -161,8 +160,8 @@ class Stream(asyncio.BufferedProtocol):
             self._waiter = None
             timer.cancel()
 
-    def _taken(self) -> bytes:
-        data = self._came.popleft()
+    def _pop(self) -> bytes:
+        data = self._received.popleft()
         self._unread -= len(data)
         if self._paused and self._unread <= UNREAD_BYTES_MAX // 2:
             self._paused = False
@@ -170,35 +169,35 @@ class Stream(asyncio.BufferedProtocol):
         return data
 
     def close(self) -> None:
-        """Let go of it; nobody waits for the other side's farewell."""
+        """Close at once, without a TLS or TCP goodbye."""
         self._transport.abort()
 
 
-async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> Stream:
-    """A connection to `host`, encrypted with a `context`. Raises `ConnectTimeout` and `ConnectFailed`."""
+async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> SocketStream:
+    """Connect to `host`, encrypted if `context` is given. Raises `ConnectTimeout` and `ConnectFailed`."""
     try:
         async with asyncio.timeout(timeout_s):
             _, stream = await asyncio.get_running_loop().create_connection(
-                Stream, host, port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+                SocketStream, host, port, ssl=context, happy_eyeballs_delay=HAPPY_EYEBALLS_S, interleave=1
             )
     except TimeoutError:
         raise ConnectTimeout from None
-    except (OSError, UnicodeError) as error:  # an `SSLError` is one; a name that is none is the other
-        raise ConnectFailed(reason(error)) from None
+    except (OSError, UnicodeError) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
+        raise ConnectFailed(error_reason(error)) from None
     return stream
 
 
 class Connection:
-    """A connection that requests go over, one after the other."""
+    """HTTP/1.1 connection for one request after the other."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: SocketStream) -> None:
         self.stream = stream
         self.idle_since_s = 0.0
-        """When it last became free, by the clock of the event loop."""
+        """Time of the event loop at which it last became idle."""
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
 
     async def ask(self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> h11.Response:
-        """Send a request; the head of its answer, which must be there after `timeout_s`. Raises `Broken`."""
+        """Send a request and return the head of its answer, within `timeout_s`. Raises `TransportError`."""
         http = self._http
         try:
             head = http.send(h11.Request(method="POST", target=target, headers=list(headers.items())))
@@ -213,22 +212,22 @@ class Connection:
         except TimeoutError:
             raise ReadTimeout from None
         if not isinstance(event, h11.Response):
-            raise Cut("it was closed without an answer")
+            raise ClosedEarly("it was closed without an answer")
         return event
 
     async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """What comes next of the answer. Raises `Broken`."""
+        """Return the next event of the answer. Raises `TransportError`."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(await self.stream.read(timeout_s))
         except h11.RemoteProtocolError as error:
             if error.error_status_hint == 431:
-                raise TooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
-            raise Cut(str(error)) from None
+                raise ResponseTooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
+            raise ClosedEarly(str(error)) from None
         return event
 
     def reuse(self, now_s: float) -> bool:
-        """Make it ready for the next request; False when it cannot have one."""
+        """Prepare for the next request; False if the connection cannot be reused."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE or self.stream.stale:
             return False
         self._http.start_next_cycle()
@@ -236,42 +235,42 @@ class Connection:
         return True
 
 
-def reason(error: Exception) -> str:
-    """What the system says, without numbers and addresses."""
+def error_reason(error: Exception) -> str:
+    """Text of a system error, without numbers and addresses."""
     number = getattr(error, "errno", None)
     if isinstance(error, ssl.SSLError) or not isinstance(number, int) or number <= 0:
         return str(getattr(error, "strerror", "") or error)
     return os.strerror(number)
 
 
-# --- connection ------------------------------------------------------------------------------------------------------
+# --- Connection pool -------------------------------------------------------------------------------------------------
 
 
 KEEPALIVE_S = 90.0
-"""An idle connection is kept this long; a tool may run meanwhile."""
+"""Time an idle connection is kept, for instance while a tool runs."""
 HEADERS = {
     "accept": "text/event-stream, application/json",
     "accept-encoding": "identity",
     "connection": "keep-alive",
     "user-agent": "longrein",
 }
-"""Of every request, unless it has its own."""
+"""Default headers of every request."""
 REDIRECTS_MAX = 3
-"""Followed for one request."""
+"""Redirects followed for one request."""
 ANSWER_BYTES_MAX = 256 << 20
-"""One answer in all, with what its events say beside the reply."""
+"""Largest answer, all events included."""
 PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
-"""What an address may hold that is sent as it stands."""
+"""Characters of an address that need no escaping."""
 PORT_MAX = 65_535
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class AddressInvalid(ValueError):
-    """An address that no request can be sent to."""
+    """The address is invalid."""
 
 
-class Answer:
-    """Status, headers and body of one answer; it holds its connection until `aclose`."""
+class HttpResponse:
+    """Status, headers and body of one answer; holds its connection until `aclose`."""
 
     def __init__(
         self,
@@ -283,17 +282,20 @@ class Answer:
         self.status = status
         self.headers = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self.aclose = close
-        """Give the connection back: for the next request where the body was read to its end, else closed."""
+        """Release the connection: reused if the body was read to its end, else closed."""
         self.body = body
-        """The bytes as they were sent, from where they were last read."""
-        self._came = 0
+        """Raw bytes of the body that were not read yet."""
+        self._received = 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, decoded. Raises `Broken`: `ReadTimeout` after a silence, `TooLong` past the limit."""
+        """Yield the decoded body as it arrives.
+
+        Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past `ANSWER_BYTES_MAX`.
+        """
         async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
-            self._came += len(chunk)
-            if self._came > ANSWER_BYTES_MAX:
-                raise TooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
+            self._received += len(chunk)
+            if self._received > ANSWER_BYTES_MAX:
+                raise ResponseTooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
             yield chunk
 
     async def _decoded(self) -> AsyncIterator[bytes]:
@@ -307,57 +309,57 @@ class Answer:
             raise ReadFailed(str(error)) from None
 
 
-class Connections:
-    """The connections of one model to one address. No socket is opened before the first request."""
+class ConnectionPool:
+    """Connections of one model to one address. The first request opens the first socket."""
 
     def __init__(self, options: ModelOptions, address: str) -> None:
         secure = address.startswith("https:")
         self._address = address
         self._options = options
         self._proxy = _proxy(options.proxy) if secure and options.proxy else None
-        self._context = tls() if secure else None  # takes 20 ms
+        self._context = tls_context() if secure else None  # takes 20 ms
         self._idle: list[Connection] = []
         self._client: Any = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
-        """Send `body`, also onward to another path of the same server: a key goes to the host it was given for.
+    async def post(self, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
+        """Send `body`, following redirects on the same server only, so that the key goes to no other host.
 
-        The answer's head is there when this returns, after at most `first_s`; its body comes after. Raises
-        `AddressInvalid` and `Broken`.
+        Returns when the head of the answer is there, after at most `first_byte_s`. Raises `AddressInvalid` and
+        `TransportError`.
         """
         address = self._address
-        answer = await self._post(address, body, headers, first_s)
+        answer = await self._post(address, body, headers, first_byte_s)
         for _ in range(REDIRECTS_MAX):
-            address = onward(address, answer)
+            address = redirect_target(address, answer)
             if not address:
                 break
             await answer.aclose()
-            answer = await self._post(address, body, headers, first_s)
+            answer = await self._post(address, body, headers, first_byte_s)
         return answer
 
-    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
+    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
         sent = HEADERS | {name.lower(): value for name, value in headers.items()}
         if self._proxy is not None or not all(char in PLAIN for char in address):
-            return await self._post_by_library(address, body, sent, first_s)
-        host, port, target = _taken_apart(address)
+            return await self._post_by_library(address, body, sent, first_byte_s)
+        host, port, target = _split_address(address)
         sent |= {"host": urlsplit(address).netloc, "content-length": str(len(body))}
-        connection = self._free() or Connection(
+        connection = self._idle_connection() or Connection(
             await connect(host, port, self._options.connect_timeout_s, self._context)
         )
         try:
-            head = await connection.ask(target, sent, body, first_s)
+            head = await connection.ask(target, sent, body, first_byte_s)
         except BaseException:
             connection.stream.close()
             raise
         idle_s = self._options.idle_timeout_s
 
-        async def give_back() -> None:
-            self._give_back(connection)
+        async def release() -> None:
+            self._release(connection)
 
-        return Answer(head.status_code, head.headers, _Body(connection, idle_s), give_back)
+        return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), release)
 
-    def _free(self) -> Connection | None:
-        """An idle connection that still stands."""
+    def _idle_connection(self) -> Connection | None:
+        """Take an idle connection that is still open."""
         now_s = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -366,17 +368,19 @@ class Connections:
             connection.stream.close()
         return None
 
-    def _give_back(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         if connection.reuse(asyncio.get_running_loop().time()):
             self._idle.append(connection)
         else:
             connection.stream.close()
 
-    async def _post_by_library(self, address: str, body: bytes, headers: dict[str, str], first_s: float) -> Answer:
-        """With a proxy, a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
+    async def _post_by_library(
+        self, address: str, body: bytes, headers: dict[str, str], first_byte_s: float
+    ) -> HttpResponse:
+        """Send by `httpx2`: with a proxy, a name and password, an IPv6 address, or characters to escape."""
         import httpx2
 
-        url = _odd(address)
+        url = _library_url(address)
         if self._client is None:
             verify = self._context or False
             self._client = httpx2.AsyncClient(proxy=self._proxy, verify=verify, trust_env=False)
@@ -384,10 +388,10 @@ class Connections:
         headers["host"] = url.netloc.decode("ascii")
         request = self._client.build_request("POST", url, content=body, headers=headers, timeout=timeout)
         with _library_errors():
-            async with asyncio.timeout(first_s):
+            async with asyncio.timeout(first_byte_s):
                 response = await self._client.send(request, stream=True)
         body_read = _LibraryBody(aiter(response.aiter_raw()), self._options.idle_timeout_s)
-        return Answer(response.status_code, response.headers.raw, body_read, response.aclose)
+        return HttpResponse(response.status_code, response.headers.raw, body_read, response.aclose)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -398,27 +402,27 @@ class Connections:
             await self._client.aclose()
 
 
-class _Body:
-    """The body of an answer over a connection of ours."""
+class _ConnectionBody:
+    """Body of an answer over a `Connection`."""
 
     def __init__(self, connection: Connection, idle_s: float) -> None:
         self._connection = connection
         self._idle_s = idle_s
-        self._over = False
+        self._ended = False
 
-    def __aiter__(self) -> "_Body":
+    def __aiter__(self) -> "_ConnectionBody":
         return self
 
     async def __anext__(self) -> bytes:
-        event = None if self._over else await self._connection.event(self._idle_s)
+        event = None if self._ended else await self._connection.event(self._idle_s)
         if isinstance(event, h11.Data):
             return bytes(event.data)
-        self._over = True
+        self._ended = True
         raise StopAsyncIteration
 
 
 class _LibraryBody:
-    """The body of an answer that the library reads."""
+    """Body of an answer that `httpx2` reads."""
 
     def __init__(self, body: AsyncIterator[bytes], idle_s: float) -> None:
         self._body = body
@@ -435,7 +439,7 @@ class _LibraryBody:
 
 @contextmanager
 def _library_errors() -> Iterator[None]:
-    """Errors of `httpx2` as ours."""
+    """Convert errors of `httpx2` to `TransportError`."""
     import httpx2
 
     try:
@@ -447,15 +451,15 @@ def _library_errors() -> Iterator[None]:
     except httpx2.ConnectError as error:
         raise ConnectFailed(str(error)) from None
     except httpx2.RemoteProtocolError as error:
-        raise Cut(str(error)) from None
+        raise ClosedEarly(str(error)) from None
     except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
         raise RequestInvalid(str(error)) from None
     except httpx2.HTTPError as error:
         raise ReadFailed(str(error)) from None
 
 
-def onward(address: str, answer: Answer) -> str:
-    """Where a request to `address` is to be sent instead, if that is another path of the same server; else ''."""
+def redirect_target(address: str, answer: HttpResponse) -> str:
+    """Return the address of a redirect to another path of the same server; else ''."""
     if answer.status not in (307, 308) or "location" not in answer.headers:
         return ""
     try:
@@ -466,8 +470,8 @@ def onward(address: str, answer: Answer) -> str:
     return found if (before.scheme, before.netloc) == (after.scheme, after.netloc) else ""
 
 
-def tls() -> ssl.SSLContext:
-    """Certificates to trust: `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
+def tls_context() -> ssl.SSLContext:
+    """TLS context with the certificates of `SSL_CERT_FILE`, else the system's (found by `httpx2` if not by Python)."""
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not (paths.cafile or paths.capath):
         import httpx2
@@ -479,26 +483,26 @@ def tls() -> ssl.SSLContext:
     return context
 
 
-def _taken_apart(address: str) -> tuple[str, int, str]:
-    """Host, port and target of a plain address. Raises `AddressInvalid` and `RequestInvalid`."""
+def _split_address(address: str) -> tuple[str, int, str]:
+    """Split a plain address into host, port and target. Raises `AddressInvalid` and `RequestInvalid`."""
     url = urlsplit(address)
     try:
         port = url.port
     except ValueError as error:
         raise AddressInvalid(str(error)) from None
-    if url.scheme not in _PORTS:
+    if url.scheme not in _DEFAULT_PORTS:
         raise RequestInvalid(f"{url.scheme or address} is no http")
     if not url.hostname:
         raise AddressInvalid("it names no host")
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    return url.hostname, _PORTS[url.scheme] if port is None else port, target
+    return url.hostname, _DEFAULT_PORTS[url.scheme] if port is None else port, target
 
 
-def _odd(address: str) -> Any:
+def _library_url(address: str) -> Any:
     import httpx2
 
     try:
-        return _with_port(httpx2.URL(address))
+        return _checked_url(httpx2.URL(address))
     except httpx2.InvalidURL as error:
         raise AddressInvalid(str(error)) from None
 
@@ -512,56 +516,56 @@ def _proxy(address: str) -> Any:
         raise AddressInvalid(f"its proxy: {error}") from None
     if proxy.url.scheme.startswith("socks") and not find_spec("socksio"):
         raise AddressInvalid("its proxy needs the package socksio, which is not here")
-    _with_port(proxy.url)
+    _checked_url(proxy.url)
     return proxy
 
 
-def _with_port(url: Any) -> Any:
-    """`url`, if a port of that number can be."""
+def _checked_url(url: Any) -> Any:
+    """Return `url` if its host and port are valid. Raises `AddressInvalid`."""
     if url.port is not None and url.port > PORT_MAX:
         raise AddressInvalid(f"there is no port {url.port}")
-    if url.scheme in _PORTS and not url.host:
+    if url.scheme in _DEFAULT_PORTS and not url.host:
         raise AddressInvalid("it names no host")
     return url
 
 
-# --- Server-sent events from a byte stream, wherever the network cuts it ---------------------------------------------
+# --- Server-sent events ----------------------------------------------------------------------------------------------
 #
-# Only `data` matters to the four wires, each of which repeats the event's name inside its JSON. One pass over each
-# byte, no decoding: the payloads go to a typed JSON decoder as they are.
+# Only `data` matters to the four wires, each of which repeats the event's name in its JSON. The splitter makes one pass
+# over the bytes without decoding; the payloads go to a typed JSON decoder.
 
 
 EVENT_BYTES_MAX = 32 << 20
-"""One event: a picture in base64, or a whole response said once more at its end, is the longest that is known."""
+"""Largest event; the longest known ones hold an image in base64 or repeat a whole response."""
 _BOM = b"\xef\xbb\xbf"
-"""May stand before the first event; data never begins with it."""
+"""Byte order mark, which may precede the first event."""
 
 
 class EventTooLong(ValueError):
-    """More than `EVENT_BYTES_MAX` came without the end of an event."""
+    """An event exceeds `EVENT_BYTES_MAX`."""
 
 
-class Splitter:
-    """Takes bytes as they arrive and gives the payloads of the events that are complete."""
+class EventSplitter:
+    """Splits a byte stream into the payloads of complete events."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
-        """Of the event that is not complete: all but its last byte, if that may be half of an end."""
-        self._held_bytes = 0
-        self._edge = b""
-        """That byte, with a line end of which only half has come."""
+        self._partial: list[bytes] = []
+        """Chunks of the incomplete event, without `_line_end`."""
+        self._partial_bytes = 0
+        self._line_end = b""
+        """Line end, or half of one, after these chunks."""
 
     @property
     def rest(self) -> bytes:
-        """What has come of the event that is not complete."""
-        return b"".join((*self._held, self._edge))
+        """Bytes of the incomplete event."""
+        return b"".join((*self._partial, self._line_end))
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Payloads of the events that end in `chunk`. Events without data (comments, pings) give none.
+        """Add bytes; return the payloads of events that end in `chunk`. Comments and pings have none.
 
         Raises `EventTooLong`.
         """
-        text = self._edge + chunk if self._edge else chunk
+        text = self._line_end + chunk if self._line_end else chunk
         half = b""
         if b"\r" in text:
             if text.endswith(b"\r"):  # half of a \r\n, or a whole line end: the next byte will tell
@@ -569,29 +573,29 @@ class Splitter:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = text.split(b"\n\n")
         rest = events.pop()
-        if events and self._held:
-            events[0] = b"".join((*self._held, events[0]))
-            self._held, self._held_bytes = [], 0
-        self._hold(rest, half)
-        return [payload for event in events if (payload := _data(event))]
+        if events and self._partial:
+            events[0] = b"".join((*self._partial, events[0]))
+            self._partial, self._partial_bytes = [], 0
+        self._keep_partial(rest, half)
+        return [payload for event in events if (payload := _event_data(event))]
 
-    def _hold(self, rest: bytes, half: bytes) -> None:
-        self._edge = b"\n" + half if rest.endswith(b"\n") else half
+    def _keep_partial(self, rest: bytes, half: bytes) -> None:
+        self._line_end = b"\n" + half if rest.endswith(b"\n") else half
         if kept := rest.removesuffix(b"\n"):
-            self._held.append(kept)
-            self._held_bytes += len(kept)
-            if self._held_bytes > EVENT_BYTES_MAX:
+            self._partial.append(kept)
+            self._partial_bytes += len(kept)
+            if self._partial_bytes > EVENT_BYTES_MAX:
                 raise EventTooLong
 
     def flush(self) -> list[bytes]:
-        """What an event that lacks only its last line end holds; at the end of the stream."""
+        """Return the payload of a last event that lacks only its line end."""
         events = self.feed(b"\n\n")
-        self._held, self._held_bytes, self._edge = [], 0, b""
+        self._partial, self._partial_bytes, self._line_end = [], 0, b""
         return events
 
 
-def _data(event: bytes) -> bytes:
-    """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
+def _event_data(event: bytes) -> bytes:
+    """Return the data of one event, its lines joined. The common forms have one `data:` line, maybe after `event:`."""
     first, found, data = event.partition(b"data: ")
     plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
     if found and plain and b"\n" not in data:

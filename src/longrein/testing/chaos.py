@@ -1,8 +1,8 @@
-"""`ChaosModel`: everything a model may do, drawn from a seed. A valid agent, however foolish, and sometimes no answer.
+"""Random model behaviour (`ChaosModel`) and random provider faults (`FaultPlan`), both drawn from a seed.
 
-It calls tools with good and bad arguments, thinks, writes long and wide text, is cut by length, refuses, gives garbage
-for a summary, counts tokens in its own way and fails in every way a provider can. It holds each request to the rules
-and comes to an end: its turns get fewer calls as they grow, and after `quiet` it only answers.
+`ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by length, refuses,
+writes garbage summaries, counts tokens differently and fails in every way a provider can. It checks each request with
+`check_rules`. Its turns end: calls get rarer as a turn grows, and with `quiet` set it only answers.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ from longrein.events import AnyPart, FailureKind, ProviderBlock, Text, Thinking,
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.loopback.overflow_errors import OVERFLOWS
 from longrein.testing.loopback.script import Fault, Turn
-from longrein.testing.scripted_model import batches, check_rules, count_tokens, counted
+from longrein.testing.scripted_model import batches, cached_usage, check_rules, count_tokens
 
 BUDGET = Budget(16_000, 2_000, Price(3, 15, 0.3, 3.75))
-"""So small that a random session is compacted several times."""
+"""Small budget, so that a random session is compacted several times."""
 CALLS_MAX = 8
-"""Calls in one reply."""
+"""Most calls in one reply."""
 STEPS_MAX = 9
-"""Steps of a turn after which it stops calling tools."""
+"""Steps of a turn after which the model stops calling tools."""
 FAILURES_MAX = 6
-"""Failures in a row; then it answers."""
-KINDS: tuple[str, ...] = tuple(
+"""Most failures in a row."""
+FAILURE_KINDS: tuple[str, ...] = tuple(
     kind for kind in get_args(FailureKind) if kind not in ("lost", "cancelled", "auth", "billing")
 )
-"""Failures it draws from; `lost` and `cancelled` are the session's own words, the two others end every turn."""
-HARD = ("auth", "billing", "refused", "invalid")
-"""Failures that asking again does not mend."""
+"""Failure kinds to draw from; `lost` and `cancelled` come from the session, `auth` and `billing` end every turn."""
+LASTING_KINDS = ("auth", "billing", "refused", "invalid")
+"""Failures that a retry does not repair."""
 STATUS = {"rate": 429, "overload": 529, "server": 500, "overflow": 400, "auth": 401, "billing": 402, "invalid": 400}
 
 _TABLE = (
@@ -40,25 +40,25 @@ _TABLE = (
     "supercalifragilistic|https://example.org/x?y=z|```|#|**|\\|\"|'|$|<b>|&amp;"
 )
 WORDS = tuple(_TABLE.split("|"))
-"""What texts are made of."""
+"""Words of random texts."""
 GARBAGE = ("", "{", '{"file_path": ', "[1, 2", "null", '"text"', "{'a': 1}", "<tool>x</tool>", '{"a": 1}}')
-"""What arrives for arguments that are no JSON object."""
+"""Arguments that are not a JSON object."""
 
-Make = Callable[["ChaosModel", Request], dict[str, Any]]
+MakeArguments = Callable[["ChaosModel", Request], dict[str, Any]]
 
 
 class ChaosModel:
-    """A `models.Model` drawn from `seed`.
+    """A `models.Model` with random behaviour drawn from `seed`.
 
-    `tools` gives for each tool a function that makes valid arguments; other tools of the request's prefix get random
-    ones. `rest` is awaited between the pieces of a stream (on a virtual clock: how slow the provider is). A tool with a
-    weight is called so many times as often as others. One model may serve many sessions.
+    `tools` maps a tool to a function that makes valid arguments; other tools of the request get random arguments.
+    `rest` is awaited between the pieces of a stream, to slow the provider down on a virtual clock. A tool with weight n
+    is called n times as often as others. One model may serve many sessions.
     """
 
     def __init__(
         self,
         seed: int,
-        tools: Mapping[str, Make] | None = None,
+        tools: Mapping[str, MakeArguments] | None = None,
         *,
         budget: Budget = BUDGET,
         name: str = "test/chaos",
@@ -71,15 +71,15 @@ class ChaosModel:
         self.wire = "scripted"
         self.budget = budget
         self.random = Random(seed)
-        """Where everything is drawn from."""
+        """Source of all random choices."""
         self.requests: list[Request] = []
-        """Every request, as it came."""
+        """All requests, in order."""
         self.quiet = False
-        """Set it, and every answer is a short text: the session comes to rest."""
+        """If set, every answer is a short text, so that the session comes to rest."""
         self.watch: Callable[[Request], None] = lambda _request: None
-        """Called with each request before it is answered."""
+        """Called with each request before the answer."""
         self.nothing_fits = 0
-        """Requests that were larger than the window."""
+        """Number of requests larger than the window."""
         self.faults = faults
         """Share of requests that fail."""
         self._tools = dict(tools or {})
@@ -111,10 +111,10 @@ class ChaosModel:
         """See `models.Model.aclose`."""
 
     def tokens(self, request: Request) -> int:
-        """A request's input as this provider counts it: the engine's guess is up to 40 % off."""
+        """Input tokens as this provider counts them; the engine's estimate is up to 40 % off."""
         return round(count_tokens(request) * self._factor)
 
-    # --- what it answers -------------------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request, before: Request | None) -> Reply | Failure:
         if self.tokens(request) > self.budget.window_tokens:
@@ -126,15 +126,15 @@ class ChaosModel:
             return self._failure()
         self._failures = 0
         reply = self._summary() if request.purpose == "summary" else self._reply(request)
-        usage = counted(request, before, reply.parts)
-        if self.chance(0.05):  # some servers do not say what was used
+        usage = cached_usage(request, before, reply.parts)
+        if self.chance(0.05):  # some servers send no usage
             return msgspec.structs.replace(reply, model=self.model)
         known, fresh = round(usage.cache_read_tokens * self._factor), round(usage.cache_write_tokens * self._factor)
         return msgspec.structs.replace(reply, usage=Usage(0, known, fresh, usage.output_tokens), model=self.model)
 
     def _failure(self) -> Failure:
-        kind = self.random.choice(KINDS)
-        if kind in HARD and self.chance(0.7):
+        kind = self.random.choice(FAILURE_KINDS)
+        if kind in LASTING_KINDS and self.chance(0.7):
             kind = "server"
         partial: tuple[AnyPart, ...] = ()
         if kind in ("truncated", "stalled", "network"):
@@ -166,7 +166,7 @@ class ChaosModel:
         return Reply(tuple(parts), stop, Usage(), self._blocks(parts))
 
     def _steps(self, items: Sequence[Item]) -> int:
-        """Replies with calls since the user last spoke."""
+        """Number of replies with calls since the user's last message."""
         replies: dict[int, None] = {}
         for item in reversed(items):
             if item.kind == "user":
@@ -214,26 +214,26 @@ class ChaosModel:
         names = ("file_path", "command", "handle", "content", "old_string", "x", "")
         return {name: self.random.choice(values) for name in self.random.sample(names, self.random.randrange(4))}
 
-    # --- for those who make arguments ------------------------------------------------------------------------
+    # --- helpers for argument makers ------------------------------------------------------------------------
 
     def chance(self, share: float) -> bool:
-        """True in `share` of all cases."""
+        """Return True with probability `share`."""
         return self.random.random() < share
 
     def text(self, words_max: int) -> str:
-        """Some words, mostly few; may be blank."""
+        """Return up to `words_max` random words, mostly few; may be blank."""
         most = self.random.choice((1, 4, words_max))
         return " ".join(self.random.choice(WORDS) for _ in range(self.random.randrange(most + 1)))
 
     def serial(self) -> int:
-        """Another number at each call."""
+        """Return the next number, from 1."""
         self._serial += 1
         return self._serial
 
     def quoted(self, request: Request) -> str:
-        """Something the request holds, as models copy what they see: a whole block, or a line of one.
+        """Return a block of the request or a line of one, as models copy what they see.
 
-        What stands for something else (a marker of the harness) is copied most gladly: it must go nowhere (law 4).
+        Markers of longrein are preferred, because copied markers must have no effect (law 4).
         """
         texts = [text_of((item.part,)) for item in request.items]
         marked = [text for text in texts if "[longrein:" in text]
@@ -243,18 +243,18 @@ class ChaosModel:
         return self.random.choice([shown[:2_000], *shown.splitlines()[:40]])
 
 
-# --- `FaultPlan`: what goes wrong between longrein and its provider, drawn from a seed -------------------------------
+# --- Fault plans -----------------------------------------------------------------------------------------------------
 #
-# Swarm style: each seed chooses a few kinds of faults, one plan knows only cuts and another only silence and garbage,
-# so rare pairs meet more often than if everything could always happen. The same seed makes the same plan.
+# Each seed enables a few kinds of faults, so that rare pairs meet more often than if every kind could always happen.
+# The same seed makes the same plan.
 
 
 STREAM_BYTES = 2_000
-"""Cuts and silences come within so many bytes of a stream."""
+"""Bytes of a stream within which cuts and silences happen."""
 REPEATS_MAX = 3
-"""Times in a row that one turn suffers its fault."""
+"""Most times in a row that one turn fails."""
 STATUSES = (408, 429, 500, 502, 503, 504, 529)
-"""Errors that the same request may survive later."""
+"""Statuses that a retry may repair."""
 
 
 def _status(random: Random) -> Fault:
@@ -290,7 +290,7 @@ def _overflow(random: Random) -> Fault:
     return Fault(kind="overflow", name=random.choice(tuple(OVERFLOWS)))
 
 
-MAKERS: dict[str, Callable[[Random], Fault]] = {
+FAULT_MAKERS: dict[str, Callable[[Random], Fault]] = {
     "status": _status,
     "cut": _cut,
     "stall": _stall,
@@ -304,33 +304,44 @@ MAKERS: dict[str, Callable[[Random], Fault]] = {
     "duplicate_ids": lambda _: Fault(kind="duplicate_ids"),
     "missing_ids": lambda _: Fault(kind="missing_ids"),
 }
-"""Kind -> a fault of it."""
-CALM = ("status", "cut", "stall", "garbage", "error", "drip", "no_end", "empty", "duplicate_ids", "missing_ids")
-"""Kinds after which the same conversation goes on as if nothing had been: no reply is changed, nothing is compacted."""
+"""Fault kind -> function that draws a fault of it."""
+RECOVERABLE_KINDS = (
+    "status",
+    "cut",
+    "stall",
+    "garbage",
+    "error",
+    "drip",
+    "no_end",
+    "empty",
+    "duplicate_ids",
+    "missing_ids",
+)
+"""Fault kinds that change neither a reply nor the view: the conversation goes on as without the fault."""
 
 
 class FaultPlan:
-    """Faults drawn from `seed` among `kinds`, for a share `rate` of the turns."""
+    """Random faults among `kinds`, for a share `rate` of the turns."""
 
-    def __init__(self, seed: int, *, kinds: Sequence[str] = tuple(MAKERS), rate: float = 0.5) -> None:
+    def __init__(self, seed: int, *, kinds: Sequence[str] = tuple(FAULT_MAKERS), rate: float = 0.5) -> None:
         self.seed = seed
         self._random = Random(seed)
         count = self._random.randint(1, max(1, len(kinds) // 2))
         self.enabled: tuple[str, ...] = tuple(sorted(self._random.sample(list(kinds), count)))
-        """Kinds that this seed chose."""
+        """Fault kinds that the seed chose."""
         self.drawn: list[Fault] = []
-        """Every fault so far, in order: what to print beside the seed when a test fails."""
+        """All faults so far, in order; print them with the seed when a test fails."""
         self._rate = rate
 
     def draw(self) -> Fault | None:
-        """What goes wrong with the next turn; None for nothing."""
+        """Draw the fault of the next turn; None for no fault."""
         if self._random.random() >= self._rate:
             return None
-        made = MAKERS[self._random.choice(self.enabled)](self._random)
+        made = FAULT_MAKERS[self._random.choice(self.enabled)](self._random)
         fault = msgspec.structs.replace(made, times=self._random.randint(1, REPEATS_MAX))
         self.drawn.append(fault)
         return fault
 
     def over(self, turns: Sequence[Turn]) -> list[Turn]:
-        """`turns` with faults: each is played whole in the end. A turn that has a fault of its own keeps it."""
+        """Add faults to `turns`. Each turn is played whole in the end; a turn with its own fault keeps it."""
         return [turn if turn.fault else msgspec.structs.replace(turn, fault=self.draw()) for turn in turns]

@@ -1,7 +1,7 @@
-"""Time that a test turns: `VirtualClock`, and `SimLoop`, an event loop whose clock jumps to the next timer.
+"""Virtual time: `VirtualClock`, and `SimLoop`, an event loop whose clock jumps to the next timer.
 
-A session that waits an hour in virtual time is done in a millisecond, and nothing depends on how busy the machine is.
-Where nothing is ready and no timer runs, nothing can ever happen again: that is a `Deadlock`, not a hang.
+An hour of virtual time takes a millisecond, and the load of the machine has no influence. When no task is ready and no
+timer runs, the loop raises `Deadlock` instead of hanging.
 """
 
 import asyncio
@@ -12,31 +12,31 @@ from random import Random
 from typing import Any, TypeVar
 
 START_US = 1_700_000_000_000_000
-"""Where a virtual clock begins: 14 November 2023, 22:13:20 UTC."""
+"""Start of a virtual clock: 14 November 2023, 22:13:20 UTC."""
 ROUNDS_MAX = 200_000
-"""Rounds of a loop before it counts as running in circles."""
+"""Rounds of a loop after which it raises `Livelock`."""
 
 T = TypeVar("T")
 
 
 class Deadlock(AssertionError):
-    """Nothing is ready, no timer runs, and the work is not done."""
+    """No task is ready, no timer runs, and the work is not done."""
 
 
 class Livelock(AssertionError):
-    """The work goes on and on without coming to an end."""
+    """The work did not end within `ROUNDS_MAX` rounds."""
 
 
 class VirtualClock:
-    """An `agent.Clock`. On a `SimLoop` it goes with the loop; on any other loop it stands until `turn` moves it."""
+    """An `agent.Clock`. A `SimLoop` moves it; on any other loop it stands until `turn` moves it."""
 
     def __init__(self, start_us: int = START_US) -> None:
         self.start_us = start_us
-        """Wall time when it was made."""
+        """Wall time at the start, in microseconds UTC."""
         self.elapsed_s = 0.0
-        """Virtual seconds since."""
+        """Virtual seconds since the start."""
         self.slept: list[float] = []
-        """Every wait that was asked for, in seconds, in order."""
+        """All sleeps in seconds, in order."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def wall_us(self) -> int:
@@ -59,7 +59,7 @@ class VirtualClock:
         await woken
 
     def turn(self, seconds: float) -> None:
-        """Let `seconds` pass and wake whoever waited for them."""
+        """Advance the clock by `seconds` and wake the sleepers that are due."""
         self.elapsed_s += seconds
         while self._sleepers and self._sleepers[0][0] <= self.elapsed_s:
             woken = heapq.heappop(self._sleepers)[2]
@@ -67,8 +67,8 @@ class VirtualClock:
                 woken.set_result(None)
 
 
-class _Turning:
-    """The loop's selector: there is nothing to select, so waiting is moving the clock."""
+class _VirtualSelector:
+    """Selector of the loop: advances the clock instead of waiting."""
 
     def __init__(self, loop: "SimLoop") -> None:
         self._loop = loop
@@ -81,26 +81,26 @@ class _Turning:
 class SimLoop(base_events.BaseEventLoop):
     """An event loop in virtual time, without sockets, processes or threads.
 
-    With `seed`, tasks that are ready in the same round run in an order drawn from it; plain callbacks keep theirs,
-    as asyncio promises. Same seed, same program: same run.
+    With `seed`, tasks that are ready in the same round run in random order; plain callbacks keep their order, as
+    asyncio promises. The same seed and program give the same run.
     """
 
     def __init__(self, clock: VirtualClock | None = None, *, seed: int | None = None) -> None:
         super().__init__()
         self.clock = clock or VirtualClock()
-        """Its time."""
+        """Clock of the loop."""
         self.rounds = 0
-        """Rounds so far."""
+        """Number of rounds so far."""
         self._random = None if seed is None else Random(seed)
-        self._selector = _Turning(self)
+        self._selector = _VirtualSelector(self)
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self.clock.elapsed_s
 
     def pass_time(self, timeout: float | None) -> None:
-        """Move the clock to the next timer, `timeout` seconds ahead; None: there is none. Raises `Deadlock`."""
+        """Advance to the next timer in `timeout` seconds; None means no timer. Raises `Deadlock` and `Livelock`."""
         self.rounds += 1
         if self.rounds > ROUNDS_MAX:
             raise Livelock(f"{ROUNDS_MAX} rounds and no end; {self._waiting()}")
@@ -126,10 +126,10 @@ class SimLoop(base_events.BaseEventLoop):
             ready[at] = handle
 
     def _process_events(self, event_list: object) -> None:
-        """There are none."""
+        """Do nothing: the selector reports no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector."""
+        """Do nothing: the selector never sleeps."""
 
 
 def _is_task(handle: Any) -> bool:
@@ -137,7 +137,7 @@ def _is_task(handle: Any) -> bool:
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = None, seed: int | None = None) -> T:
-    """Run `main` on a `SimLoop` of its own and give its result; what is left running is cancelled.
+    """Run `main` on a new `SimLoop`, return its result and cancel the remaining tasks.
 
     Raises what `main` raises, `Deadlock` and `Livelock`.
     """
@@ -145,10 +145,10 @@ def run_virtual(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = No
     try:
         return loop.run_until_complete(main)
     finally:
-        _end(loop)
+        _cancel_rest(loop)
 
 
-def _end(loop: SimLoop) -> None:
+def _cancel_rest(loop: SimLoop) -> None:
     left = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in left:
         task.cancel()
@@ -156,6 +156,6 @@ def _end(loop: SimLoop) -> None:
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True)) if left else None
         loop.run_until_complete(loop.shutdown_asyncgens())
     except Deadlock:
-        pass  # the first one is on its way up
+        pass  # the first `Deadlock` is already being raised
     finally:
         loop.close()

@@ -1,4 +1,4 @@
-"""A whole session in memory: `open_test_session` puts it together from the doubles in one call.
+"""Sessions in memory for tests: `open_test_session` builds one from the doubles in one call.
 
     disk = MemoryDisk()
     session = open_test_session(ScriptedModel(says(call("Read", file_path="a.py")), says("done")), disk=disk)
@@ -7,7 +7,7 @@
     await session.close()
     print(story(disk.entries()))
 
-To resume, give the same disk again: what is on it decides whether the session is new.
+To resume, pass the same disk again. A session on an empty disk is new.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from longrein.tools import Tool, builtin_tools, offer_tools, tools_by_name
 from longrein.workspace import Workspace
 
 NONCE = "n0nce"
-"""Sign of the markers in a test session."""
+"""Nonce of the markers in a test session."""
 
 
 def memory_dependencies(
@@ -51,10 +51,10 @@ def memory_dependencies(
     models: Sequence[Model] = (),
     rules: Rules | None = None,
 ) -> Dependencies:
-    """The parts of a session that works on `disk`; limits and options may be set on it.
+    """Build the parts of a session on `disk`; limits and options may be set on the result.
 
-    `models` are those it may change to, beside `model`. Without `tools` they are the built-in ones but `Grep` and
-    `Glob`, which search a real tree.
+    `models` are further models that the session may switch to. `tools` are by default the built-in tools without
+    `Grep` and `Glob`, which search a real tree.
     """
     space = MemoryWorkspace() if workspace is None else workspace
     every = memory_tools() if tools is None else tuple(tools)
@@ -81,7 +81,7 @@ def memory_dependencies(
 
 
 def memory_tools() -> tuple[Tool, ...]:
-    """The built-in tools that work on a memory workspace."""
+    """Return the built-in tools that work on a memory workspace."""
     return tuple(tool for tool in builtin_tools() if tool.spec.name not in ("Grep", "Glob"))
 
 
@@ -106,9 +106,9 @@ def open_test_session(
     mode: str = "",
     profile: str = "default",
 ) -> OpenSession:
-    """The session on `disk`, new when the disk is empty, resumed otherwise. Needs a running loop.
+    """Open the session on `disk`: a new one if the disk is empty, else a resumed one. Needs a running loop.
 
-    `deps` replaces `model`, `workspace` and `clock`. A new session without its own `deps` allows every
+    `deps` (from `memory_dependencies`) replaces `model`, `workspace` and `clock`. A new session without it allows every
     call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()
@@ -121,9 +121,9 @@ def open_test_session(
 
 
 async def kill(session: OpenSession, disk: MemoryDisk, *tasks: "asyncio.Future[None]") -> None:
-    """End a session as `kill -9` does: nothing that it or `tasks` (its walk, its readers) still do has an effect.
+    """End a session as `kill -9` does, and cancel `tasks` (its run, its readers).
 
-    What is on the disk stays as it is, also what was queued; `disk.reopen` says how much of that got through.
+    The disk stays as it is, with its queued transactions; `disk.reopen` says how many of them were committed.
     """
     disk.kill()
     session.closed = True
@@ -134,12 +134,12 @@ async def kill(session: OpenSession, disk: MemoryDisk, *tasks: "asyncio.Future[N
 
 
 def story(entries: Iterable[Entry]) -> str:
-    """The names of a log's events on one line, for comparing."""
+    """Return the names of a log's events on one line, for comparison."""
     return " ".join(type(entry.event).__name__ for entry in entries)
 
 
 def results(request: Request) -> list[str]:
-    """What a request tells the model of its calls: `Read ok: …`."""
+    """Return the results in a request, such as `Read ok: …`."""
     return [
         f"{item.part.name} {item.part.status}: {text_of(item.part.parts)}"
         for item in request.items
@@ -148,25 +148,27 @@ def results(request: Request) -> list[str]:
 
 
 def said(request: Request) -> list[str]:
-    """Every text of a request that is no result."""
+    """Return every text in a request outside results."""
     return [item.part.text for item in request.items if isinstance(item.part, Text)]
 
 
-# --- `Approver`: a frontend that does nothing but answer permission requests, from a table or a function -------------
+# --- Approver --------------------------------------------------------------------------------------------------------
+#
+# A frontend that only answers permission requests, from a table or a function.
 
 
-Word = str | Answer | None
-"""`allow`, `deny`, `session` and `always` (allow, with the rule suggested), an Answer, or None: no answer."""
-Answers = Mapping[str, Word] | Callable[[PermissionAsked], Word]
-"""By the exact text shown, else by the tool's name; or a function of the question."""
+AnswerSpec = str | Answer | None
+"""`allow`, `deny`, `session` or `always` (allow, with the suggested rule), an `Answer`, or None: no answer."""
+Answers = Mapping[str, AnswerSpec] | Callable[[PermissionAsked], AnswerSpec]
+"""Answers by the exact text shown, else by the tool's name; or a function of the question."""
 
 
 class Approver:
-    """Denies what nobody allowed, and remembers what was asked."""
+    """Answers permission requests from a table, and denies requests that the table lacks."""
 
     def __init__(self, answers: Answers | None = None) -> None:
         self.asked: list[PermissionAsked] = []
-        """Every question, in order."""
+        """All questions, in order."""
         self._answers: Answers = {} if answers is None else answers
 
     @asynccontextmanager
@@ -180,7 +182,7 @@ class Approver:
             await asyncio.wait([task])
 
     async def watch(self, session: SessionPort) -> None:
-        """Answer the questions of `session` until it closes, beginning with those that are open."""
+        """Answer the questions of `session` until it closes, including open ones."""
         async for heard in session.follow(0, streaming=False):
             if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
                 await self._meet(session, heard.event)
@@ -190,19 +192,19 @@ class Approver:
         if waiting is None or waiting.answer is not None:
             return
         self.asked.append(question)
-        answer = as_answer(question, self._word(question))
+        answer = answer_for(question, self._word(question))
         if answer is not None:
             await session.tell(answer)
 
-    def _word(self, question: PermissionAsked) -> Word:
+    def _word(self, question: PermissionAsked) -> AnswerSpec:
         if callable(self._answers):
             return self._answers(question)
         by_tool = self._answers.get(question.name, "deny")
         return self._answers.get(question.shown, by_tool)
 
 
-def as_answer(question: PermissionAsked, word: Word) -> Answer | None:
-    """The answer that `word` stands for."""
+def answer_for(question: PermissionAsked, word: AnswerSpec) -> Answer | None:
+    """Convert `word` to an answer. Raises AssertionError for an unknown word."""
     match word:
         case None | Answer():
             return word

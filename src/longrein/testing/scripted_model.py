@@ -1,7 +1,7 @@
-"""`ScriptedModel`: a model in this process that plays steps in order, keeps each request and holds it to the rules.
+"""`ScriptedModel`: a model that plays given replies, and `check_rules`: rules that every provider enforces.
 
-Its streams come in pieces, so that an interrupt meets them half way; it counts tokens as the engine does and says how
-much of a request a cache would have known.
+The model keeps each request, checks it with `check_rules` and streams in pieces, so that tests can interrupt a reply.
+It counts tokens as the engine does and reports how much of a request a prompt cache would hold.
 """
 
 import asyncio
@@ -15,33 +15,33 @@ from longrein.context import Budget, Item, Price, Request, estimate_text
 from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, Usage, text_of
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Rules of all providers ------------------------------------------------------------------------------------------
 #
-# What every provider demands of a request, checked on the neutral one before any wire has seen it (laws 3 and 6).
+# Checked on the neutral request, before a wire encodes it (laws 3 and 6).
 
 
 ITEM_TOKENS = 4
-"""What brackets around a block cost, about."""
+"""Tokens of the JSON around a block, about."""
 IMAGE_TOKENS = 1_600
-"""What a picture costs at most with the providers we know."""
+"""Most tokens of an image at known providers."""
 
 
 class RuleBroken(AssertionError):
-    """A request that a provider would refuse. It is our own mistake, so it is raised and never a `Failure`."""
+    """A request that a provider would refuse: a bug in longrein, so it is raised and is no `Failure`."""
 
 
 def check_rules(request: Request, budget: Budget | None = None) -> None:
-    """Raise `RuleBroken` unless `request` keeps what providers demand.
+    """Raise `RuleBroken` unless `request` follows the rules of all providers.
 
     Each call has exactly one result, placed right after the calls of its reply and in their order; call ids are
-    unique; the first block and, unless `budget` accepts a prefill, the last one are the user's side; nothing is
-    empty; marks rise and point at blocks. With `budget` the request and a minimal answer also fit its window.
+    unique; the first block and, unless `budget` accepts a prefill, the last one are on the user's side; no block is
+    empty; marks rise and point at blocks. With `budget`, the request also fits its window.
     """
     problem = (
-        _paired(request.items)
-        or _sides(request.items, prefill=budget is not None and budget.accepts_prefill)
-        or _filled(request.items)
-        or _marked(request)
+        _pairing_problem(request.items)
+        or _ends_problem(request.items, prefill=budget is not None and budget.accepts_prefill)
+        or _empty_problem(request.items)
+        or _marks_problem(request)
     )
     if not problem and budget is not None and count_tokens(request) > budget.window_tokens:
         problem = f"{count_tokens(request)} tokens do not fit a window of {budget.window_tokens}"
@@ -49,7 +49,7 @@ def check_rules(request: Request, budget: Budget | None = None) -> None:
         raise RuleBroken(f"{problem}\n{outline(request)}")
 
 
-def _paired(items: tuple[Item, ...]) -> str:
+def _pairing_problem(items: tuple[Item, ...]) -> str:
     waiting: list[str] = []
     known: set[str] = set()
     answering = False
@@ -70,7 +70,7 @@ def _paired(items: tuple[Item, ...]) -> str:
     return f"calls without a result: {waiting}" if waiting else ""
 
 
-def _sides(items: tuple[Item, ...], *, prefill: bool) -> str:
+def _ends_problem(items: tuple[Item, ...], *, prefill: bool) -> str:
     if not items:
         return "the request holds no block"
     if items[0].mine:
@@ -80,7 +80,7 @@ def _sides(items: tuple[Item, ...], *, prefill: bool) -> str:
     return ""
 
 
-def _filled(items: tuple[Item, ...]) -> str:
+def _empty_problem(items: tuple[Item, ...]) -> str:
     for at, item in enumerate(items):
         match item.part:
             case Text("") | ToolCall(name=""):
@@ -94,7 +94,7 @@ def _filled(items: tuple[Item, ...]) -> str:
     return ""
 
 
-def _marked(request: Request) -> str:
+def _marks_problem(request: Request) -> str:
     marks = request.marks
     if len(marks) > 3 or list(marks) != sorted(frozenset(marks)):
         return f"marks {marks} are more than three or do not rise"
@@ -104,14 +104,14 @@ def _marked(request: Request) -> str:
 
 
 def count_tokens(request: Request) -> int:
-    """What the doubles say a request's input is: the engine's own measure, counted anew from the parts."""
+    """Input tokens of a request by the engine's measure, counted anew from the parts."""
     prefix = request.prefix
     tools = "".join(f"{t.name}{t.description}{t.schema}" for t in prefix.tools)
     return estimate_text(prefix.system) + estimate_text(tools) + sum(map(count_item, request.items))
 
 
 def count_item(item: Item) -> int:
-    """Tokens of one block."""
+    """Count the tokens of one block."""
     return _count_part(item.part) + ITEM_TOKENS
 
 
@@ -132,7 +132,7 @@ def _count_part(part: object) -> int:
 
 
 def outline(request: Request) -> str:
-    """The blocks of a request, a line for each, for a failed assertion."""
+    """List the blocks of a request, one per line, for a failed assertion."""
     lines = [f"{request.purpose} request of session {request.session}, {len(request.items)} blocks:"]
     for at, item in enumerate(request.items):
         call = f" {item.part.id}" if isinstance(item.part, ToolCall) else ""
@@ -141,36 +141,35 @@ def outline(request: Request) -> str:
     return "\n".join(lines)
 
 
-# --- model -----------------------------------------------------------------------------------------------------------
+# --- The model -------------------------------------------------------------------------------------------------------
 
 
 BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
-"""A small window, so that compaction is reached in a test's time."""
+"""Small window, so that a short test reaches compaction."""
 PIECE_CHARS = 24
-"""Text streams in pieces of this length."""
+"""Length of a streamed piece of text."""
 
 Step = Reply | Failure | Callable[[Request], Reply | Failure]
-"""What a model does with one request: say so, or decide it from the request."""
+"""Answer to one request: a reply, a failure, or a function of the request."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """A call of tool `name`, to be given to `says`. The session gives it its id."""
+    """Make a call of tool `name` for `says`. The session gives the call its id."""
     return ToolCall("", name, arguments)
 
 
 def says(*parts: str | AnyPart, stop: str = "", usage: Usage | None = None) -> Reply:
-    """A reply of texts and calls. `stop` is `calls` or `end` as the parts have it; without `usage` the model counts."""
+    """Make a reply of texts and calls. By default `stop` follows from the parts, and the model counts the usage."""
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     calls = any(isinstance(part, ToolCall) for part in made)
     return Reply(made, stop or ("calls" if calls else "end"), usage or Usage())
 
 
 class ScriptedModel:
-    """A `models.Model` that plays `steps`.
+    """A `models.Model` that plays `steps` in order.
 
-    Asking beyond the script and a request that breaks a rule raise AssertionError in the session's loop, as does
-    `check_done` while steps are left: neither happens in a session that works. With `wait` each answer's end is held
-    back until it returns (a gate, or `clock.sleep`).
+    A request after the last step, or one that breaks a rule, raises AssertionError in the session's loop. So does
+    `check_done` while steps are left. The end of each answer waits for `wait` (an event, or `clock.sleep`).
     """
 
     def __init__(
@@ -186,11 +185,11 @@ class ScriptedModel:
         self.wire = wire
         self.budget = budget
         self.steps = list(steps)
-        """What is left of the script."""
+        """Steps that are left."""
         self.requests: list[Request] = []
-        """Every request, as it came."""
+        """All requests, in order."""
         self.closed = False
-        """Whether the session let go of it."""
+        """True if the session closed the model."""
         self._wait = wait
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
@@ -200,7 +199,7 @@ class ScriptedModel:
         self.requests.append(request)
         final = self._next(request)
         if isinstance(final, Reply) and final.usage == Usage():
-            final = msgspec.structs.replace(final, usage=counted(request, before, final.parts))
+            final = msgspec.structs.replace(final, usage=cached_usage(request, before, final.parts))
         for batch in batches(final.parts if isinstance(final, Reply) else final.partial):
             yield batch
             await asyncio.sleep(0)
@@ -217,7 +216,7 @@ class ScriptedModel:
         return step(request) if callable(step) else step
 
     def check_done(self) -> None:
-        """Raise AssertionError when steps were not used."""
+        """Raise AssertionError if steps are left."""
         if self.steps:
             raise AssertionError(f"{len(self.steps)} steps of the script were not used; the next is {self.steps[0]!r}")
 
@@ -227,7 +226,7 @@ class ScriptedModel:
 
 
 def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Delta]]:
-    """`parts` as a provider streams them: one batch for each network read."""
+    """Split `parts` into deltas as a provider streams them, one batch per network read."""
     found: list[list[Delta]] = []
     calls = 0
     for part in parts:
@@ -238,31 +237,31 @@ def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Del
                 found += [[ThinkingDelta(piece)] for piece in _pieces(text, chars)]
             case ToolCall():
                 found.append([CallDelta(calls, part.name)])
-                found += [[CallDelta(calls, "", piece)] for piece in _pieces(received(part), 4 * chars)]
+                found += [[CallDelta(calls, "", piece)] for piece in _pieces(arguments_text(part), 4 * chars)]
                 calls += 1
             case _:
                 pass
     return found
 
 
-def received(part: ToolCall) -> str:
-    """The arguments of a call as they came."""
+def arguments_text(part: ToolCall) -> str:
+    """Return the arguments of a call as text."""
     return part.received or msgspec.json.encode(part.arguments or {}).decode()
 
 
 def _pieces(text: str, chars: int) -> list[str]:
-    # long text in at most 16 pieces: a test is about the cut, not about the number
+    # at most 16 pieces, so that long text stays fast
     size = max(chars, len(text) // 16 + 1)
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def counted(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
-    """Usage of `request` when `before` was the last one that a cache knows."""
+def cached_usage(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
+    """Usage of `request` if a cache holds the request `before`."""
     known = 0
     if before is not None and before.prefix == request.prefix:
         same = list(takewhile(lambda pair: pair[0] == pair[1], zip(before.items, request.items, strict=False)))
         known = count_tokens(msgspec.structs.replace(request, items=tuple(new for _, new in same)))
-    output = sum(estimate_text(received(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
+    output = sum(estimate_text(arguments_text(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
     return Usage(0, known, count_tokens(request) - known, output + 1)
 
 
@@ -270,4 +269,4 @@ def _output(part: AnyPart) -> int:
     return estimate_text(part.text) if isinstance(part, Text | Thinking) else 0
 
 
-__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "call", "check_rules", "count_item", "counted", "says"]
+__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "cached_usage", "call", "check_rules", "count_item", "says"]

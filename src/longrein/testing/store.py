@@ -1,7 +1,7 @@
-"""`MemoryDisk` and `MemoryLog`: the log of a session as a list of transactions, which can be cut after any of them.
+"""`MemoryDisk` and `MemoryLog`: a session's log in memory, as transactions, which can be cut after any of them.
 
-A disk outlives its logs, as a real one does: kill the process (`disk.reopen`), and what was committed is there, what
-was only queued may be, and nothing is half there.
+A disk outlives its logs. After a simulated kill (`disk.reopen`) committed transactions are there, queued ones may be,
+and no transaction is there in part.
 """
 
 import asyncio
@@ -16,52 +16,52 @@ from longrein.events import Entry, SessionBusy, SessionError, StoreFull
 from longrein.store import Log, Message, Snapshot
 
 SESSION = "00000000-0000-4000-8000-00000000beef"
-"""Id of a session that nobody named."""
+"""Default session id."""
 
 
 class Write(msgspec.Struct):
-    """One transaction."""
+    """A transaction."""
 
     entries: tuple[Entry, ...] = ()
     below: dict[str, tuple[Entry, ...]] = {}
     """Entries of subagents, by session."""
     owner: str = ""
-    """Session of the messages that come; '' for the root."""
+    """Session whose inbox gets the messages; '' for the root."""
     put: tuple[Message, ...] = ()
-    """Messages that come into the inbox."""
+    """Messages added to the inbox."""
     take: tuple[int, ...] = ()
-    """Messages that leave it."""
+    """Ids of messages removed from the inbox."""
     blobs: dict[str, bytes] = {}
-    """Blobs it brings to disk."""
+    """New blobs by hash."""
     flush: bool = False
-    """Whether it, and all before it, survives a power cut."""
+    """True if this and all earlier transactions survive a power cut."""
 
 
 class MemoryDisk:
-    """Where one session is stored. Transactions stand in the order they were queued and are committed in it."""
+    """Storage of one session. Transactions are committed in the order in which they were queued."""
 
     def __init__(self, session: str = SESSION) -> None:
         self.session = session
         self.writes: list[Write] = []
-        """Committed transactions and, behind them, queued ones."""
+        """Committed transactions, then queued ones."""
         self.committed = 0
-        """How many of them are committed: acknowledged, and safe from `kill -9`."""
+        """Number of committed transactions, which survive `kill -9`."""
         self.flushed = 0
-        """How many survive a power cut."""
+        """Number of transactions that survive a power cut."""
         self.full = False
-        """While it is, every write fails with `StoreFull`."""
+        """If set, every write fails with `StoreFull`."""
         self.left: list[bytes] = []
-        """What other processes left for the session (`leave_message`)."""
+        """Messages that other processes left for the session (`leave_message`)."""
         self.delay: Callable[[], float] | None = None
-        """Seconds that each commit takes, in the loop's time; None: it is done in the loop's next round."""
+        """Seconds of loop time that each commit takes; None: until the loop's next round."""
         self.shares: dict[str, tuple[str, int]] = {}
-        """Forked subagent -> the session whose first entries are its own, and how many."""
+        """Forked subagent -> (session whose first entries it shares, number of shared entries)."""
         self.spool: dict[str, bytes] = {}
-        """Files that stand in no real folder, by path: what `adopt` takes first."""
+        """Files without a real folder, by path; `adopt` looks here first."""
         self.snapshot: tuple[Snapshot, Entry] | None = None
-        """The one that was kept last, and the entry it was made at."""
+        """Last kept snapshot, and the entry it was made at."""
         self.was_cut = False
-        """What its logs say of themselves at the next open."""
+        """Value of `MemoryLog.was_cut` at the next open."""
         self._log: MemoryLog | None = None
         self._entries: dict[str, list[Entry]] = {}
 
@@ -74,11 +74,11 @@ class MemoryDisk:
         return self._log
 
     def reopen(self, upto: int | None = None, *, writes: int | None = None, whole: bool = True) -> "MemoryLog":
-        """Kill the process that writes, and open what it left behind.
+        """Kill the writing process and open the disk again.
 
-        Without a number everything committed is there, and nothing that was only queued. `writes`: so many
-        transactions are. `upto`: entries up to that seq are, where a transaction that the seq would cut in two was
-        not made at all; with `whole=False` its first part was (no real disk does that, a test of the walk may).
+        By default the committed transactions are kept and the queued ones lost. `writes`: keep so many transactions.
+        `upto`: keep entries up to that seq; a transaction across that seq is lost, or with `whole=False` kept up to
+        it (which no real disk does).
         """
         if upto is not None:
             self._cut_after_entry(upto, whole=whole)
@@ -93,13 +93,13 @@ class MemoryDisk:
         return self.open()
 
     def kill(self) -> None:
-        """The writing process is gone: nothing it does from now on has an effect, nothing it waits for happens."""
+        """End the writing process: later writes have no effect, and its futures never finish."""
         if self._log is not None:
             self._log.dead = True
         self._log = None
 
     def release(self) -> None:
-        """The log was closed."""
+        """Note that the log was closed."""
         self._log = None
 
     def _cut_after_entry(self, seq: int, *, whole: bool) -> None:
@@ -111,17 +111,17 @@ class MemoryDisk:
                 return
 
     def entries(self, session: str = "") -> list[Entry]:
-        """Every committed entry of the root, or of a subagent, those that it shares included."""
+        """Committed entries of the root or of a subagent, shared entries included."""
         above, shares = self.shares.get(session, ("", 0))
         shared = self.entries(above)[:shares] if shares else []
         return [*shared, *self._entries.get(session or self.session, ())]
 
     def history(self, first: int, last: int) -> list[Entry]:
-        """Committed entries from seq `first` to seq `last`, as `agent.Crew.history` wants them."""
+        """Committed entries from seq `first` to seq `last`."""
         return self._entries.get(self.session, [])[max(first - 1, 0) : max(last, 0)]
 
     def children(self) -> list[str]:
-        """Subagents that have entries, in the order in which they were started."""
+        """Subagents with entries, in the order of their start."""
         return [session for session in self._entries if session != self.session]
 
     def _keep(self, write: Write) -> None:
@@ -130,7 +130,7 @@ class MemoryDisk:
                 self._entries.setdefault(session, []).extend(entries)
 
     def commit(self) -> Write:
-        """The oldest queued transaction is on disk now."""
+        """Commit the oldest queued transaction."""
         write = self.writes[self.committed]
         self.committed += 1
         self._keep(write)
@@ -139,7 +139,7 @@ class MemoryDisk:
         return write
 
     def inbox(self, writes: int | None = None, *, session: str = "") -> list[Message]:
-        """Messages that wait after the committed transactions, or after the first `writes`."""
+        """Messages in the inbox after the committed transactions, or after the first `writes`."""
         waiting: dict[int, Message] = {}
         for write in self.writes[: self.committed if writes is None else writes]:
             if write.owner == session:
@@ -149,18 +149,18 @@ class MemoryDisk:
         return [waiting[number] for number in sorted(waiting)]
 
     def blobs(self) -> dict[str, bytes]:
-        """Committed blobs by hash."""
+        """Return committed blobs by hash."""
         return {name: data for write in self.writes[: self.committed] for name, data in write.blobs.items()}
 
     def last_message(self) -> int:
-        """Largest id that a message ever had."""
+        """Largest message id so far."""
         return max((message.id for write in self.writes for message in write.put), default=0)
 
 
 class MemoryLog:
-    """A `store.Log` on a `MemoryDisk`; made by `MemoryDisk.open`. Needs a running loop to commit.
+    """A `store.Log` on a `MemoryDisk`, made by `MemoryDisk.open`. Needs a running loop to commit.
 
-    One of a subagent, made by `child`, leaves all writing to its root's.
+    The log of a subagent, made by `child`, writes through the root's log.
     """
 
     def __init__(self, disk: MemoryDisk, session: str = "", root: "MemoryLog | None" = None) -> None:
@@ -173,9 +173,9 @@ class MemoryLog:
         self.was_cut = disk.was_cut
         self.root = root or self
         self.dead = False
-        """Whether its process was killed."""
+        """True if the process was killed."""
         self.closed = False
-        """Whether it was closed in order."""
+        """True if `close` was called."""
         self._last_seq = len(self.entries)
         if not self.entries and session in disk.shares:
             self._last_seq = disk.shares[session][1]
@@ -276,7 +276,7 @@ class MemoryLog:
             return _failed(StoreFull("no room is left for the session; free some, then go on with `longrein -c`"))
         future = _future()
         if self.dead or self.closed:
-            return future  # the process is gone; nobody will ever answer
+            return future  # the process is gone: the future never finishes
         self.disk.writes.append(write)
         self._queue.append(future)
         if len(self._queue) == 1:
@@ -291,7 +291,7 @@ class MemoryLog:
             loop.call_later(self.disk.delay(), self._commit)
 
     def _commit(self) -> None:
-        """The oldest queued transaction is on disk."""
+        """Commit the oldest queued transaction and finish its future."""
         if self.dead:
             return
         write = self.disk.commit()

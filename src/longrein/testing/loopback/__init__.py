@@ -1,4 +1,4 @@
-"""A provider on loopback that speaks four wires, enforces their rules and plays scripts with faults.
+"""A local HTTP provider for tests: speaks four wires, enforces their rules and plays scripts with faults.
 
 In the test's process, on any free port:
 
@@ -6,7 +6,7 @@ In the test's process, on any free port:
         ...  # point a model at server.url
     assert server.unused() == []
 
-In a process of its own: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one JSON line.
+As a process: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one JSON line.
 """
 
 from longrein.testing.loopback.overflow_errors import OVERFLOWS, overflow

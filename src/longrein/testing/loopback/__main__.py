@@ -19,7 +19,7 @@ from longrein.testing.loopback.server import LoopbackProvider
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run until told to end; the exit code."""
+    """Run until interrupted, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m longrein.testing.loopback", description=__doc__)
     parser.add_argument("--script", type=Path, required=True, help="JSON file; see longrein.testing.loopback.script")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes any (default)")
@@ -61,7 +61,7 @@ def _say(line: dict[str, object]) -> None:
     try:
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # who started it is gone; so is the one who would read more, at the exit
+    except BrokenPipeError:  # the reader is gone; avoid a second error when the interpreter flushes stdout at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

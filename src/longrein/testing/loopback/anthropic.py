@@ -1,4 +1,7 @@
-"""The judge of `POST /v1/messages`. Each refusal has the status and the words of the real provider, as far as known."""
+"""The Anthropic wire: validation of `POST /v1/messages`, and answers.
+
+Each refusal has the status and the words of the real provider, as far as they are known.
+"""
 
 import re
 from collections.abc import Sequence
@@ -6,40 +9,38 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.prompt_cache import Cached
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.prompt_cache import CacheUsage
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     IMAGE_TOKENS,
     NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
+    ImageInfo,
     Limits,
-    Memo,
     Overflow,
-    Picture,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
-    look_at,
-    seal,
-    sealed,
+    inspect_image,
+    is_signed,
+    sign,
     tokens_of,
-    unmarked,
+    without_cache_mark,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# One block of the Anthropic wire: what it is, what it weighs, and what is wrong with it wherever it stands.
+# --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
 WIRE = "anthropic"
 IMAGE_BYTES_MAX = 5_242_880
-"""Of one picture, counted in base64."""
+"""Largest image, counted in base64."""
 IMAGE_SIDE_MAX = 8_000
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -54,19 +55,19 @@ _KEYS = {
 }
 
 
-def block_of(raw: bytes, memo: Memo) -> Block:
-    """What is known of the block `raw`."""
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, read_block(raw))
+def block_of(raw: bytes, cache: BlockCache) -> Block:
+    """Parse the block `raw`, or take it from the cache."""
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, read_block(raw))
 
 
 def read_block(raw: bytes) -> Block:
-    """The block `raw`, read afresh."""
+    """Parse the block `raw`."""
     fields = msgspec.json.decode(raw)
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="{at}: Input should be a valid dictionary or object to extract fields from")
     mark = fields.get("cache_control")
-    block = Block(fields.get("type") or "", unmarked(raw, mark))
-    block.pictures = tuple(look_at(source["data"]) for source in _sources(fields))
+    block = Block(fields.get("type") or "", without_cache_mark(raw, mark))
+    block.pictures = tuple(inspect_image(source["data"]) for source in _sources(fields))
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(block.raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     if mark is not None:
@@ -87,7 +88,7 @@ def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
-    """What is wrong with a block in itself."""
+    """Say what is wrong with a block wherever it stands; empty for nothing."""
     if "input_schema" in fields or block.kind == "custom":
         return _tool_problem(block, fields)
     known = _KEYS.get(block.kind)
@@ -155,7 +156,7 @@ def _image_problem(fields: dict[str, Any]) -> str:
     if source.get("media_type") not in _MEDIA:
         kinds = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
         return f"{{at}}.image.source.base64.media_type: Input should be {kinds}"
-    picture = look_at(str(source.get("data")))
+    picture = inspect_image(str(source.get("data")))
     if picture.base64_bytes > IMAGE_BYTES_MAX:
         size = f"{picture.base64_bytes} bytes > {IMAGE_BYTES_MAX} bytes"
         return f"{{at}}.image.source.base64: image exceeds 5 MB maximum: {size}"
@@ -183,12 +184,12 @@ def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
     return ""
 
 
-# --- anthropic -------------------------------------------------------------------------------------------------------
+# --- Requests --------------------------------------------------------------------------------------------------------
 
 
 MARKS_MAX = 4
 MANY_IMAGES = 20
-"""With more pictures than this the side limit is `MANY_SIDE_MAX`."""
+"""Number of images above which the side limit is `MANY_SIDE_MAX`."""
 MANY_SIDE_MAX = 2_000
 IMAGES_MAX = 100
 _FIELDS = frozenset(
@@ -198,7 +199,7 @@ _FIELDS = frozenset(
         *("cache_control", "context_management", "speed", "inference_geo"),
     )
 )
-_SIDES = {
+_ROLE_BLOCKS = {
     "user": ("text", "image", "document", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
 }
@@ -209,36 +210,36 @@ class _Message(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def ask(case: Case) -> Asking:
-    """The request of `case`. Raises `Refused`."""
-    fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = Asking(WIRE)
+def parse_request(given: ValidationInput) -> ParsedRequest:
+    """Parse and validate a request. Raises `Refused`."""
+    fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
-    asking.output_max = msgspec.json.decode(fields.get("max_tokens", b"0"))
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.output_max = msgspec.json.decode(fields.get("max_tokens", b"0"))
     for side in ("tools", "system"):
         for raw in _listed(fields.get(side)):
-            _add(asking, side, block_of(raw, memo))
-    talk = convert(fields.get("messages", msgspec.Raw(b"[]")), list[_Message], "messages")
-    turns = [(message.role, [block_of(raw, memo) for raw in _listed(message.content)]) for message in talk]
+            _add(parsed, side, block_of(raw, cache))
+    messages = convert(fields.get("messages", msgspec.Raw(b"[]")), list[_Message], "messages")
+    turns = [(message.role, [block_of(raw, cache) for raw in _listed(message.content)]) for message in messages]
     for role, blocks in turns:
         for block in blocks:
-            _add(asking, role, block)
-    asking.replies = sum(role == "assistant" for role, _ in turns)
+            _add(parsed, role, block)
+    parsed.replies = sum(role == "assistant" for role, _ in turns)
     last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
-    asking.tail = [block.raw for _, blocks in turns[last + 1 :] for block in blocks]
-    asking.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
+    parsed.tail = [block.raw for _, blocks in turns[last + 1 :] for block in blocks]
+    parsed.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
     if not rules.lenient:
-        _check_talk(talk, turns, asking, rules)
+        _check_messages(messages, turns, parsed, rules)
         if b'"enabled"' in bytes(fields.get("thinking", b"")):
-            _check_thought(turns)
-        check_window(asking, limits, rules)
-    return asking
+            _check_thinking_first(turns)
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     error = {"type": refused.kind or KINDS.get(refused.status, "invalid_request_error"), "message": refused.message}
@@ -256,11 +257,11 @@ KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
 def _listed(raw: msgspec.Raw | None) -> Sequence[bytes]:
-    """The blocks of a `system`, `tools` or `content`; a bare string is one text block."""
+    """Split `system`, `tools` or `content` into blocks; a bare string is one text block."""
     if raw is None or raw == b"null":
         return ()
     data = bytes(raw)
@@ -269,13 +270,13 @@ def _listed(raw: msgspec.Raw | None) -> Sequence[bytes]:
     return [b'{"type":"text","text":%b}' % data]
 
 
-def _add(asking: Asking, side: str, block: Block) -> None:
+def _add(parsed: ParsedRequest, side: str, block: Block) -> None:
     if block.mark_s:
-        asking.marks.append((len(asking.blocks), block.mark_s))
-    asking.add(side, block.raw, block.tokens)
+        parsed.marks.append((len(parsed.blocks), block.mark_s))
+    parsed.add(side, block.raw, block.tokens)
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -320,7 +321,7 @@ def _check_tools(tools: list[Block]) -> None:
 Turns = list[tuple[str, list[Block]]]
 
 
-def _check_talk(talk: list[_Message], turns: Turns, asking: Asking, rules: Rules) -> None:
+def _check_messages(messages: list[_Message], turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("messages: at least one message is required")
     for at, (role, blocks) in enumerate(turns):
@@ -331,16 +332,16 @@ def _check_talk(talk: list[_Message], turns: Turns, asking: Asking, rules: Rules
                 "except for the optional final assistant message"
             )
         for n, block in enumerate(blocks):
-            _check_block(f"messages.{at}.content.{n}", role, block, asking.model)
+            _check_block(f"messages.{at}.content.{n}", role, block, parsed.model)
     _check_pairs(turns)
-    _check_end(talk[-1], turns, rules)
-    if len(asking.marks) > MARKS_MAX:
-        raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {len(asking.marks)}.")
-    _check_pictures(turns)
+    _check_last_message(messages[-1], turns, rules)
+    if len(parsed.marks) > MARKS_MAX:
+        raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {len(parsed.marks)}.")
+    _check_images(turns)
 
 
 def _check_role(at: int, role: str, turns: Turns, rules: Rules) -> None:
-    if role not in _SIDES:
+    if role not in _ROLE_BLOCKS:
         raise Refused(
             f'messages: Unexpected role "{role}". The Messages API accepts a top-level `system` parameter, '
             'not "system" as an input message role.'
@@ -358,16 +359,18 @@ def _check_role(at: int, role: str, turns: Turns, rules: Rules) -> None:
 def _check_block(at: str, role: str, block: Block, model: str) -> None:
     if block.problem:
         raise Refused(block.problem.replace("{at}", at))
-    if block.kind not in _SIDES[role]:
+    if block.kind not in _ROLE_BLOCKS[role]:
         raise Refused(
             f"{at}: `{block.kind}` blocks can only be in `{'assistant' if role == 'user' else 'user'}` messages"
         )
-    if block.kind in ("thinking", "redacted_thinking") and not sealed(block.signature or "", WIRE, model, block.text):
+    if block.kind in ("thinking", "redacted_thinking") and not is_signed(
+        block.signature or "", WIRE, model, block.text
+    ):
         raise Refused(f"{at}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block")
 
 
 def _check_pairs(turns: Turns) -> None:
-    """Each call has its result in the next message, before anything else; no other results; ids are unique."""
+    """Check that each call has its result at the start of the next message, and that ids are unique."""
     seen: dict[str, None] = {}
     waiting: list[str] = []
     for at, (_, blocks) in enumerate(turns):
@@ -410,7 +413,7 @@ def _check_missing(at: int, waiting: list[str], answered: list[str]) -> None:
         )
 
 
-def _check_end(last: _Message, turns: Turns, rules: Rules) -> None:
+def _check_last_message(last: _Message, turns: Turns, rules: Rules) -> None:
     if last.role != "assistant":
         return
     if not rules.accepts_prefill:
@@ -425,8 +428,8 @@ def _check_end(last: _Message, turns: Turns, rules: Rules) -> None:
         raise Refused("messages: final assistant content cannot end with trailing whitespace")
 
 
-def _check_thought(turns: Turns) -> None:
-    """With a thinking budget, the step that waits for results begins with what was thought."""
+def _check_thinking_first(turns: Turns) -> None:
+    """With a thinking budget, check that the reply before results begins with thinking."""
     last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
     if last < 0 or turns[-1][1][0].kind != "tool_result":
         return
@@ -442,8 +445,8 @@ def _check_thought(turns: Turns) -> None:
         )
 
 
-def _check_pictures(turns: Turns) -> None:
-    pictures: list[Picture] = [picture for _, blocks in turns for block in blocks for picture in block.pictures]
+def _check_images(turns: Turns) -> None:
+    pictures: list[ImageInfo] = [picture for _, blocks in turns for block in blocks for picture in block.pictures]
     if len(pictures) > IMAGES_MAX:
         raise Refused(f"messages: too many images and documents: {len(pictures)} + 0 > {IMAGES_MAX}")
     if len(pictures) <= MANY_IMAGES:
@@ -457,7 +460,9 @@ def _check_pictures(turns: Turns) -> None:
                 )
 
 
-# --- Answers on the Anthropic wire: named events, blocks that open, grow and close -----------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
+#
+# Named events; blocks start, grow and stop.
 
 
 _STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
@@ -465,18 +470,18 @@ _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 def event(name: str, data: bytes) -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
-    """The whole stream."""
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
+    """Return all events of an answer."""
     out = [_start(answer), _PING]
     index = 0
     if turn.thinking:
         out += _thinking(turn.thinking, index, answer.model)
         index += 1
-    texts = pieces(turn)
+    texts = text_pieces(turn)
     if texts:
         out += _text(texts, index)
         index += 1
@@ -491,12 +496,12 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"type": word or KINDS.get(status, "overloaded_error"), "message": message}
     return event("error", encode({"type": "error", "error": error}))
 
 
-def _input(cached: Cached) -> dict[str, object]:
+def _input(cached: CacheUsage) -> dict[str, object]:
     return {
         "input_tokens": cached.input,
         "cache_creation_input_tokens": cached.written,
@@ -504,7 +509,7 @@ def _input(cached: Cached) -> dict[str, object]:
     }
 
 
-def _start(answer: Answering) -> bytes:
+def _start(answer: ReplyContext) -> bytes:
     cached = answer.cached
     created = {
         "ephemeral_5m_input_tokens": cached.written - cached.written_hour,
@@ -540,8 +545,8 @@ def _shut(index: int) -> bytes:
 
 
 def _thinking(text: str, index: int, model: str) -> list[bytes]:
-    signed = _grow(index, "signature_delta", "signature", [seal(WIRE, model, text)])
-    grown = _grow(index, "thinking_delta", "thinking", cut(text))
+    signed = _grow(index, "signature_delta", "signature", [sign(WIRE, model, text)])
+    grown = _grow(index, "thinking_delta", "thinking", split_text(text))
     return [_open(index, {"type": "thinking", "thinking": "", "signature": ""}), *grown, *signed, _shut(index)]
 
 
@@ -549,7 +554,7 @@ def _text(texts: list[str], index: int) -> list[bytes]:
     return [_open(index, {"type": "text", "text": ""}), *_grow(index, "text_delta", "text", texts), _shut(index)]
 
 
-def _call(turn: Turn, n: int, index: int, answer: Answering) -> list[bytes]:
+def _call(turn: Turn, n: int, index: int, answer: ReplyContext) -> list[bytes]:
     call = turn.calls[n]
     block: dict[str, object] = {"type": "tool_use", "name": call.name, "input": {}}
     if id_ := call_id(call, n, answer, "toolu_{}"):

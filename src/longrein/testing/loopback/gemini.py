@@ -1,38 +1,38 @@
-"""The judge of `POST /v1beta/models/X:streamGenerateContent`: turns of user and model, calls answered by number."""
+"""The Gemini wire: validation of `POST /v1beta/models/X:streamGenerateContent`, and answers."""
 
 import re
 from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     IMAGE_TOKENS,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
-    look_at,
-    seal,
-    sealed,
+    inspect_image,
+    is_signed,
+    sign,
     tokens_of,
 )
 
 WIRE = "gemini"
 INLINE_BYTES_MAX = 20_971_520
-"""Of a whole request."""
+"""Largest request."""
 IMAGES_MAX = 3_600
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""Taken in place of a signature, for calls that another model made."""
+"""Accepted in place of a signature, for calls that another model made."""
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif")
 _DATA = ("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult")
@@ -46,43 +46,43 @@ class _Content(msgspec.Struct):
 Turns = list[tuple[str, list[Block]]]
 
 
-def ask(case: Case) -> Asking:
-    """The request of `case`. Raises `Refused`."""
-    fields, rules = case.fields, case.rules
-    asking = Asking(WIRE, case.model)
+def parse_request(given: ValidationInput) -> ParsedRequest:
+    """Parse and validate a request. Raises `Refused`."""
+    fields, rules = given.fields, given.rules
+    parsed = ParsedRequest(WIRE, given.model)
     if not rules.lenient:
-        _check_head(fields, case.limits)
+        _check_head(fields, given.limits)
     config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
-    asking.output_max = config.get("maxOutputTokens") or 0
+    parsed.output_max = config.get("maxOutputTokens") or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
+        parsed.add("tools", bytes(raw))
     if "systemInstruction" in fields:
-        asking.add("system", bytes(fields["systemInstruction"]))
-    talk = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
-    turns = [(content.role, [_part(bytes(raw), case.memo) for raw in content.parts]) for content in talk]
+        parsed.add("system", bytes(fields["systemInstruction"]))
+    messages = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
+    turns = [(content.role, [_part(bytes(raw), given.cache) for raw in content.parts]) for content in messages]
     for role, parts in turns:
         for part in parts:
-            asking.add(role, part.raw, part.tokens)
+            parsed.add(role, part.raw, part.tokens)
     last = max((n for n, (role, _) in enumerate(turns) if role == "model"), default=-1)
-    asking.replies = sum(role == "model" for role, _ in turns)
-    asking.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
-    asking.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
-    asking.flags = frozenset({"signed"} if signs(case.model) else ())
+    parsed.replies = sum(role == "model" for role, _ in turns)
+    parsed.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
+    parsed.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
+    parsed.flags = frozenset({"signed"} if signs_calls(given.model) else ())
     if not rules.lenient:
         _check_tools(tools)
-        _check_turns(turns, asking, rules)
-        check_window(asking, case.limits, rules)
-    return asking
+        _check_turns(turns, parsed, rules)
+        check_window(parsed, given.limits, rules)
+    return parsed
 
 
-def signs(model: str) -> bool:
-    """Whether the model signs its calls and wants the signatures back: Gemini 3 and later."""
+def signs_calls(model: str) -> bool:
+    """Return whether the model signs its calls and requires the signatures: Gemini 3 and later."""
     return re.match(r"gemini-([3-9]|\d\d)", model) is not None
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     word = refused.kind if refused.kind.isupper() else KINDS.get(refused.status, "INVALID_ARGUMENT")
@@ -100,14 +100,14 @@ KINDS = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
-# --- one part ----------------------------------------------------------------------------------------------------
+# --- Parts -----------------------------------------------------------------------------------------------------------
 
 
-def _part(raw: bytes, memo: Memo) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _part(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
@@ -125,7 +125,7 @@ def _read(raw: bytes) -> Block:
         block.text = str(inner)
         block.note = "thought" if fields.get("thought") else ""
     if block.kind == "inlineData" and isinstance(inner, dict) and str(inner.get("mimeType")).startswith("image/"):
-        block.pictures = (look_at(str(inner.get("data"))),)
+        block.pictures = (inspect_image(str(inner.get("data"))),)
         block.tokens = IMAGE_TOKENS
     block.problem = _problem(block, inner)
     return block
@@ -150,17 +150,17 @@ def _problem(block: Block, inner: Any) -> str:
             )
         key = "args" if word == "function_call" else "response"
         return "" if isinstance(inner.get(key, {}), dict) else f"Invalid value at '{{at}}.{word}.{key}'"
-    return _picture_problem(block, inner) if block.pictures else ""
+    return _image_problem(block, inner) if block.pictures else ""
 
 
-def _picture_problem(block: Block, inner: dict[str, Any]) -> str:
+def _image_problem(block: Block, inner: dict[str, Any]) -> str:
     picture = block.pictures[0]
     if inner.get("mimeType") not in _MEDIA:
         return f"Unsupported MIME type: {inner.get('mimeType')}"
     return "" if picture.media else "Unable to process input image."
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -195,7 +195,7 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Duplicate function declaration found: {again[0]}")
 
 
-def _check_turns(turns: Turns, asking: Asking, rules: Rules) -> None:
+def _check_turns(turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
     if not turns:
         raise Refused("* GenerateContentRequest.contents: contents is not specified")
     for at, (role, parts) in enumerate(turns):
@@ -211,7 +211,7 @@ def _check_turns(turns: Turns, asking: Asking, rules: Rules) -> None:
     if turns[0][0] != "user" and rules.user_first:
         raise Refused("Please ensure that multiturn requests start with a user turn.")
     _check_pairs(turns)
-    _check_signatures(turns, asking.model)
+    _check_signatures(turns, parsed.model)
     if turns[-1][0] == "model" and not rules.accepts_prefill:
         raise Refused("Please ensure that multiturn requests end with a user role or a function response.")
     if sum(len(part.pictures) for _, parts in turns for part in parts) > IMAGES_MAX:
@@ -219,7 +219,7 @@ def _check_turns(turns: Turns, asking: Asking, rules: Rules) -> None:
 
 
 def _check_pairs(turns: Turns) -> None:
-    """The turn after calls begins with as many responses, of the same names and ids; no other turn has any."""
+    """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
     calls: list[Block] = []
     for at, (role, parts) in enumerate(turns):
         responses = [part for part in parts if part.kind == "functionResponse"]
@@ -254,15 +254,15 @@ def _name(part: Block) -> tuple[str, str]:
 
 
 def _check_signatures(turns: Turns, model: str) -> None:
-    """Each signature is this provider's own; with Gemini 3 the first call of each step of this turn must have one."""
-    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _spoken(parts)), default=0)
+    """Check signatures; with Gemini 3 the first call of each step of the present turn must have one."""
+    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _is_user_turn(parts)), default=0)
     for at, (role, parts) in enumerate(turns):
         for part in parts:
             signature = part.signature
-            if signature is not None and signature != NO_SIGNATURE and not sealed(signature, WIRE, model, part.text):
+            if signature is not None and signature != NO_SIGNATURE and not is_signed(signature, WIRE, model, part.text):
                 raise Refused("Corrupted thought signature.")
         first = next(((n, p) for n, p in enumerate(parts) if p.kind == "functionCall"), None)
-        if first is not None and role == "model" and at > begin and signs(model) and first[1].signature is None:
+        if first is not None and role == "model" and at > begin and signs_calls(model) and first[1].signature is None:
             raise Refused(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
@@ -270,29 +270,29 @@ def _check_signatures(turns: Turns, model: str) -> None:
             )
 
 
-def _spoken(parts: list[Block]) -> bool:
-    """Whether the user begins a new turn here: words, and no responses."""
+def _is_user_turn(parts: list[Block]) -> bool:
+    """Return whether the user begins a new turn: no function responses."""
     return all(part.kind != "functionResponse" for part in parts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
 #
-# Answers on the Gemini wire: chunks of one candidate; there is no terminal event but the reason in the last chunk.
+# Chunks of one candidate. There is no terminal event; the last chunk holds the finish reason.
 
 
 _STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
-    """The whole stream."""
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
+    """Return all events of an answer."""
     tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
 
     def chunk(part: bytes, more: bytes = b"") -> bytes:
         body = b'{"candidates":[{"content":{"parts":[%b],"role":"model"}%b,"index":0}],%b' % (part, more, tail)
         return b"data: %b\r\n\r\n" % body
 
-    out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in cut(turn.thinking)]
-    out += [chunk(b'{"text":%b}' % encode(text)) for text in pieces(turn)]
+    out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in split_text(turn.thinking)]
+    out += [chunk(b'{"text":%b}' % encode(text)) for text in text_pieces(turn)]
     reason = _STOPS[stop_of(turn)]
     for index in range(len(turn.calls)):
         part = _call(turn, index, answer)
@@ -306,13 +306,13 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"code": status, "message": message, "status": word or KINDS.get(status, "INTERNAL")}
     return b"data: %b\r\n\r\n" % encode({"error": error})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
-    """Tokens in this wire's own form: thoughts are counted beside the answer."""
+def usage(answer: ReplyContext) -> dict[str, Any]:
+    """Usage in the form of this wire: thoughts are counted separately from the answer."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
     counted: dict[str, Any] = {
@@ -327,8 +327,8 @@ def usage(answer: Answering) -> dict[str, Any]:
     return counted
 
 
-def _call(turn: Turn, index: int, answer: Answering) -> dict[str, Any] | None:
-    """One call, whole; None when what the model wrote is no JSON object: this provider does not pass that on."""
+def _call(turn: Turn, index: int, answer: ReplyContext) -> dict[str, Any] | None:
+    """Encode one call; None if its arguments are not a JSON object, which this provider does not pass on."""
     call = turn.calls[index]
     try:
         arguments = msgspec.json.decode("".join(argument_pieces(turn, index, answer)), type=dict[str, Any])
@@ -342,5 +342,5 @@ def _call(turn: Turn, index: int, answer: Answering) -> dict[str, Any] | None:
     part: dict[str, Any] = {"functionCall": made}
     if "signed" in answer.flags and index == 0:
         text = f"{call.name} {msgspec.json.encode(arguments, order='deterministic').decode()}"
-        part["thoughtSignature"] = seal(WIRE, answer.model, text)
+        part["thoughtSignature"] = sign(WIRE, answer.model, text)
     return part

@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 to serve streams: keep-alive, chunked bodies both ways, and ways to break off."""
+"""HTTP/1.1 of the loopback server: keep-alive, chunked bodies, streams, and delivery faults."""
 
 import asyncio
 import fcntl
@@ -12,28 +12,28 @@ import msgspec
 from longrein.testing.loopback.script import Fault, Turn
 
 BUFFER_BYTES = 1 << 23
-"""Of a request that may wait unread: a long history comes in one piece."""
+"""Buffer for an unread request; a long history arrives in one piece."""
 HEAD_END = b"\r\n\r\n"
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
 _REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 529: "Overloaded"}
 
 
-class Head(msgspec.Struct):
-    """The head of a request."""
+class RequestHead(msgspec.Struct):
+    """Head of a request."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """Names in small letters."""
+    """Headers by lower-case name."""
 
     @property
     def last(self) -> bool:
-        """Whether the client closes the connection after it."""
+        """True if the client closes the connection after this request."""
         return self.headers.get("connection", "").lower() == "close"
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """The next head; None when the connection is over."""
+async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
+    """Read the next head; None at the end of the connection."""
     try:
         raw = await reader.readuntil(HEAD_END)
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -41,11 +41,11 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
     first, *lines = raw[:-4].decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     pairs = (line.partition(":") for line in lines)
-    return Head(method, rest.rpartition(" ")[0], {name.lower(): value.strip() for name, _, value in pairs})
+    return RequestHead(method, rest.rpartition(" ")[0], {name.lower(): value.strip() for name, _, value in pairs})
 
 
-async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
-    """The body that follows `head`. Raises `asyncio.IncompleteReadError` when it does not come whole."""
+async def read_body(reader: asyncio.StreamReader, head: RequestHead) -> bytes:
+    """Read the body after `head`. Raises `asyncio.IncompleteReadError` if it ends early."""
     if head.headers.get("transfer-encoding", "").lower() != "chunked":
         return await reader.readexactly(int(head.headers.get("content-length", 0)))
     pieces = []
@@ -55,20 +55,20 @@ async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
     return b"".join(pieces)
 
 
-class Out:
-    """The answering side of one connection."""
+class Responder:
+    """Writes answers on one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
-    async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """A whole answer."""
+    async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a whole answer."""
         self._head(status, {"content-type": "application/json", **headers, "content-length": str(len(body))})
         self._writer.write(body)
         await self._writer.drain()
 
-    async def begin(self, headers: Mapping[str, str]) -> None:
+    async def begin_stream(self, headers: Mapping[str, str]) -> None:
         """Begin a stream."""
         self._head(200, {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers})
         await self._writer.drain()
@@ -80,63 +80,65 @@ class Out:
         self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
     async def chunk(self, data: bytes) -> None:
-        """One piece of the stream. Raises `ConnectionError` when the client has gone."""
+        """Send one piece of a stream. Raises `ConnectionError` if the client has gone."""
         if data:
             self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
             await self._writer.drain()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. Raises `ConnectionResetError` as soon as the client goes away."""
+        """Wait. Raises `ConnectionResetError` as soon as the client disconnects."""
         try:
             async with asyncio.timeout(seconds):
-                await self._reader.read(1)  # no client sends anything while it is being answered
+                await self._reader.read(1)  # a client sends nothing during an answer, so a read returns only at its end
         except TimeoutError:
             return
         raise ConnectionResetError("the client has gone")
 
-    async def end(self) -> None:
-        """The proper end of a stream."""
+    async def end_stream(self) -> None:
+        """End a stream properly."""
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
     async def reset(self) -> None:
-        """Break off with RST, after what was written has arrived."""
+        """Reset the connection (RST) after the written bytes have arrived."""
         sock: socket.socket = self._writer.get_extra_info("socket")
-        while _unsent(sock):  # noqa: ASYNC110 (the kernel tells nobody when its queue is empty)
+        while _unacknowledged_bytes(sock):  # noqa: ASYNC110 (the kernel does not report an empty queue)
             await asyncio.sleep(0.001)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
 
-def _unsent(sock: socket.socket) -> int:
-    """Bytes that the other side has not acknowledged."""
+def _unacknowledged_bytes(sock: socket.socket) -> int:
+    """Number of bytes that the client has not acknowledged."""
     if sock.fileno() < 0:
         return 0
     answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4)
     return int(struct.unpack("i", answer)[0])
 
 
-# --- From events to writes on the socket, with what goes wrong on the way --------------------------------------------
+# --- Delivery --------------------------------------------------------------------------------------------------------
+#
+# From events to writes on the socket, with the faults of the script.
 
 
 GARBAGE = "data: {this is not JSON\n\n"
 
 
 class Delivery(msgspec.Struct):
-    """Writes, then how it ends."""
+    """Writes of an answer, and its ending."""
 
     writes: list[bytes]
-    """Parts of the body, each written by itself."""
+    """Parts of the body, written one by one."""
     ending: str = "end"
     """`end` (a proper end of the body), `reset`, `close` or `stall`."""
     rest: list[bytes] = []
-    """`stall`: what comes after the silence; then the body ends properly."""
+    """`stall`: parts after the silence; then the body ends properly."""
     whole: bool = True
-    """Whether the client gets every word, if it is patient."""
+    """True if a patient client gets the whole answer."""
 
 
-def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
-    """How `events` reach the client. `error` is an error event of the wire, for a fault of that kind."""
+def plan_delivery(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
+    """Plan the writes of `events` under `fault`. `error` is the wire's error event, for a fault of that kind."""
     kind = fault.kind if fault is not None else ""
     match fault:
         case Fault(kind="garbage"):
@@ -147,8 +149,8 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
         case Fault(kind="no_end"):
             events = events[:-1]
         case Fault(kind="drip"):
-            return Delivery(_sliced(b"".join(events), fault.bytes))
-    writes = _batched(events, turn.batch)
+            return Delivery(_in_slices(b"".join(events), fault.bytes))
+    writes = _in_batches(events, turn.batch)
     if fault is None or kind not in ("cut", "stall"):
         return Delivery(writes, whole=kind not in ("error", "empty"))
     before, rest = _split(writes, fault.at)
@@ -157,12 +159,12 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
     return Delivery(before, fault.how, whole=not rest)
 
 
-def _sliced(data: bytes, size: int) -> list[bytes]:
+def _in_slices(data: bytes, size: int) -> list[bytes]:
     size = max(1, size)
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def _batched(events: list[bytes], batch: int) -> list[bytes]:
+def _in_batches(events: list[bytes], batch: int) -> list[bytes]:
     if batch == 1:
         return events
     size = batch or len(events) or 1
@@ -170,7 +172,7 @@ def _batched(events: list[bytes], batch: int) -> list[bytes]:
 
 
 def _split(writes: list[bytes], at: int) -> tuple[list[bytes], list[bytes]]:
-    """`writes` up to byte `at` and from there on."""
+    """Split `writes` at byte `at`."""
     before: list[bytes] = []
     for n, data in enumerate(writes):
         if at < len(data):

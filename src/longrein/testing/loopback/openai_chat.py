@@ -1,35 +1,35 @@
-"""The judge of `POST /v1/chat/completions`: what OpenAI refuses, and what the servers that imitate it refuse."""
+"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and answers."""
 
 import re
 from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    EMPTY,
+    EMPTY_ARRAY,
     IMAGE_TOKENS,
     IMAGES_MAX,
     NAME_PATTERN,
     TOOL_NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
     image_problem,
-    is_object,
-    pictures,
+    images_of,
+    is_json_object,
+    length_problem,
     tokens_of,
-    too_long,
 )
 
 WIRE = "openai-chat"
@@ -39,39 +39,39 @@ _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
 _KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
 
 
-def ask(case: Case) -> Asking:
-    """The request of `case`. Raises `Refused`."""
-    fields, limits, rules, memo = case.fields, case.limits, case.rules, case.memo
-    asking = Asking(WIRE)
+def parse_request(given: ValidationInput) -> ParsedRequest:
+    """Parse and validate a request. Raises `Refused`."""
+    fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
     limit = fields.get("max_completion_tokens", fields.get("max_tokens", b"0"))
-    asking.output_max = msgspec.json.decode(limit) or 0
+    parsed.output_max = msgspec.json.decode(limit) or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
-    talk = [
-        _message(bytes(raw), memo)
+        parsed.add("tools", bytes(raw))
+    messages = [
+        _message(bytes(raw), cache)
         for raw in convert(fields.get("messages", msgspec.Raw(b"[]")), list[msgspec.Raw], "messages")
     ]
-    for block in talk:
-        asking.add(block.kind, block.raw, block.tokens)
-    last = max((n for n, block in enumerate(talk) if block.kind == "assistant"), default=-1)
-    asking.replies = sum(block.kind == "assistant" for block in talk)
-    asking.tail = [block.raw for block in talk[last + 1 :] if block.kind not in ("system", "developer")]
-    asking.first = next((block.raw for block in talk if block.kind == "user"), b"")
+    for block in messages:
+        parsed.add(block.kind, block.raw, block.tokens)
+    last = max((n for n, block in enumerate(messages) if block.kind == "assistant"), default=-1)
+    parsed.replies = sum(block.kind == "assistant" for block in messages)
+    parsed.tail = [block.raw for block in messages[last + 1 :] if block.kind not in ("system", "developer")]
+    parsed.first = next((block.raw for block in messages if block.kind == "user"), b"")
     if convert(fields.get("stream_options", msgspec.Raw(b"{}")), dict[str, Any], "stream_options").get("include_usage"):
-        asking.flags = frozenset({"usage"})
+        parsed.flags = frozenset({"usage"})
     if not rules.lenient:
         _check_tools(tools)
-        _check_talk(talk, rules)
-        check_window(asking, limits, rules)
-    return asking
+        _check_messages(messages, rules)
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow("openai", refused.used, refused.limit)
     kind = refused.kind or KINDS.get(refused.status, "invalid_request_error")
@@ -87,14 +87,14 @@ KINDS = {
     503: "service_unavailable",
     529: "overloaded_error",
 }
-"""Status -> error word."""
+"""HTTP status -> error type."""
 
 
-# --- one message -------------------------------------------------------------------------------------------------
+# --- Messages --------------------------------------------------------------------------------------------------------
 
 
-def _message(raw: bytes, memo: Memo) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _message(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
@@ -102,7 +102,7 @@ def _read(raw: bytes) -> Block:
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
     block = Block(str(fields.get("role")), raw)
-    block.pictures = pictures(_urls(fields.get("content")))
+    block.pictures = images_of(_urls(fields.get("content")))
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     block.id = str(fields.get("tool_call_id") or "")
@@ -114,14 +114,14 @@ def _read(raw: bytes) -> Block:
 
 
 def _urls(content: Any) -> list[Any]:
-    """Addresses of the pictures in `content`."""
+    """Return the addresses of images in `content`."""
     parts = content if isinstance(content, list) else []
     shown = [part.get("image_url") for part in parts if isinstance(part, dict)]
     return [image.get("url") for image in shown if isinstance(image, dict)]
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
-    """What is wrong with a message in itself."""
+    """Say what is wrong with a message wherever it stands; empty for nothing."""
     if block.kind not in _ROLES:
         known = "', '".join(_ROLES[:-1])
         return f"Invalid value: '{block.kind}'. Supported values are: '{known}', and 'developer'."
@@ -142,7 +142,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
 
 def _calls_problem(calls: Any) -> str:
     if not isinstance(calls, list) or not calls:
-        return f"Invalid '{{at}}.tool_calls': {EMPTY}"
+        return f"Invalid '{{at}}.tool_calls': {EMPTY_ARRAY}"
     for n, call in enumerate(calls):
         at = f"{{at}}.tool_calls[{n}]"
         function = call.get("function") if isinstance(call, dict) else None
@@ -151,18 +151,18 @@ def _calls_problem(calls: Any) -> str:
         id_ = call.get("id")
         if not isinstance(id_, str) or not id_:
             return f"Missing required parameter: '{at}.id'."
-        if problem := too_long(f"{at}.id", id_, ID_CHARS_MAX):
+        if problem := length_problem(f"{at}.id", id_, ID_CHARS_MAX):
             return problem
         if not TOOL_NAME.fullmatch(str(function.get("name"))):
             return f"Invalid '{at}.function.name': {NAME_PATTERN}"
-        if not is_object(function.get("arguments")):
+        if not is_json_object(function.get("arguments")):
             return f"Invalid '{at}.function.arguments': expected a string that holds a JSON object."
     return ""
 
 
 def _parts_problem(block: Block, parts: list[Any]) -> str:
     if not parts:
-        return f"Invalid '{{at}}.content': {EMPTY}"
+        return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
     for n, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
@@ -182,7 +182,7 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
     return ""
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -225,14 +225,14 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_talk(talk: list[Block], rules: Rules) -> None:
-    if not talk:
+def _check_messages(messages: list[Block], rules: Rules) -> None:
+    if not messages:
         raise Refused(
-            f"Invalid 'messages': {EMPTY}",
+            f"Invalid 'messages': {EMPTY_ARRAY}",
             param="messages",
             code="empty_array",
         )
-    for at, block in enumerate(talk):
+    for at, block in enumerate(messages):
         if block.problem:
             raise Refused(
                 block.problem.replace("{at}", f"messages[{at}]"), param=f"messages[{at}]", code="invalid_value"
@@ -240,24 +240,24 @@ def _check_talk(talk: list[Block], rules: Rules) -> None:
         for id_ in [*block.note.split("\n"), block.id] if rules.short_ids else []:
             if id_ and not _SHORT.fullmatch(id_):
                 raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
-    spoken = [block.kind for block in talk if block.kind not in ("system", "developer")]
+    spoken = [block.kind for block in messages if block.kind not in ("system", "developer")]
     if rules.user_first and spoken[:1] == ["assistant"]:
         raise Refused(
             "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
         )
-    _check_pairs(talk)
-    if talk[-1].kind == "assistant" and not rules.accepts_prefill:
+    _check_pairs(messages)
+    if messages[-1].kind == "assistant" and not rules.accepts_prefill:
         raise Refused("Cannot set `add_generation_prompt` to True when the last message is from the assistant.")
-    if sum(len(block.pictures) for block in talk) > IMAGES_MAX:
+    if sum(len(block.pictures) for block in messages) > IMAGES_MAX:
         raise Refused(f"Invalid 'messages': too many images. At most {IMAGES_MAX} are allowed.", param="messages")
 
 
-def _check_pairs(talk: list[Block]) -> None:
-    """The messages right after an assistant's calls answer each of them once; no other message answers a call."""
+def _check_pairs(messages: list[Block]) -> None:
+    """Check that the messages after calls answer each call once, and no other message answers a call."""
     seen: dict[str, None] = {}
     waiting: list[str] = []
     known: list[str] = []
-    for at, block in enumerate(talk):
+    for at, block in enumerate(messages):
         if block.kind == "tool":
             if block.id not in known:
                 raise Refused(
@@ -282,7 +282,7 @@ def _check_pairs(talk: list[Block]) -> None:
                 )
             seen |= dict.fromkeys(ids)
             waiting, known = list(ids), list(ids)
-    _check_missing(len(talk), waiting)
+    _check_missing(len(messages), waiting)
 
 
 def _check_missing(at: int, waiting: list[str]) -> None:
@@ -294,17 +294,17 @@ def _check_missing(at: int, waiting: list[str]) -> None:
         )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
 #
-# Answers on the Chat Completions wire: chunks of one choice, the usage in a chunk of its own, then `[DONE]`.
+# Chunks of one choice, the usage in a chunk of its own, then `[DONE]`.
 
 
 _STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
 _CREATED = 1_760_000_000
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
-    """The whole stream."""
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
+    """Return all events of an answer."""
     lead = encode(
         {
             "id": f"chatcmpl-{answer.serial:024d}",
@@ -323,8 +323,8 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
         )
 
     out = [chunk(b'{"role":"assistant","content":"","refusal":null}')]
-    out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in cut(turn.thinking)]
-    out += [chunk(b'{"content":%b}' % encode(text)) for text in pieces(turn)]
+    out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)]
+    out += [chunk(b'{"content":%b}' % encode(text)) for text in text_pieces(turn)]
     for index in range(len(turn.calls)):
         out += [chunk(encode({"tool_calls": [piece]})) for piece in _call(turn, index, answer)]
     out.append(chunk(b"{}", encode(_STOPS[stop_of(turn)])))
@@ -335,13 +335,13 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"message": message, "type": word or KINDS.get(status, "server_error"), "param": None, "code": status}
     return b"data: %b\n\n" % encode({"error": error})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
-    """Tokens in this wire's own form: what was cached is a part of the prompt."""
+def usage(answer: ReplyContext) -> dict[str, Any]:
+    """Usage in the form of this wire: cached tokens are part of the prompt."""
     cached = answer.cached
     prompt = cached.input + cached.read + cached.written
     return {
@@ -353,7 +353,7 @@ def usage(answer: Answering) -> dict[str, Any]:
     }
 
 
-def _call(turn: Turn, index: int, answer: Answering) -> list[dict[str, Any]]:
+def _call(turn: Turn, index: int, answer: ReplyContext) -> list[dict[str, Any]]:
     call = turn.calls[index]
     head: dict[str, Any] = {"index": index, "type": "function", "function": {"name": call.name, "arguments": ""}}
     if id_ := call_id(call, index, answer, "call_{}"):

@@ -1,38 +1,38 @@
-"""The judge of `POST /v1/responses`: a flat list of items, nothing stored, reasoning that comes back sealed."""
+"""The Responses wire: validation of `POST /v1/responses`, and answers."""
 
 from typing import Any
 
 import msgspec
 
 from longrein.testing.loopback import openai_chat as chat
-from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.openai_chat import KINDS
 from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    EMPTY,
+    EMPTY_ARRAY,
     IMAGE_TOKENS,
     IMAGES_MAX,
     NAME_PATTERN,
     TOOL_NAME,
-    Asking,
     Block,
-    Case,
+    BlockCache,
     Limits,
-    Memo,
     Overflow,
+    ParsedRequest,
     Refused,
     Rules,
+    ValidationInput,
     check_window,
     convert,
     duplicates,
     image_problem,
-    is_object,
-    pictures,
-    seal,
-    sealed,
+    images_of,
+    is_json_object,
+    is_signed,
+    length_problem,
+    sign,
     tokens_of,
-    too_long,
 )
 
 WIRE = "openai-responses"
@@ -45,78 +45,78 @@ _PARTS = {
 }
 
 
-def ask(case: Case) -> Asking:
-    """The request of `case`. Raises `Refused`."""
-    fields, limits, rules = case.fields, case.limits, case.rules
-    asking = Asking(WIRE)
+def parse_request(given: ValidationInput) -> ParsedRequest:
+    """Parse and validate a request. Raises `Refused`."""
+    fields, limits, rules = given.fields, given.limits, given.rules
+    parsed = ParsedRequest(WIRE)
     if not rules.lenient:
         _check_head(fields, limits)
-    asking.model = msgspec.json.decode(fields.get("model", b'""'))
-    asking.output_max = msgspec.json.decode(fields.get("max_output_tokens", b"0")) or 0
+    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
+    parsed.output_max = msgspec.json.decode(fields.get("max_output_tokens", b"0")) or 0
     tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
     for raw in tools:
-        asking.add("tools", bytes(raw))
+        parsed.add("tools", bytes(raw))
     if "instructions" in fields:
-        asking.add("system", bytes(fields["instructions"]))
-    items = [_item(raw, case.memo) for raw in _listed(fields.get("input"))]
-    _lay(asking, items)
+        parsed.add("system", bytes(fields["instructions"]))
+    items = [_item(raw, given.cache) for raw in _listed(fields.get("input"))]
+    _add_items(parsed, items)
     include = convert(fields.get("include", msgspec.Raw(b"[]")), list[str], "include")
-    asking.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
+    parsed.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
     if not rules.lenient:
         _check_tools(tools)
-        _check_items(items, asking, rules)
-        check_window(asking, limits, rules)
-    return asking
+        _check_items(items, parsed, rules)
+        check_window(parsed, limits, rules)
+    return parsed
 
 
 def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return status and body of an error."""
     if isinstance(refused, Overflow):
         return overflow(WIRE, refused.used, refused.limit)
     return chat.refusal(refused)
 
 
 def _listed(raw: msgspec.Raw | None) -> list[bytes]:
-    """The items of `input`; a bare string is one message of the user."""
+    """Split `input` into items; a bare string is one message of the user."""
     data = bytes(raw or b"[]")
     if data.startswith(b"["):
         return [bytes(inner) for inner in msgspec.json.decode(data, type=list[msgspec.Raw])]
     return [b'{"type":"message","role":"user","content":%b}' % data]
 
 
-def _mine(item: Block) -> bool:
+def _is_assistant(item: Block) -> bool:
     return item.kind in ("reasoning", "function_call") or item.name == "assistant"
 
 
-def _lay(asking: Asking, items: list[Block]) -> None:
-    """Blocks, replies, and what was said since the last of them."""
+def _add_items(parsed: ParsedRequest, items: list[Block]) -> None:
+    """Add `items` to `parsed`: blocks, number of replies, and the items since the last reply."""
     was_mine, last = False, -1
     for n, item in enumerate(items):
-        asking.add("assistant" if _mine(item) else "user", item.raw, item.tokens)
-        if _mine(item):
-            asking.replies += not was_mine
+        parsed.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
+        if _is_assistant(item):
+            parsed.replies += not was_mine
             last = n
-        was_mine = _mine(item)
-    asking.tail = [item.raw for item in items[last + 1 :]]
-    asking.first = next((item.raw for item in items if item.name == "user"), b"")
+        was_mine = _is_assistant(item)
+    parsed.tail = [item.raw for item in items[last + 1 :]]
+    parsed.first = next((item.raw for item in items if item.name == "user"), b"")
 
 
-# --- one item ----------------------------------------------------------------------------------------------------
+# --- Items -----------------------------------------------------------------------------------------------------------
 
 
-def _item(raw: bytes, memo: Memo) -> Block:
-    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+def _item(raw: bytes, cache: BlockCache) -> Block:
+    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
 
 
 def _read(raw: bytes) -> Block:
-    """`name` of a message is its role."""
+    """Parse an item; `name` of a message is its role."""
     fields = msgspec.json.decode(raw)
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
     block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
     content = fields.get("output") if block.kind == "function_call_output" else fields.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    block.pictures = pictures([part.get("image_url") for part in parts])
+    block.pictures = images_of([part.get("image_url") for part in parts])
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     block.id = str(fields.get("call_id") or "")
@@ -157,14 +157,14 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
     if not isinstance(content, list):
         return "Missing required parameter: '{at}.content'."
     if not content:
-        return f"Invalid '{{at}}.content': {EMPTY}"
-    if block.name == "assistant" and (lacking := _lacking(fields, content)):
+        return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
+    if block.name == "assistant" and (lacking := _missing_field(fields, content)):
         return f"Missing required parameter: '{{at}}.{lacking}'."
     return _parts_problem(content, _PARTS.get(block.name, _PARTS["user"]), "content")
 
 
-def _lacking(fields: dict[str, Any], content: list[Any]) -> str:
-    """What a message of the assistant lacks of an output message: OpenAI is lenient there, vLLM and others are not."""
+def _missing_field(fields: dict[str, Any], content: list[Any]) -> str:
+    """Name the field that an assistant message lacks; vLLM and others require it, OpenAI does not."""
     for name in ("id", "status"):
         if not isinstance(fields.get(name), str):
             return name
@@ -188,11 +188,11 @@ def _parts_problem(parts: list[Any], allowed: tuple[str, ...], where: str) -> st
 def _call_problem(block: Block, fields: dict[str, Any]) -> str:
     if not block.id:
         return "Missing required parameter: '{at}.call_id'."
-    if problem := too_long("{at}.call_id", block.id, ID_CHARS_MAX):
+    if problem := length_problem("{at}.call_id", block.id, ID_CHARS_MAX):
         return problem
     if not TOOL_NAME.fullmatch(str(fields.get("name"))):
         return f"Invalid '{{at}}.name': {NAME_PATTERN}"
-    if not is_object(fields.get("arguments")):
+    if not is_json_object(fields.get("arguments")):
         return "Invalid '{at}.arguments': expected a string that holds a JSON object."
     return ""
 
@@ -206,7 +206,7 @@ def _output_problem(block: Block, fields: dict[str, Any]) -> str:
     return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- Rules of a request ----------------------------------------------------------------------------------------------
 
 
 def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
@@ -246,25 +246,25 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
 
 
-def _check_items(items: list[Block], asking: Asking, rules: Rules) -> None:
+def _check_items(items: list[Block], parsed: ParsedRequest, rules: Rules) -> None:
     if not items:
-        raise Refused(f"Invalid 'input': {EMPTY}", param="input", code="empty_array")
+        raise Refused(f"Invalid 'input': {EMPTY_ARRAY}", param="input", code="empty_array")
     for at, item in enumerate(items):
         if item.problem:
             raise Refused(item.problem.replace("{at}", f"input[{at}]"), param=f"input[{at}]", code="invalid_value")
         if item.kind == "reasoning":
-            _check_reasoning(at, items, asking.model)
-    if rules.user_first and _mine(items[0]):
+            _check_reasoning(at, items, parsed.model)
+    if rules.user_first and _is_assistant(items[0]):
         raise Refused("Invalid 'input': the first item must be a message of the user.", param="input[0]")
     _check_pairs(items)
-    if _mine(items[-1]) and not rules.accepts_prefill:
+    if _is_assistant(items[-1]) and not rules.accepts_prefill:
         raise Refused("Invalid 'input': the last item must not be the assistant's.", param=f"input[{len(items) - 1}]")
     if sum(len(item.pictures) for item in items) > IMAGES_MAX:
         raise Refused(f"Invalid 'input': too many images. At most {IMAGES_MAX} are allowed.", param="input")
 
 
 def _check_reasoning(at: int, items: list[Block], model: str) -> None:
-    """It is this provider's own, of this model, and what it led to follows."""
+    """Check that the reasoning is signed by this provider and model, and that an item of the reply follows."""
     item = items[at]
     if item.signature is None:
         raise Refused(
@@ -273,21 +273,21 @@ def _check_reasoning(at: int, items: list[Block], model: str) -> None:
             status=404,
             param="input",
         )
-    if not sealed(item.signature, WIRE, model, item.text):
+    if not is_signed(item.signature, WIRE, model, item.text):
         raise Refused(
             f"The encrypted content {item.signature[:4]}... could not be verified. "
             "Reason: Encrypted content could not be decrypted or parsed.",
             code="invalid_encrypted_content",
         )
     after = items[at + 1] if at + 1 < len(items) else None
-    if after is None or not _mine(after):
+    if after is None or not _is_assistant(after):
         raise Refused(
             f"Item '{item.note}' of type 'reasoning' was provided without its required following item.", param="input"
         )
 
 
 def _check_pairs(items: list[Block]) -> None:
-    """Each call has one output, somewhere after it; each output has a call before it."""
+    """Check that each call has one later output, and each output an earlier call."""
     called: dict[str, None] = {}
     answered: dict[str, None] = {}
     for item in items:
@@ -306,26 +306,28 @@ def _check_pairs(items: list[Block]) -> None:
         raise Refused(f"No tool output found for function call {missing[0]}.", param="input")
 
 
-# --- Answers on the Responses wire: numbered events, each item added, grown and done ---------------------------------
+# --- Answers ---------------------------------------------------------------------------------------------------------
+#
+# Numbered events; each item is added, grows and is done.
 
 
 _INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
 
 
-class _Stream:
-    """Events with their numbers, and the items that are done."""
+class _EventWriter:
+    """Writes numbered events, and collects the finished items."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
         self.output: list[dict[str, Any]] = []
 
     def say(self, kind: str, **fields: Any) -> None:
-        """One event."""
+        """Add one event."""
         data = encode({"type": kind, "sequence_number": len(self.events), **fields})
         self.events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
 
     def grow(self, kind: str, item_id: str, texts: list[str], **where: int) -> None:
-        """Deltas of one item: the fast way, since there may be many."""
+        """Add the deltas of one item, encoded fast since there may be many."""
         fields = {"type": f"{kind}.delta", "item_id": item_id, "output_index": len(self.output), **where}
         lead = b"event: %b.delta\ndata: %b" % (kind.encode(), encode(fields)[:-1])
         first = len(self.events)
@@ -334,21 +336,21 @@ class _Stream:
         ]
 
     def done(self, item: dict[str, Any]) -> None:
-        """The item is whole."""
+        """Finish an item."""
         self.say("response.output_item.done", output_index=len(self.output), item=item)
         self.output.append(item)
 
 
-def events(turn: Turn, answer: Answering) -> list[bytes]:
-    """The whole stream."""
-    stream = _Stream()
+def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
+    """Return all events of an answer."""
+    stream = _EventWriter()
     response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     stream.say("response.created", response=begun)
     stream.say("response.in_progress", response=begun)
     if turn.thinking:
         _reasoning(stream, turn.thinking, answer)
-    if texts := pieces(turn):
+    if texts := text_pieces(turn):
         _text(stream, texts, answer)
     for index in range(len(turn.calls)):
         _call(stream, turn, index, answer)
@@ -367,14 +369,14 @@ def events(turn: Turn, answer: Answering) -> list[bytes]:
 
 
 def error_event(status: int, word: str, message: str) -> bytes:
-    """An error in mid-stream."""
+    """Return an error event inside a stream."""
     error = {"code": word or KINDS.get(status, "server_error"), "message": message}
     response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
     return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
 
 
-def usage(answer: Answering) -> dict[str, Any]:
-    """Tokens in this wire's own form."""
+def usage(answer: ReplyContext) -> dict[str, Any]:
+    """Usage in the form of this wire."""
     cached = answer.cached
     given = cached.input + cached.read + cached.written
     return {
@@ -386,22 +388,22 @@ def usage(answer: Answering) -> dict[str, Any]:
     }
 
 
-def _reasoning(stream: _Stream, text: str, answer: Answering) -> None:
+def _reasoning(stream: _EventWriter, text: str, answer: ReplyContext) -> None:
     id_, at = f"rs_{answer.serial:024d}", len(stream.output)
     item: dict[str, Any] = {"id": id_, "type": "reasoning", "summary": []}
     stream.say("response.output_item.added", output_index=at, item=item)
     part = {"type": "summary_text", "text": ""}
     where = {"item_id": id_, "output_index": at, "summary_index": 0}
     stream.say("response.reasoning_summary_part.added", **where, part=part)
-    stream.grow("response.reasoning_summary_text", id_, cut(text), summary_index=0)
+    stream.grow("response.reasoning_summary_text", id_, split_text(text), summary_index=0)
     stream.say("response.reasoning_summary_text.done", **where, text=text)
     part = {"type": "summary_text", "text": text}
     stream.say("response.reasoning_summary_part.done", **where, part=part)
-    sealed = {"encrypted_content": seal(WIRE, answer.model, text)} if "sealed" in answer.flags else {}
-    stream.done({**item, "summary": [part], **sealed})
+    is_signed = {"encrypted_content": sign(WIRE, answer.model, text)} if "sealed" in answer.flags else {}
+    stream.done({**item, "summary": [part], **is_signed})
 
 
-def _text(stream: _Stream, texts: list[str], answer: Answering) -> None:
+def _text(stream: _EventWriter, texts: list[str], answer: ReplyContext) -> None:
     id_, at = f"msg_{answer.serial:024d}", len(stream.output)
     item: dict[str, Any] = {"id": id_, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
     stream.say("response.output_item.added", output_index=at, item=item)
@@ -415,7 +417,7 @@ def _text(stream: _Stream, texts: list[str], answer: Answering) -> None:
     stream.done({**item, "status": "completed", "content": [{**part, "text": text}]})
 
 
-def _call(stream: _Stream, turn: Turn, index: int, answer: Answering) -> None:
+def _call(stream: _EventWriter, turn: Turn, index: int, answer: ReplyContext) -> None:
     call, at = turn.calls[index], len(stream.output)
     id_ = f"fc_{answer.serial:012d}{index:012d}"
     item: dict[str, Any] = {"id": id_, "type": "function_call", "status": "in_progress", "name": call.name}

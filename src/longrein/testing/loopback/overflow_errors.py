@@ -1,7 +1,4 @@
-"""How providers say that the context does not fit: (status, body) as they send it, by the provider's name.
-
-`{used}` and `{limit}` stand for tokens. What a harness cannot read here, it takes for a mistake of its own.
-"""
+"""Overflow errors of providers: (status, body) as each provider sends it. `{used}` and `{limit}` are tokens."""
 
 import msgspec
 
@@ -115,7 +112,7 @@ OVERFLOWS: dict[str, tuple[int, str]] = {
     "z.ai": (400, '{"error":{"code":"1261","message":"Prompt exceeds max length"}}'),
     "cohere": (400, '{"message":"too many tokens: total number of tokens in the prompt cannot exceed {limit}"}'),
 }
-"""Whose spelling -> status and body."""
+"""Provider -> (status, body) of its overflow error."""
 
 OF_WIRE = {
     "anthropic": "anthropic",
@@ -123,10 +120,10 @@ OF_WIRE = {
     "openai-responses": "openai-responses",
     "gemini": "gemini",
 }
-"""Wire -> the spelling that is its own."""
+"""Wire -> its own entry in `OVERFLOWS`."""
 
 
 def overflow(name: str, used: int, limit: int) -> tuple[int, bytes]:
-    """Status and body of the spelling `name`."""
+    """Return status and body of the overflow error `name`."""
     status, body = OVERFLOWS[name]
     return status, body.replace("{used}", str(used)).replace("{limit}", str(limit)).encode()

@@ -1,4 +1,4 @@
-"""Which turn answers which request, and what of the script was never asked for."""
+"""Received requests, and the choice of the turn that answers each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,80 +7,80 @@ from typing import Any
 import msgspec
 
 from longrein.testing.loopback.script import Fault, Turn, check_turn
-from longrein.testing.loopback.validation import Asking
+from longrein.testing.loopback.validation import ParsedRequest
 
-# --- A request as it came, byte for byte, and what became of it ------------------------------------------------------
+# --- Received requests -----------------------------------------------------------------------------------------------
 
 
 class Received(msgspec.Struct):
-    """One request."""
+    """A request as received, and its outcome."""
 
     number: int
     """From 1, in order of arrival."""
     at_s: float
-    """When, on the provider's monotonic clock."""
+    """Time of arrival on the provider's clock."""
     method: str
     path: str
-    """With its query."""
+    """Path with its query."""
     headers: dict[str, str]
-    """Names in small letters."""
+    """Headers by lower-case name."""
     body: bytes
-    """As sent; empty when the provider was told not to keep it."""
+    """Body as sent; empty if the provider does not keep it."""
     wire: str = ""
-    """Empty for a path that no wire has."""
-    asking: Asking | None = None
-    """Taken apart; None when it was refused before that."""
+    """Wire name; empty for an unknown path."""
+    parsed: ParsedRequest | None = None
+    """Parsed request; None if it was refused before parsing."""
     status: int = 0
-    """Of the answer; 0 while there is none."""
+    """HTTP status of the answer; 0 before."""
     refused: str = ""
-    """The rule that it broke, in the provider's words."""
+    """Broken rule, in the provider's words."""
     turn: int = -1
-    """Index of the turn that answered it; -1 for none."""
+    """Index of the turn that answered; -1 for none."""
     summary: bool = False
-    """Whether that is the index of a summary."""
+    """True if `turn` is the index of a summary."""
     fault: str = ""
-    """Kind of the fault that it met."""
+    """Kind of the fault in the answer."""
     usage: dict[str, int] = {}
     """Tokens: `input`, `cache_read`, `cache_write`, `output`, `reasoning`."""
     size_bytes: int = 0
-    """Length of the body, also when it was not kept."""
+    """Length of the body, also if it is not kept."""
     finished_s: float = 0.0
-    """When the answer had been written, on the same clock; 0 while it was not."""
+    """Time at which the answer was written, on the same clock; 0 before."""
     done: asyncio.Event | None = None
-    """Set when the answer has been written to its end or cut."""
+    """Set when the answer has ended or was cut."""
     gone: bool = False
-    """Whether the client went away before the end."""
+    """True if the client disconnected before the end."""
 
     @property
     def json(self) -> Any:
-        """The body parsed."""
+        """Body as parsed JSON."""
         return msgspec.json.decode(self.body)
 
     @property
     def blocks(self) -> Sequence[bytes]:
-        """Tools, system and content in cache order, each as sent but without cache marks (law 2)."""
-        return [raw for _, raw in self.asking.blocks] if self.asking else []
+        """Tools, system and content in cache order, without cache marks, to compare prefixes (law 2)."""
+        return [raw for _, raw in self.parsed.blocks] if self.parsed else []
 
     @property
     def model(self) -> str:
-        """The model asked for."""
-        return self.asking.model if self.asking else ""
+        """Requested model."""
+        return self.parsed.model if self.parsed else ""
 
     @property
     def said(self) -> str:
-        """What was said since the model's last reply: results, the user's words, reminders."""
-        return self.asking.said() if self.asking else ""
+        """Text since the model's last reply: results, the user's messages, reminders."""
+        return self.parsed.said() if self.parsed else ""
 
     @property
     def opening(self) -> str:
-        """The first thing the user said."""
-        return self.asking.opening() if self.asking else ""
+        """Text of the user's first message."""
+        return self.parsed.opening() if self.parsed else ""
 
 
 def common_blocks(first: Received, second: Received) -> int:
-    """How many blocks the two requests have in common from the start.
+    """Count the blocks that both requests have in common from the start.
 
-    On Chat Completions a message is a block, so one that the user's next words are joined to counts as changed.
+    On Chat Completions a message is one block, so a message that grows by the user's next text counts as changed.
     """
     count = 0
     for one, other in zip(first.blocks, second.blocks, strict=False):
@@ -90,29 +90,29 @@ def common_blocks(first: Received, second: Received) -> int:
     return count
 
 
-# --- player ----------------------------------------------------------------------------------------------------------
+# --- The player ------------------------------------------------------------------------------------------------------
 
 
 Answer = Turn | Callable[[Received], Turn | Awaitable[Turn]]
-"""A turn, or what makes one of the request that it answers."""
+"""A turn, or a function from the request to a turn."""
 
 HARMLESS = ("drip", "duplicate_ids", "missing_ids")
-"""Faults that every client survives: the turn does not come again."""
+"""Faults that every client survives: the turn is not repeated."""
 
 
-class _Doubt(msgspec.Struct):
-    """An answer with a fault: only the next request tells whether the client took it."""
+class _Unconfirmed(msgspec.Struct):
+    """An answer with a fault; the next request shows whether the client accepted it."""
 
     index: int
     summary: bool
     replies: int
-    """Answers that the request held."""
+    """Number of replies in the request."""
     whole: bool = False
-    """Whether all of it was written."""
+    """True if the answer was written completely."""
 
 
-class Player:
-    """One script being played."""
+class ScriptPlayer:
+    """Plays one script."""
 
     def __init__(self, turns: Sequence[Answer], summaries: Sequence[Turn], order: str) -> None:
         for turn in (*turns, *summaries):
@@ -121,68 +121,72 @@ class Player:
         self._turns = list(turns)
         self._summaries = list(summaries)
         self._used = {False: [False] * len(self._turns), True: [False] * len(self._summaries)}
-        self._suffered: dict[tuple[bool, int], int] = {}
-        self._doubts: dict[bytes, _Doubt] = {}
+        self._fault_counts: dict[tuple[bool, int], int] = {}
+        self._unconfirmed: dict[bytes, _Unconfirmed] = {}
         self._by_position = order == "position"
 
     def choose(self, request: Received) -> tuple[int, bool, Answer] | None:
         """(index, whether it is a summary, turn) that answers `request`; None beyond the script."""
-        self._settle(request)
+        self._confirm(request)
         last = len(self._summaries) - 1
         for n, summary in enumerate(self._summaries):
-            if (n == last or not self._used[True][n]) and fits(summary, request):
+            if (n == last or not self._used[True][n]) and turn_fits(summary, request):
                 return n, True, summary
         if self._by_position:
-            at = request.asking.replies if request.asking else 0
+            at = request.parsed.replies if request.parsed else 0
             return (at, False, self._turns[at]) if at < len(self._turns) else None
         for n, turn in enumerate(self._turns):
-            if not self._used[False][n] and (not isinstance(turn, Turn) or fits(turn, request)):
+            if not self._used[False][n] and (not isinstance(turn, Turn) or turn_fits(turn, request)):
                 return n, False, turn
         return None
 
-    def _settle(self, request: Received) -> None:
-        """A request that holds one more reply shows that the doubtful answer before it was taken."""
-        asking = request.asking
-        doubt = self._doubts.pop(asking.first, None) if asking is not None else None
-        if asking is not None and doubt is not None and asking.replies > doubt.replies:
-            self.use(doubt.index, doubt.summary)
+    def _confirm(self, request: Received) -> None:
+        """Mark the unconfirmed answer as used if the request holds one more reply."""
+        parsed = request.parsed
+        unconfirmed = self._unconfirmed.pop(parsed.first, None) if parsed is not None else None
+        if parsed is not None and unconfirmed is not None and parsed.replies > unconfirmed.replies:
+            self.use(unconfirmed.index, unconfirmed.summary)
 
-    def suffer(self, request: Received, turn: Turn) -> Fault | None:
-        """The fault that this request gets with the turn that it names; marks the turn as used where that is sure."""
+    def next_fault(self, request: Received, turn: Turn) -> Fault | None:
+        """Return the fault for this request's turn, and mark the turn as used if it will not be repeated."""
         key, fault = (request.summary, request.turn), turn.fault
-        if fault is None or (fault.times and self._suffered.get(key, 0) >= fault.times):
+        if fault is None or (fault.times and self._fault_counts.get(key, 0) >= fault.times):
             self.use(request.turn, request.summary)
             return None
-        self._suffered[key] = self._suffered.get(key, 0) + 1
-        if (turn.bare and self._suffered[key] == fault.times) or fault.kind in HARMLESS:
+        self._fault_counts[key] = self._fault_counts.get(key, 0) + 1
+        if (turn.bare and self._fault_counts[key] == fault.times) or fault.kind in HARMLESS:
             self.use(request.turn, request.summary)
-        elif request.asking is not None:
-            self._doubts[request.asking.first] = _Doubt(request.turn, request.summary, request.asking.replies)
+        elif request.parsed is not None:
+            self._unconfirmed[request.parsed.first] = _Unconfirmed(
+                request.turn, request.summary, request.parsed.replies
+            )
         return fault
 
     def whole(self, request: Received) -> None:
-        """The answer was written to its end in spite of its fault."""
-        doubt = self._doubts.get(request.asking.first) if request.asking is not None else None
-        if doubt is not None:
-            doubt.whole = True
+        """Note that the answer was written completely in spite of its fault."""
+        unconfirmed = self._unconfirmed.get(request.parsed.first) if request.parsed is not None else None
+        if unconfirmed is not None:
+            unconfirmed.whole = True
 
     def use(self, index: int, summary: bool) -> None:
-        """The turn is used up."""
+        """Mark a turn as used."""
         self._used[summary][index] = True
 
     def unused(self) -> list[str]:
-        """What was never asked for, one line each. What was written whole counts as taken."""
-        taken = [(doubt.summary, doubt.index) for doubt in self._doubts.values() if doubt.whole]
+        """List unused turns, one line each. A completely written answer counts as used."""
+        taken = [
+            (unconfirmed.summary, unconfirmed.index) for unconfirmed in self._unconfirmed.values() if unconfirmed.whole
+        ]
         lines = []
         for summary, word, turns in ((False, "turn", self._turns), (True, "summary", self._summaries)):
             for n, turn in enumerate(turns):
                 if not self._used[summary][n] and (summary, n) not in taken:
-                    lines.append(f"{word} {n}: {_name(turn)}")
+                    lines.append(f"{word} {n}: {_describe_turn(turn)}")
         return lines
 
 
-def fits(turn: Turn, request: Received) -> bool:
-    """Whether `turn` may answer `request`."""
+def turn_fits(turn: Turn, request: Received) -> bool:
+    """Return whether `turn` may answer `request`."""
     if turn.when and turn.when not in request.opening:
         return False
     if callable(turn.match):
@@ -190,7 +194,7 @@ def fits(turn: Turn, request: Received) -> bool:
     return not turn.match or turn.match in request.said
 
 
-def _name(turn: Answer) -> str:
+def _describe_turn(turn: Answer) -> str:
     if not isinstance(turn, Turn):
         return getattr(turn, "__name__", "a function")
     calls = ", ".join(call.name for call in turn.calls)

@@ -1,54 +1,54 @@
-"""What a provider's prompt cache would have held: tokens read and written, by the request's own bytes.
+"""Simulated prompt cache of a provider: tokens read and written, by the bytes of the requests.
 
-Anthropic keeps a prefix only where a block is marked, and finds it again from a mark at most 20 blocks further on.
-The others keep everything by themselves and find the longest common prefix, in steps of 128 tokens from 1,024 on.
+Anthropic caches a prefix only at a marked block, and finds it from a mark at most 20 blocks later. The others cache
+automatically and find the longest common prefix, in steps of 128 tokens from 1,024 on.
 """
 
 from collections.abc import Callable
 
 import msgspec
 
-from longrein.testing.loopback.validation import TOKEN_BYTES, Asking, Limits
+from longrein.testing.loopback.validation import TOKEN_BYTES, Limits, ParsedRequest
 
 LOOKBACK_BLOCKS = 20
-"""Blocks before and including a mark at which an earlier entry is looked for."""
+"""Blocks up to a mark, the mark included, that are searched for an earlier entry."""
 STEP_TOKENS = 128
 """Granularity of the automatic cache."""
 AUTOMATIC_MIN_TOKENS = 1_024
-"""Smallest prefix that the automatic cache keeps."""
+"""Smallest prefix in the automatic cache."""
 HOUR_S = 3_600.0
 
 
-class Cached(msgspec.Struct, frozen=True):
-    """Input tokens by how they are priced; they add up to the whole input."""
+class CacheUsage(msgspec.Struct, frozen=True):
+    """Input tokens by price; they add up to the whole input."""
 
     input: int
     read: int
     written: int
     written_hour: int = 0
-    """The part of `written` that is kept for an hour."""
+    """Part of `written` that is kept for an hour."""
 
 
-class Cache:
-    """All prefixes that one provider holds."""
+class PromptCache:
+    """Cached prefixes of one provider."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
         self._limits = limits
         self._now_s = now_s
         self._until: dict[int, tuple[float, float]] = {}
 
-    def count(self, asking: Asking) -> Cached:
-        """What `asking` reads, and from now on keeps."""
-        return self._marked(asking) if asking.wire == "anthropic" else self._automatic(asking)
+    def count(self, parsed: ParsedRequest) -> CacheUsage:
+        """Count the tokens that `parsed` reads and writes, and cache its prefixes."""
+        return self._marked(parsed) if parsed.wire == "anthropic" else self._automatic(parsed)
 
     # --- Anthropic -------------------------------------------------------------------------------------------
 
-    def _marked(self, asking: Asking) -> Cached:
-        total = asking.used
-        marks = [(at, HOUR_S if ttl > 0 else self._limits.cache_ttl_s) for at, ttl in asking.marks]
+    def _marked(self, parsed: ParsedRequest) -> CacheUsage:
+        total = parsed.used
+        marks = [(at, HOUR_S if ttl > 0 else self._limits.cache_ttl_s) for at, ttl in parsed.marks]
         if not marks:
-            return Cached(total, 0, 0)
-        chain, sums = _chained(asking)
+            return CacheUsage(total, 0, 0)
+        chain, sums = _prefix_keys(parsed)
         found = max((self._hit(chain, at) for at, _ in marks), default=-1)
         read = sums[found] if found >= 0 else 0
         written = hour = 0
@@ -60,22 +60,22 @@ class Cache:
             if new > 0:
                 written += new
                 hour += new if ttl_s == HOUR_S else 0
-        return Cached(total - read - written, read, written, hour)
+        return CacheUsage(total - read - written, read, written, hour)
 
     def _hit(self, chain: list[int], mark: int) -> int:
-        """Index of the last kept block at or before `mark`, within the lookback; -1 for none."""
+        """Return the index of the last cached block within the lookback of `mark`; -1 for none."""
         for at in range(mark, max(-1, mark - LOOKBACK_BLOCKS), -1):
             if self._alive(chain[at]):
                 return at
         return -1
 
-    # --- the others ------------------------------------------------------------------------------------------
+    # --- automatic -------------------------------------------------------------------------------------------
 
-    def _automatic(self, asking: Asking) -> Cached:
-        total = asking.used
-        data = b"".join(raw for _, raw in asking.blocks)
+    def _automatic(self, parsed: ParsedRequest) -> CacheUsage:
+        total = parsed.used
+        data = b"".join(raw for _, raw in parsed.blocks)
         size = STEP_TOKENS * TOKEN_BYTES
-        key, read = hash((asking.wire, asking.model)), 0
+        key, read = hash((parsed.wire, parsed.model)), 0
         keep: list[int] = []
         for end in range(size, len(data) + 1, size):
             key = hash((key, data[end - size : end]))
@@ -87,12 +87,12 @@ class Cache:
         for key in keep:
             self._keep(key, self._limits.cache_ttl_s)
         read = min(read, total)
-        return Cached(total - read, read, 0)
+        return CacheUsage(total - read, read, 0)
 
     # --- entries ---------------------------------------------------------------------------------------------
 
     def _alive(self, key: int) -> bool:
-        """Whether `key` is kept; reading it makes it live on."""
+        """Return whether `key` is cached; reading renews its lifetime."""
         until, ttl_s = self._until.get(key, (0.0, 0.0))
         now = self._now_s()
         if now >= until:
@@ -104,11 +104,11 @@ class Cache:
         self._until[key] = (self._now_s() + ttl_s, ttl_s)
 
 
-def _chained(asking: Asking) -> tuple[list[int], list[int]]:
-    """For each block a key of everything up to it, and the tokens up to it."""
-    key, total = hash((asking.wire, asking.model)), 0
+def _prefix_keys(parsed: ParsedRequest) -> tuple[list[int], list[int]]:
+    """Return for each block a key of the prefix up to it, and the tokens up to it."""
+    key, total = hash((parsed.wire, parsed.model)), 0
     chain, sums = [], []
-    for (side, raw), tokens in zip(asking.blocks, asking.tokens, strict=True):
+    for (side, raw), tokens in zip(parsed.blocks, parsed.tokens, strict=True):
         key = hash((key, side, raw))
         total += tokens
         chain.append(key)

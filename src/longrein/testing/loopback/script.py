@@ -1,26 +1,26 @@
-"""What the provider answers: turns in order, each played once, with faults before or inside them.
+"""Scripts of the loopback provider: turns that are played once each, with faults before or inside them.
 
 A script is one JSON object; every field but `turns` may be left out:
 
     {
       "turns": [
-        {"match": "fix the test",          // stands in what was said since the model's last reply
+        {"match": "fix the test",          // is in the text since the model's last reply
          "thinking": "I look first.", "text": "I look.",
          "calls": [{"name": "Read", "arguments": {"file_path": "a.py"}}, {"name": "Bash", "raw": "{\\"comm"}],
-         "deltas": 3,                      // pieces of the text: how many, or the pieces themselves
+         "deltas": 3,                      // pieces of the text: their number, or the pieces
          "fault": {"status": 529, "times": 2}},
-        {"when": "count the files",        // stands in the first message: a turn of another conversation
+        {"when": "count the files",        // is in the first message: another conversation
          "text": "42", "usage": {"output": 7}, "delay_s": 0.1, "stop": "end"}
       ],
       "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],   // tried first; need a match; the last one repeats
       "order": "arrival",                  // or "position": turn n answers the request that holds n replies
-      "rules": {"accepts_prefill": true},  // see `limits.Rules`
-      "limits": {"window_tokens": 8000}    // see `limits.Limits`
+      "rules": {"accepts_prefill": true},  // see `validation.Rules`
+      "limits": {"window_tokens": 8000}    // see `validation.Limits`
     }
 
-The turn played is the first unused one whose `match` and `when` fit, so a later turn may overtake an earlier one that
-waits for its words. A turn with a fault comes again, for the first `times` with the fault and then as it should be,
-until a request shows that its reply was taken; a turn that has nothing but its fault is used up by it.
+The first unused turn whose `match` and `when` fit is played, so a later turn may overtake an earlier one that waits for
+its text. A turn with a fault is repeated, `times` times with the fault and then without, until a request shows that its
+reply was accepted. A turn that has only a fault is used up by it.
 """
 
 from collections.abc import Callable
@@ -31,24 +31,24 @@ import msgspec
 from longrein.testing.loopback.validation import Limits, Rules
 
 PIECE_CHARS = 24
-"""Length of a piece of streamed text, about six tokens."""
+"""Length of a piece of streamed text in characters, about six tokens."""
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tool call."""
+    """A tool call."""
 
     name: str
     """Tool name."""
     arguments: dict[str, Any] = {}
     """Arguments."""
     raw: str | None = None
-    """Text in their place, which may be no JSON."""
+    """Text in place of the arguments, which may be invalid JSON."""
     id: str = ""
-    """The provider's id; empty: dealt in the wire's own form."""
+    """Id of the provider; empty: made in the form of the wire."""
 
 
 class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tokens in place of counted ones; negative: as counted. The kinds do not overlap."""
+    """Token counts that replace counted ones; negative: as counted. The kinds do not overlap."""
 
     input: int = -1
     cache_read: int = -1
@@ -58,30 +58,30 @@ class Count(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong with a turn, for the first `times` requests that get it."""
+    """A fault of a turn, for the first `times` requests that get the turn."""
 
     kind: str = ""
-    """One of `FAULT_KINDS`; empty with a `status`: that error."""
+    """Fault kind, a key of `FAULT_KINDS`; empty: an error with `status`."""
     status: int = 0
-    """HTTP status of an error; the body is the wire's own for it unless `body` is given."""
+    """HTTP status of an error; without `body` the wire makes the body."""
     headers: dict[str, str] = {}
     """Headers of the answer, such as `retry-after`."""
     body: str | None = None
-    """Body of an error, or what a `garbage` line holds."""
+    """Body of an error, or text of a `garbage` line."""
     at: int = 0
-    """`cut`, `stall`: bytes of the stream that come before. `garbage`, `error`: events that come before."""
+    """`cut`, `stall`: bytes of the stream before the fault. `garbage`, `error`: events before the fault."""
     how: str = "reset"
     """`cut`: `reset` (RST), `close` (FIN without the last chunk) or `end` (a proper end of the body)."""
     bytes: int = 1
     """`drip`: bytes in one write."""
     stall_s: float = 0.0
-    """`stall`: how long; 0: until the client goes away."""
+    """`stall`: duration; 0: until the client disconnects."""
     ping_s: float = 0.0
-    """`stall`: a comment line comes this often; 0: nothing does."""
+    """`stall`: interval of comment lines; 0: no comments."""
     name: str = ""
-    """`overflow`: whose spelling, a key of `OVERFLOWS`; empty: the wire's own. `error`: an error word of the wire."""
+    """`overflow`: key of `OVERFLOWS`; empty: the wire's own. `error`: error type of the wire."""
     times: int = 1
-    """Requests that suffer; 0: each one."""
+    """Number of requests with the fault; 0: all."""
 
 
 FAULT_KINDS = {
@@ -98,38 +98,38 @@ FAULT_KINDS = {
     "missing_ids": "no call has an id",
     "overflow": "the context does not fit, in a real provider's words",
 }
-"""Kind -> what happens."""
+"""Fault kind -> description."""
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer."""
+    """An answer."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[Call, ...] = ()
     match: str | Callable[..., bool] = ""
-    """Stands in what was said since the last reply, or `(Received) -> bool`."""
+    """Text that the messages since the last reply must contain, or `(Received) -> bool`."""
     when: str = ""
-    """Stands in the first message of the conversation."""
+    """Text that the first message of the conversation must contain."""
     stop: str = ""
-    """`end`, `calls`, `length` or `refusal`; empty: what fits."""
+    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else `end`."""
     usage: Count | None = None
-    """In place of what is counted."""
+    """Token counts that replace counted ones."""
     fault: Fault | None = None
     delay_s: float = 0.0
-    """Before the first byte of the answer."""
+    """Seconds before the first byte of the answer."""
     pace_s: float = 0.0
-    """Before each further write."""
+    """Seconds before each further write."""
     deltas: int | tuple[str, ...] = 0
-    """Pieces of the text: how many (0: of `PIECE_CHARS`), or the pieces themselves."""
+    """Number of pieces of the text (0: pieces of `PIECE_CHARS`), or the pieces themselves."""
     repeat: int = 1
-    """The text this many times over: for long streams."""
+    """Repetitions of the text, for long streams."""
     batch: int = 1
     """Events in one write; 0: all in one."""
 
     @property
     def bare(self) -> bool:
-        """Whether it holds nothing but its fault."""
+        """True if the turn holds only a fault."""
         return not (self.text or self.thinking or self.calls or self.deltas or self.stop)
 
 
@@ -142,24 +142,24 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: Rules = Rules()
     limits: Limits = Limits()
     note: str = ""
-    """For people."""
+    """Remark for readers of the file."""
 
 
 class _FileTurn(Turn, frozen=True, forbid_unknown_fields=True):
-    """A turn in a file: no functions there."""
+    """A turn in a file, where `match` is always text."""
 
     match: str = ""
 
 
-class _FilePlay(Play, frozen=True, forbid_unknown_fields=True):
+class _FileScript(Play, frozen=True, forbid_unknown_fields=True):
     turns: tuple[_FileTurn, ...] = ()
     summaries: tuple[_FileTurn, ...] = ()
 
 
 def read_play(data: bytes) -> Play:
-    """The script in `data`. Raises `ValueError` that says what is wrong in it."""
+    """Parse the script in `data`. Raises `ValueError` that names the mistake."""
     try:
-        play = msgspec.json.decode(data, type=_FilePlay)
+        play = msgspec.json.decode(data, type=_FileScript)
     except msgspec.DecodeError as error:
         raise ValueError(f"this is no script for the loopback provider: {error}") from None
     for turn in (*play.turns, *play.summaries):
@@ -168,7 +168,7 @@ def read_play(data: bytes) -> Play:
 
 
 def check_turn(turn: Turn) -> None:
-    """Raises `ValueError` for words that are none of the script's."""
+    """Raise `ValueError` for an unknown fault kind or stop reason."""
     fault = turn.fault
     if fault is not None and (fault.kind or "status") not in FAULT_KINDS:
         raise ValueError(f"a script's fault is of the unknown kind {fault.kind!r}; kinds are {', '.join(FAULT_KINDS)}")
@@ -176,25 +176,25 @@ def check_turn(turn: Turn) -> None:
         raise ValueError(f"a script's turn stops with {turn.stop!r}; words are end, calls, length, refusal")
 
 
-def pieces(turn: Turn) -> list[str]:
-    """The text as it is streamed."""
+def text_pieces(turn: Turn) -> list[str]:
+    """Return the streamed pieces of the text."""
     if isinstance(turn.deltas, tuple):
         return [piece for piece in turn.deltas if piece]
     text = turn.text * turn.repeat
     size = PIECE_CHARS if turn.deltas <= 0 else max(1, -(-len(text) // turn.deltas))
-    return cut(text, size)
+    return split_text(text, size)
 
 
-def cut(text: str, size: int = PIECE_CHARS) -> list[str]:
-    """`text` in pieces of `size` characters."""
+def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
+    """Split `text` into pieces of `size` characters."""
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def stop_of(turn: Turn) -> str:
-    """Why it stops."""
+    """Return the stop reason."""
     return turn.stop or ("calls" if turn.calls else "end")
 
 
 def arguments_of(call: Call) -> str:
-    """The arguments as the model wrote them."""
+    """Return the arguments as JSON text."""
     return msgspec.json.encode(call.arguments).decode() if call.raw is None else call.raw

@@ -1,7 +1,7 @@
-"""What the judges of the four wires share: a request taken apart, and the ways any of them refuses one.
+"""Shared validation of the four wires: rules, limits, parsed requests, images, signatures.
 
-A request is judged in a few passes of a fast JSON decoder over raw pieces. What is known of a block's own bytes is
-remembered by those bytes, so a growing conversation costs only its new blocks.
+A request is validated in a few passes of a fast JSON decoder over raw pieces. Parsed blocks are cached by their bytes,
+so a growing conversation costs only its new blocks.
 """
 
 import re
@@ -14,86 +14,88 @@ from typing import Any, TypeVar
 
 import msgspec
 
-# --- Which rules are enforced and what a model offers. The defaults are those of current providers -------------------
+# --- Rules and limits ------------------------------------------------------------------------------------------------
+#
+# The defaults are those of current providers.
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where real servers differ. `lenient` switches all judging off: for benches."""
+    """Rules in which real servers differ. `lenient` switches all validation off, for benchmarks."""
 
     lenient: bool = False
-    """Accept whatever can be parsed; the window is not held either."""
+    """Accept every request that can be parsed, of any size."""
     accepts_prefill: bool = False
-    """A request may end with the assistant's side."""
+    """True if a request may end with the assistant's side."""
     alternation: bool = True
-    """Anthropic and Gemini: two messages of one role in a row are refused."""
+    """Anthropic and Gemini: refuse two messages of one role in a row."""
     user_first: bool = True
-    """The first message that is not the system's must be the user's."""
+    """True if the first message after the system's must be the user's."""
     short_ids: bool = False
     """Chat: call ids must be nine letters and digits, as Mistral demands."""
     counts_output: bool = False
-    """The output limit counts against the window, as older models and most local servers do it."""
+    """True if the output limit counts against the window, as with older models and most local servers."""
     keys: tuple[str, ...] = ()
-    """Keys that are accepted; () accepts any, and none."""
+    """Accepted keys; () accepts every request."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model offers. Tokens are `TOKEN_BYTES` bytes of the request's blocks as sent."""
+    """Limits of the model. A token is `TOKEN_BYTES` bytes of the request's blocks."""
 
     window_tokens: int = 200_000
-    """Context window."""
+    """Context window in tokens."""
     output_tokens_max: int = 0
     """Largest output limit a request may ask for; 0: any."""
     request_bytes_max: int = 32_000_000
-    """Largest body."""
+    """Largest body in bytes."""
     cache_min_tokens: int = 1_024
-    """A shorter prefix is not cached."""
+    """Shortest prefix that is cached."""
     cache_ttl_s: float = 300.0
-    """How long a cached prefix lives after its last use; a block that asks for `1h` gets that."""
+    """Lifetime of a cached prefix after its last use, in seconds; a block marked `1h` lives an hour."""
     depth_max: int = 100
-    """Nesting of JSON."""
+    """Deepest nesting of JSON."""
 
 
 TOKEN_BYTES = 4
-"""Bytes of a request that count as one token. Pictures count `IMAGE_TOKENS` whatever their size."""
+"""Bytes of a request per token. An image counts as `IMAGE_TOKENS`."""
 IMAGE_TOKENS = 1_600
-"""Tokens of a picture, as a large one has with real providers."""
+"""Tokens of an image, as for a large one at real providers."""
 
 
 def tokens_of(size_bytes: int) -> int:
-    """Tokens of `size_bytes` bytes, rounded up."""
+    """Convert bytes to tokens, rounded up."""
     return -(-size_bytes // TOKEN_BYTES)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Images ----------------------------------------------------------------------------------------------------------
 #
-# What a picture really is, from the first bytes of its base64: kind and size, without decoding it whole.
+# Type and size come from the first bytes of the base64, without decoding the whole image.
 
 
-HEAD_CHARS = 400_000
-"""Base64 characters that are looked at: a JPEG may carry a long preview before its size."""
+INSPECTED_CHARS = 400_000
+"""Base64 characters that are inspected; a JPEG may hold a long preview before its size."""
 
 
-class Picture(msgspec.Struct, frozen=True):
-    """One picture of a request."""
+class ImageInfo(msgspec.Struct, frozen=True):
+    """Type and size of an image."""
 
     media: str
-    """As its bytes say; empty: no picture at all."""
+    """Media type by its bytes; empty if it is not an image."""
     width: int
     """Pixels; 0: unknown."""
     height: int
     """Pixels; 0: unknown."""
     base64_bytes: int
-    """Length of its base64, which is what providers count."""
+    """Length of its base64, which providers count."""
 
 
-def look_at(data: str) -> Picture:
-    """The picture in base64 `data`."""
+def inspect_image(data: str) -> ImageInfo:
+    """Inspect the image in base64 `data`."""
     try:
-        head = b64decode(data[: HEAD_CHARS // 4 * 4] if len(data) > HEAD_CHARS else data, validate=True)
+        head = b64decode(data[: INSPECTED_CHARS // 4 * 4] if len(data) > INSPECTED_CHARS else data, validate=True)
     except (Error, ValueError):
-        return Picture("", 0, 0, len(data))
+        return ImageInfo("", 0, 0, len(data))
     media, width, height = _sniff(head)
-    return Picture(media, width, height, len(data))
+    return ImageInfo(media, width, height, len(data))
 
 
 def _sniff(head: bytes) -> tuple[str, int, int]:
@@ -132,22 +134,22 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def split_data_url(url: str) -> tuple[str, str]:
-    """(media type, base64) of a `data:` URL; ('', '') for another."""
+    """Split a `data:` URL into (media type, base64); ('', '') for another URL."""
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return "", ""
     return head[5:-7], data
 
 
-# --- judging ---------------------------------------------------------------------------------------------------------
+# --- Requests --------------------------------------------------------------------------------------------------------
 
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-MEMO_MAX = 200_000
-"""Blocks that are remembered."""
+CACHED_BLOCKS_MAX = 200_000
+"""Number of cached blocks above which the cache is emptied."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _MARK = re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}\s*\}\Z')
-_UNREAD = {
+_MACHINE_KEYS = {
     "tool_call_id",
     "data",
     "signature",
@@ -164,7 +166,7 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """A rule is broken. Each wire writes it down in its own form."""
+    """A request breaks a rule. Each wire encodes the error in its own form."""
 
     def __init__(self, message: str, *, status: int = 400, kind: str = "", param: str = "", code: str = "") -> None:
         super().__init__(message)
@@ -184,50 +186,50 @@ class Overflow(Refused):
 
 
 class Block(msgspec.Struct):
-    """What the bytes of one block say."""
+    """A parsed block."""
 
     kind: str = ""
-    """The wire's own word for it."""
+    """Type of the block, in the wire's words."""
     raw: bytes = b""
-    """Its bytes without a cache mark."""
+    """Bytes without a cache mark."""
     tokens: int = 0
     id: str = ""
-    """Id of the call it makes or answers."""
+    """Id of the call that the block makes or answers."""
     name: str = ""
-    """Tool it calls or answers for."""
+    """Tool that is called or answers."""
     problem: str = ""
-    """What is wrong with it wherever it stands; `{at}` is its path."""
+    """Error in the block wherever it stands; `{at}` is its path."""
     mark_s: float = 0.0
-    """How long the cache shall keep what ends here; 0: no mark."""
-    pictures: tuple[Picture, ...] = ()
+    """Lifetime of the cache mark; -1: the default; 0: no mark."""
+    pictures: tuple[ImageInfo, ...] = ()
     text: str = ""
-    """Thinking that its signature must fit."""
+    """Thinking text that the signature must match."""
     signature: str | None = None
     note: str = ""
-    """What else the wire must know of it."""
+    """Further data for the wire."""
 
 
-class Asking(msgspec.Struct):
-    """A request, taken apart."""
+class ParsedRequest(msgspec.Struct):
+    """A parsed request."""
 
     wire: str
     model: str = ""
     output_max: int = 0
-    """Output limit asked for; 0: none."""
+    """Requested output limit; 0: none."""
     blocks: list[tuple[str, bytes]] = []
-    """(side, bytes without cache mark) of tools, system and content, in the order they are cached."""
+    """(side, bytes without cache mark) of tools, system and content, in cache order."""
     tokens: list[int] = []
-    """Of each block."""
+    """Tokens of each block."""
     marks: list[tuple[int, float]] = []
     """(index of a marked block, seconds to live)."""
     replies: int = 0
-    """Answers of the assistant that it holds."""
+    """Number of assistant replies in the request."""
     tail: list[bytes] = []
-    """JSON of what was said since the last of them."""
+    """JSON of the blocks since the last reply."""
     first: bytes = b""
-    """JSON of the first thing said by the user."""
+    """JSON of the user's first message."""
     flags: frozenset[str] = frozenset()
-    """What it wishes of the answer, in the wire's words."""
+    """Options for the answer, in the wire's words."""
 
     @property
     def used(self) -> int:
@@ -235,21 +237,21 @@ class Asking(msgspec.Struct):
         return sum(self.tokens)
 
     def add(self, side: str, raw: bytes, tokens: int = -1) -> None:
-        """One more block."""
+        """Add a block."""
         self.blocks.append((side, raw))
         self.tokens.append(tokens_of(len(raw)) if tokens < 0 else tokens)
 
     def said(self) -> str:
-        """Text since the last reply, one string a line."""
+        """Return the text since the last reply, one string per line."""
         return "\n".join(text for raw in self.tail for text in strings(msgspec.json.decode(raw)))
 
     def opening(self) -> str:
-        """Text of the user's first message."""
+        """Return the text of the user's first message."""
         return "\n".join(strings(msgspec.json.decode(self.first))) if self.first else ""
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All text in a JSON value that a person might read."""
+    """Yield the readable text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -257,29 +259,29 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if key not in _UNREAD:
+            if key not in _MACHINE_KEYS:
                 yield from strings(inner)
 
 
-def fields_of(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
-    """The fields of a request body. Refuses what is no JSON object, not UTF-8, too deep or holds a NUL."""
+def parse_body(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
+    """Parse a request body. Raises `Refused` unless it is a UTF-8 JSON object without NUL and not too deep."""
     if not rules.lenient:
         if len(body) > limits.request_bytes_max:
             raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
-        check_text(body)
+        check_encoding(body)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         if not rules.lenient:
             check_depth(msgspec.json.decode(body), limits.depth_max)
     except RecursionError:
-        raise Refused(_too_deep(limits.depth_max)) from None  # how deep Python itself goes differs by version
+        raise Refused(_too_deep(limits.depth_max)) from None  # the recursion limit differs between Python versions
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"The request body is not valid JSON: {error}") from None
     return fields
 
 
-def check_text(body: bytes) -> None:
-    """Valid UTF-8, no NUL. Lone surrogates do not get past the JSON decoder."""
+def check_encoding(body: bytes) -> None:
+    """Raise `Refused` for invalid UTF-8 or NUL. The JSON decoder refuses lone surrogates."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -289,7 +291,7 @@ def check_text(body: bytes) -> None:
 
 
 def check_depth(value: Any, limit: int) -> None:
-    """Refuses JSON nested deeper than `limit`."""
+    """Raise `Refused` for JSON nested deeper than `limit`."""
     level, depth = [value], 0
     while level := [box for box in level if isinstance(box, dict | list)]:
         depth += 1
@@ -303,7 +305,7 @@ def _too_deep(limit: int) -> str:
 
 
 def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
-    """`raw` as `kind`; refused in the words of the decoder, at the path `where`."""
+    """Decode `raw` as `kind`. Raises `Refused` with the decoder's message at path `where`."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
@@ -312,8 +314,8 @@ def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
         raise Refused(f"{where}{path}: {said.partition(' - at')[0]}", param=where) from None
 
 
-def unmarked(raw: bytes, mark: object) -> bytes:
-    """`raw` without its cache mark."""
+def without_cache_mark(raw: bytes, mark: object) -> bytes:
+    """Remove the cache mark from `raw`."""
     if mark is None:
         return raw
     short = _MARK.sub(b"}", raw)
@@ -324,105 +326,102 @@ def unmarked(raw: bytes, mark: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def check_window(asking: Asking, limits: Limits, rules: Rules) -> None:
-    """Refuses what does not fit."""
+def check_window(parsed: ParsedRequest, limits: Limits, rules: Rules) -> None:
+    """Raise `Overflow` if the request does not fit the window."""
     if rules.lenient:
         return
-    used = asking.used
-    asked = used + asking.output_max if rules.counts_output else used
+    used = parsed.used
+    asked = used + parsed.output_max if rules.counts_output else used
     if asked > limits.window_tokens:
         raise Overflow(asked, limits.window_tokens)
 
 
-class Memo:
-    """Blocks by their bytes."""
+class BlockCache:
+    """Cache of parsed blocks by wire and bytes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes], Block] = {}
 
     def get(self, wire: str, raw: bytes) -> Block | None:
-        """What is known of `raw`."""
+        """Return the parsed block of `raw`, or None."""
         return self._known.get((wire, raw))
 
     def keep(self, wire: str, raw: bytes, block: Block) -> Block:
-        """Remember `block`."""
-        if len(self._known) >= MEMO_MAX:
+        """Add `block` and return it."""
+        if len(self._known) >= CACHED_BLOCKS_MAX:
             self._known.clear()
         self._known[wire, raw] = block
         return block
 
 
-class Case(msgspec.Struct):
-    """One request before the judge of its wire."""
+class ValidationInput(msgspec.Struct):
+    """Input of a wire's validation."""
 
     fields: dict[str, msgspec.Raw]
-    """Of the body."""
+    """Fields of the body."""
     limits: Limits
     rules: Rules
-    memo: Memo
+    cache: BlockCache
     model: str = ""
-    """Where the address names it."""
+    """Model in the address, if it names one."""
 
 
 def duplicates(names: list[str]) -> list[str]:
-    """Names that occur more than once, in order."""
+    """Return the names that occur more than once, in order."""
     seen: dict[str, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1
     return [name for name, count in seen.items() if count > 1]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Signatures of thinking ------------------------------------------------------------------------------------------
 #
-# Signatures of thinking: made by this provider, bound to wire, model and text, checked without keeping any state.
-#
-# So a provider that was restarted still knows its own, as a real one does.
+# A signature is bound to wire, model and text and is checked without state, so that a restarted provider still accepts
+# its own signatures, as a real one does.
 
 
 _KEY = b"the loopback provider's own hand"
 _DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
 
 
-def seal(wire: str, model: str, text: str) -> str:
-    """The signature of `text` thought by `model`. A dated name and its alias are one model."""
+def sign(wire: str, model: str, text: str) -> str:
+    """Sign the thinking `text` of `model`. A dated name and its alias are one model."""
     name = _DATED.sub("", model)
     digest = blake2b(f"{wire}\n{name}\n{text}".encode("utf-8", "surrogatepass"), key=_KEY[:32], digest_size=48).digest()
     return "Er" + b64encode(digest).decode()
 
 
-def sealed(signature: str, wire: str, model: str, text: str) -> bool:
-    """Whether this provider made `signature` for just that."""
-    return signature == seal(wire, model, text)
+def is_signed(signature: str, wire: str, model: str, text: str) -> bool:
+    """Return whether this provider made `signature` for this wire, model and text."""
+    return signature == sign(wire, model, text)
 
 
-# --- What the two OpenAI wires agree on: pictures as data URLs, arguments as text, names -----------------------------
+# --- Rules of both OpenAI wires --------------------------------------------------------------------------------------
 
 
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
-"""Of one picture, in base64."""
+"""Largest image, in base64."""
 IMAGES_MAX = 500
-EMPTY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+EMPTY_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-NAME_PATTERN = (
-    "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."  # its own words
-)
+NAME_PATTERN = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def pictures(urls: list[Any]) -> tuple[Picture, ...]:
-    """The pictures among data URLs."""
-    return tuple(look_at(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+def images_of(urls: list[Any]) -> tuple[ImageInfo, ...]:
+    """Inspect the images among data URLs."""
+    return tuple(inspect_image(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
 
 
 def image_problem(url: Any) -> str:
-    """What is wrong with the picture at `url`; empty for nothing."""
+    """Say what is wrong with the image at `url`; empty for nothing."""
     if not isinstance(url, str):
         return "Missing required parameter: '{at}.image_url'."
     media, data = split_data_url(url)
     if not data:
         wrong = "Invalid '{at}.image_url': expected a base64-encoded data URL or an address."
         return "" if url.startswith("https://") else wrong
-    picture = look_at(data)
+    picture = inspect_image(data)
     if picture.base64_bytes > IMAGE_BYTES_MAX:
         return "Image size exceeds the limit of 20MB."
     if picture.media not in _MEDIA or picture.media != media:
@@ -433,16 +432,16 @@ def image_problem(url: Any) -> str:
     return ""
 
 
-def is_object(text: Any) -> bool:
-    """Whether `text` is a string that holds a JSON object."""
+def is_json_object(text: Any) -> bool:
+    """Return whether `text` is a string that holds a JSON object."""
     try:
         return isinstance(text, str) and isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return False
 
 
-def too_long(at: str, text: str, limit: int) -> str:
-    """The refusal of a string above `limit` characters; empty when it is not."""
+def length_problem(at: str, text: str, limit: int) -> str:
+    """Error text for a string above `limit` characters; empty otherwise."""
     if len(text) <= limit:
         return ""
     told = f"Expected a string with maximum length {limit}, but got a string with length {len(text)} instead."

@@ -1,12 +1,11 @@
-"""What the stories of scripts and faults share: a first request on each wire, and a stream read back."""
+"""First requests on each wire, and parsing of the streamed replies."""
 
 import json
 from typing import Any
 
 from longrein.testing.loopback import LoopbackProvider
-
-from .kit import PATHS, Answer, post
-from .test_rules_anthropic import text, user
+from tests.testing.http_client import PATHS, Answer, post
+from tests.testing.test_rules_anthropic import text, user
 
 WIRES = tuple(PATHS)
 STOPS = {
@@ -18,7 +17,7 @@ STOPS = {
 
 
 async def ask(server: LoopbackProvider, wire: str = "anthropic", said: str = "fix it", **more: Any) -> Answer:
-    """One request of a conversation that has just begun."""
+    """Send the first request of a conversation."""
     body = {
         "anthropic": {"model": "m", "max_tokens": 99, "messages": [user(text(said))]},
         "openai-chat": {"model": "m", "messages": [{"role": "user", "content": said}]},
@@ -28,8 +27,8 @@ async def ask(server: LoopbackProvider, wire: str = "anthropic", said: str = "fi
     return await post(server, PATHS[wire], body[wire], **more)
 
 
-def told(wire: str, answer: Answer) -> tuple[str, list[tuple[str, str]], str]:
-    """(text, [(tool, arguments)], stop word) of a stream."""
+def reply_of(wire: str, answer: Answer) -> tuple[str, list[tuple[str, str]], str]:
+    """Parse a stream into (text, [(tool, arguments)], stop reason)."""
     events = [event for event in answer.events if event != "[DONE]"]
     match wire:
         case "anthropic":

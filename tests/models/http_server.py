@@ -1,4 +1,4 @@
-"""A loopback HTTP server that plays answers byte for byte, and the few values every test of a wire needs."""
+"""Loopback HTTP server with fixed answers, and shared values for tests of wires."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ SSE = "text/event-stream"
 
 
 class Answer(msgspec.Struct):
-    """What the server does with one request."""
+    """Answer of the server to one request."""
 
     body: bytes = b""
     status: int = 200
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct):
 
 
 class Server:
-    """Plays its answers in order, the last one for ever, and keeps what it was sent."""
+    """Plays its answers in order, repeats the last one, and keeps the requests."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
@@ -93,7 +93,7 @@ class Server:
 
 
 @asynccontextmanager
-async def served(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serve_answers(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server(answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
     server.url = f"http{'s' if context else ''}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
@@ -104,8 +104,8 @@ async def served(*answers: Answer, context: ssl.SSLContext | None = None) -> Asy
         listening.close()
 
 
-class StillClock:
-    """A clock that stands at 2026-11-21 10:00:00 UTC and never really waits."""
+class FixedClock:
+    """Clock fixed at 2026-11-21 10:00:00 UTC, which never really waits."""
 
     slept: list[float]
 
@@ -127,9 +127,9 @@ PIXEL = bytes.fromhex(
 BLOBS = {"real": PIXEL, "img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
 
 
-def opened(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
+def open_wire_model(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
     given = {"provider": "mock", "api_key": "k-123", "idle_timeout_s": 0.2, **options}
-    return open_model(ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, StillClock())
+    return open_model(ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, FixedClock())
 
 
 READ = ToolSpec("Read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -156,7 +156,7 @@ def result(call: str, *parts: AnyPart, status: str = "ok", name: str = "Read") -
 
 
 async def answer_of(model: Model, asked: Request) -> list[Delta]:
-    """All deltas of one answer, the end last."""
+    """Return all deltas of one answer."""
     deltas: list[Delta] = []
     async for batch in model.stream(asked):
         deltas += batch
@@ -164,7 +164,7 @@ async def answer_of(model: Model, asked: Request) -> list[Delta]:
 
 
 def sse(*events: Any, done: bool = False, named: bool = False) -> bytes:
-    """Events as a provider sends them."""
+    """Encode events as a provider sends them."""
     lines = []
     for event in events:
         name = f"event: {event['type']}\n" if named else ""

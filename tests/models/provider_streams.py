@@ -1,6 +1,6 @@
-"""The same answers as each of the four providers streams them: exact JSON, one table for all tests."""
+"""Exact JSON of the same answers as streamed by each of the four providers."""
 
-from tests.models.served import sse
+from tests.models.http_server import sse
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 

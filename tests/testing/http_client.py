@@ -1,4 +1,4 @@
-"""A client that sends bytes to the loopback provider, and `check`, which asks for a refusal in exact words."""
+"""HTTP client for the loopback provider, and `check`, which expects a refusal in exact words."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ HEADERS = {"anthropic-version": "2023-06-01"}
 
 
 class Answer:
-    """Status, headers and body as far as they came, and how the connection ended."""
+    """Received status, headers and body, and how the connection ended."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes, end: str) -> None:
         self.status, self.headers, self.body, self.end = status, headers, body, end
@@ -41,7 +41,7 @@ class Answer:
 async def post(
     server: LoopbackProvider, path: str, body: Any, headers: dict[str, str] | None = None, patience_s: float = 5.0
 ) -> Answer:
-    """One request on a connection of its own; `end` is `whole`, `cut` (no proper end), `reset` or `silent`."""
+    """Send one request on a new connection; `end` is `whole`, `cut` (no proper end), `reset` or `silent`."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(data)}"]
@@ -87,7 +87,7 @@ async def check(
     path: str = "",
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    """`body` is answered with `status`; with an error, in exactly these words."""
+    """Assert that `body` is answered with `status`, and an error with exactly these words."""
     async with LoopbackProvider(lambda _: Turn(text="fine"), rules=rules, limits=limits) as server:
         answer = await post(server, path or PATHS[wire], body, headers)
     told = answer.said if answer.status != 200 else ""
@@ -100,14 +100,14 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def changed(make: Callable[[], dict[str, Any]], change: Change) -> dict[str, Any]:
-    """A fresh request with `change` made to it."""
+    """Make a request and apply `change` to it."""
     body = make()
     change(body)
     return body
 
 
 def png(width: int, height: int, fill: int = 0) -> str:
-    """Base64 of a PNG's head that says it is `width` x `height`, and `fill` bytes behind it."""
+    """Base64 of a PNG header of `width` x `height` pixels, followed by `fill` bytes."""
     head = struct.pack(">II", width, height) + b"\x08\x02\0\0\0"
     chunk = b"IHDR" + head
     data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk)) + b"\0" * fill
