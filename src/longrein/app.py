@@ -130,7 +130,7 @@ def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> in
 
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
-    return _leave(_command("interactive").talk(options))
+    return _leave(_command("interactive").run_interactive(options))
 
 
 def run_doctor(options: Options) -> int:
