@@ -220,7 +220,7 @@ def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Calla
         return Turn(text=f"noted {replies}")
 
     def answer(request: Received) -> Turn:
-        replies = request.asking.replies if request.asking is not None else 0
+        replies = request.parsed.replies if request.parsed is not None else 0
         if "PART" in request.opening:
             if replies == 0:
                 command = f"sleep {random.uniform(0.1, most_s):.2f}; echo part"
@@ -286,7 +286,7 @@ def bomb(folder: Path) -> list[Row]:
     stage, depth, spawns = CliHarness(folder), 3, 24
 
     def answer(request: Received) -> Turn:
-        replies = request.asking.replies if request.asking is not None else 0
+        replies = request.parsed.replies if request.parsed is not None else 0
         if replies < 2:
             parts = [{"description": f"more {n}", "prompt": f"BOMB {n}: go on."} for n in range(4)]
             return Turn(calls=(Call("Agent", {"description": "more", "tasks": parts}),))
@@ -323,7 +323,7 @@ def poor(folder: Path) -> list[Row]:
     words = "word " * 2_000
 
     def answer(request: Received) -> Turn:
-        replies = request.asking.replies if request.asking is not None else 0
+        replies = request.parsed.replies if request.parsed is not None else 0
         if "PART" in request.opening:
             return Turn(text="I go on.", calls=(Call("Bash", {"command": f"echo {replies} {words}"}),))
         if replies == 0:
@@ -357,7 +357,7 @@ def hung(folder: Path) -> list[Row]:
     stage = CliHarness(folder)
 
     def answer(request: Received) -> Turn:
-        replies = request.asking.replies if request.asking is not None else 0
+        replies = request.parsed.replies if request.parsed is not None else 0
         if "HANG" in request.opening:
             if replies == 0:
                 return Turn(calls=(Call("Bash", {"command": "sleep 1000", "timeout": 1_000}),))
@@ -392,7 +392,7 @@ def rates(folder: Path, agents: int = 16) -> list[Row]:
     stage, random = CliHarness(folder), Random(7)
 
     def answer(request: Received) -> Turn:
-        replies = request.asking.replies if request.asking is not None else 0
+        replies = request.parsed.replies if request.parsed is not None else 0
         late = Fault(kind="status", status=429, headers={"retry-after": "0"}) if random.random() < 0.5 else None
         if "PART" in request.opening:
             return Turn(text="the report", fault=late)
