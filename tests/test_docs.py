@@ -18,6 +18,7 @@ from longrein.config.settings import BUILT_IN, Provider
 from longrein.config.settings_schema import KEYS, TASK_OPTIONS
 from longrein.frontends.flags import MAIN, help_page
 from longrein.tools import ToolOptions
+from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,7 +39,13 @@ def run(arguments: list[str], home: Path) -> "subprocess.CompletedProcess[str]":
         "LANG": "C.UTF-8",
     }
     return subprocess.run(
-        [sys.executable, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, *arguments],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=3 * HANG_S,
+        check=False,
     )
 
 
