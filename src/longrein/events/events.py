@@ -4,7 +4,7 @@ Each event is frozen, named in the past tense and complete in itself. A log is a
 conversation, the screen, the token count and the next move are functions of the log.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -88,8 +88,26 @@ SCHEMA_VERSION = 1
 """Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only."""
 
 
+class Visibility(NamedTuple):
+    """Places where an event appears. `tests/events/test_visibility.py` compares them with the code of each place."""
+
+    shown: Literal["both", "terminal", "headless", "no"]
+    """Frontends that draw it: `terminal/view_model.py`, `headless/stream_json.py`."""
+    searchable: bool
+    """Whether a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
+    in_ledger: bool
+    """Whether `context/state/ledger.py` records it."""
+
+
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=True):
     """Base of events. The closed union is `AnyEvent`."""
+
+    visibility: ClassVar[Visibility]
+    """Declared by every event; there is no default."""
+
+    def __init_subclass__(cls) -> None:
+        if "visibility" not in vars(cls):
+            raise TypeError(f"{cls.__name__}: declare where the event appears, `visibility = Visibility(…)`")
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -209,6 +227,8 @@ class FilePut(Record, frozen=True):
 class Opened(Event, frozen=True):
     """First entry of every session."""
 
+    visibility = Visibility(shown="no", searchable=False, in_ledger=True)
+
     version: int
     """`SCHEMA_VERSION` of the writer."""
     session: str
@@ -236,6 +256,8 @@ class Opened(Event, frozen=True):
 class PrefixSet(Event, frozen=True):
     """Prefix of each request from now on: system text, tools, static context. A break."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+
     reason: str
     """`start`, `model`, `tools`, `upgrade` or `compaction`."""
     provider: str
@@ -259,6 +281,8 @@ class PrefixSet(Event, frozen=True):
 class UserSpoke(Event, frozen=True):
     """Message of the user."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+
     parts: tuple[AnyPart, ...]
     """Text, images and documents of the message."""
     origin: str = "prompt"
@@ -267,6 +291,8 @@ class UserSpoke(Event, frozen=True):
 
 class Reminded(Event, frozen=True):
     """Reminder from longrein to the model."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     kind: str
     """Name in the catalogue of reminders, such as `file_changed`."""
@@ -280,6 +306,8 @@ class Reminded(Event, frozen=True):
 
 class Asked(Event, frozen=True):
     """Request to the model."""
+
+    visibility = Visibility(shown="both", searchable=False, in_ledger=False)
 
     purpose: str
     """`turn` or `summary`."""
@@ -306,6 +334,8 @@ class Asked(Event, frozen=True):
 class Replied(Event, frozen=True):
     """Reply of the model."""
 
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
+
     asked: int
     """Seq of the `Asked`."""
     parts: tuple[AnyPart, ...]
@@ -326,6 +356,8 @@ class Replied(Event, frozen=True):
 
 class AskFailed(Event, frozen=True):
     """Request that got no usable answer."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
 
     asked: int
     """Seq of the `Asked`."""
@@ -353,6 +385,8 @@ class AskFailed(Event, frozen=True):
 class PermissionAsked(Event, frozen=True):
     """Call that waits for the user's permission."""
 
+    visibility = Visibility(shown="terminal", searchable=False, in_ledger=True)
+
     call: str
     """Call id."""
     name: str
@@ -367,6 +401,8 @@ class PermissionAsked(Event, frozen=True):
 
 class PermissionAnswered(Event, frozen=True):
     """Answer to a `PermissionAsked`."""
+
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
 
     call: str
     """Call id."""
@@ -384,6 +420,8 @@ class PermissionAnswered(Event, frozen=True):
 
 class HookAnswered(Event, frozen=True):
     """Run of a hook."""
+
+    visibility = Visibility(shown="no", searchable=True, in_ledger=False)
 
     hook: str
     """Command or URL."""
@@ -403,6 +441,8 @@ class HookAnswered(Event, frozen=True):
 class ToolStarted(Event, frozen=True):
     """Start of a call. Flushed to disk before the tool acts."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+
     call: str
     """Call id."""
     name: str
@@ -413,6 +453,8 @@ class ToolStarted(Event, frozen=True):
 
 class ToolEnded(Event, frozen=True):
     """End of a call, with its result."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     call: str
     """Call id."""
@@ -432,6 +474,8 @@ class ToolEnded(Event, frozen=True):
 class FileSeen(Event, frozen=True):
     """File content that was shown to the model."""
 
+    visibility = Visibility(shown="no", searchable=False, in_ledger=True)
+
     path: str
     """Absolute real path."""
     hash: str
@@ -450,6 +494,8 @@ class FileSeen(Event, frozen=True):
 
 class FileChanged(Event, frozen=True):
     """New content of a file."""
+
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
 
     path: str
     """Absolute real path."""
@@ -474,12 +520,16 @@ class FileChanged(Event, frozen=True):
 class TodoSet(Event, frozen=True):
     """New todo list."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+
     todos: tuple[Todo, ...]
     """The whole list."""
 
 
 class ModeSet(Event, frozen=True):
     """New permission mode."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     mode: str
     """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
@@ -488,12 +538,16 @@ class ModeSet(Event, frozen=True):
 class CwdSet(Event, frozen=True):
     """New current folder of commands."""
 
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
+
     cwd: str
     """Absolute folder."""
 
 
 class PinsSet(Event, frozen=True):
     """New list of pinned constraints."""
+
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
 
     pins: tuple[str, ...]
     """Constraints, verbatim."""
@@ -505,6 +559,8 @@ class PinsSet(Event, frozen=True):
 class Cleared(Event, frozen=True):
     """Clearing: items are shown in a shorter form from now on. A break."""
 
+    visibility = Visibility(shown="both", searchable=False, in_ledger=False)
+
     forms: tuple[Form, ...]
     """New forms."""
     reason: str
@@ -515,6 +571,8 @@ class Cleared(Event, frozen=True):
 
 class Summarized(Event, frozen=True):
     """Summary: a span of the conversation is shown as this text from now on. A break."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     first: int
     """First entry of the span."""
@@ -541,12 +599,16 @@ class Summarized(Event, frozen=True):
 class Restored(Event, frozen=True):
     """Undo of a `Cleared` or `Summarized`. A break."""
 
+    visibility = Visibility(shown="terminal", searchable=False, in_ledger=False)
+
     undone: int
     """Seq of the undone entry."""
 
 
 class Recalled(Event, frozen=True):
     """Recall of earlier content."""
+
+    visibility = Visibility(shown="no", searchable=False, in_ledger=False)
 
     call: str
     """Id of the `Recall` call; empty for a request of the user."""
@@ -569,6 +631,8 @@ class Recalled(Event, frozen=True):
 
 class TaskStarted(Event, frozen=True):
     """Background task that runs or is queued. A queued task gets a second event with `running` when it starts."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     task: str
     """Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree."""
@@ -597,6 +661,8 @@ class TaskStarted(Event, frozen=True):
 class TaskEnded(Event, frozen=True):
     """End of a background task."""
 
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+
     task: str
     """Task id."""
     state: str
@@ -620,12 +686,16 @@ class TaskEnded(Event, frozen=True):
 class GoalChanged(Event, frozen=True):
     """New state of a goal, by a change or first seen."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+
     goal: Goal
     """Present state."""
 
 
 class ChildStarted(Event, frozen=True):
     """Start or continuation of a subagent. In one transaction with its `Opened`, or its next `UserSpoke`."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
 
     child: str
     """Session id of the subagent."""
@@ -658,6 +728,8 @@ class ChildStarted(Event, frozen=True):
 class ChildEnded(Event, frozen=True):
     """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there is one."""
 
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+
     child: str
     """Session id of the subagent."""
     status: str
@@ -688,6 +760,8 @@ class ChildEnded(Event, frozen=True):
 class Rewound(Event, frozen=True):
     """Rewind of the conversation to an earlier entry. A break."""
 
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+
     to: int
     """Last entry that remains in the conversation; the end of a step."""
     files: tuple[FilePut, ...] = ()
@@ -697,6 +771,8 @@ class Rewound(Event, frozen=True):
 class Interrupted(Event, frozen=True):
     """Interrupt by the user."""
 
+    visibility = Visibility(shown="headless", searchable=False, in_ledger=False)
+
     text: str
     """Line for the model."""
     running: tuple[str, ...] = ()
@@ -705,6 +781,8 @@ class Interrupted(Event, frozen=True):
 
 class TurnEnded(Event, frozen=True):
     """End of a turn; the agent waits for the user."""
+
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
 
     reason: str
     """`done`, `interrupted`, `limit`, `budget`, `blocked` or `error`."""
