@@ -52,10 +52,8 @@ class ToolRow(msgspec.Struct, frozen=True):
 
     name: str
     calls: int
-    failed: int
-    """Calls that failed, were denied or cut."""
-    tokens: int
-    """Tokens of arguments and results."""
+    failed: int  # Calls that failed, were denied or cut
+    tokens: int  # Tokens of arguments and results
 
 
 class FileRow(msgspec.Struct, frozen=True):
@@ -64,36 +62,24 @@ class FileRow(msgspec.Struct, frozen=True):
     path: str
     reads: int
     changes: int
-    tokens: int
-    """Tokens of calls and results that name it."""
+    tokens: int  # Tokens of calls and results that name it
 
 
 class Analysis(msgspec.Struct, frozen=True):
     """Analysis of the context before a compaction."""
 
-    total_tokens: int
-    """Input tokens of the next request."""
-    conversation_tokens: int
-    """Part of it that is not system text, tools or static context."""
+    total_tokens: int  # Input tokens of the next request
+    conversation_tokens: int  # Part of it that is not system text, tools or static context
     usable_tokens: int
-    kinds: tuple[Row, ...]
-    """By kind of block; adds up to the total."""
-    modules: tuple[Row, ...]
-    """By the six modules; adds up to the total."""
-    tools: tuple[ToolRow, ...]
-    """By tool, the largest first; adds up to the calls and results."""
-    time: tuple[Row, ...]
-    """Ten equal parts of the log, oldest first; adds up to the conversation."""
-    files: tuple[FileRow, ...]
-    """By file, the largest first."""
-    rungs: tuple[Row, ...]
-    """By measure: what could be freed; no item counts twice."""
-    next_count: int
-    """Items that the next compaction would remove."""
-    next_tokens: int
-    """Their tokens."""
-    floor_tokens: int
-    """Tokens that only a summary can remove."""
+    kinds: tuple[Row, ...]  # By kind of block; adds up to the total
+    modules: tuple[Row, ...]  # By the six modules; adds up to the total
+    tools: tuple[ToolRow, ...]  # By tool, the largest first; adds up to the calls and results
+    time: tuple[Row, ...]  # Ten equal parts of the log, oldest first; adds up to the conversation
+    files: tuple[FileRow, ...]  # By file, the largest first
+    rungs: tuple[Row, ...]  # By measure: what could be freed; no item counts twice
+    next_count: int  # Items that the next compaction would remove
+    next_tokens: int  # Their tokens
+    floor_tokens: int  # Tokens that only a summary can remove
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -101,8 +87,7 @@ class _Block(msgspec.Struct, frozen=True):
 
     kind: str
     module: str
-    tokens: int
-    """Tokens, scaled to the provider's count."""
+    tokens: int  # Tokens, scaled to the provider's count
     item: Item | None = None
 
 

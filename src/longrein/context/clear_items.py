@@ -49,12 +49,9 @@ class ClearingMemory(msgspec.Struct):
     """Memory of the clearing policy between two decisions."""
 
     worth: NeedsMemory
-    known: list[Item]
-    """Items taken into `worth`, as they were then."""
-    plans: tuple[Plan, ...] = ()
-    """Proposed plans that the log may have by now."""
-    recalls: int = 0
-    """Number of recalls taken in."""
+    known: list[Item]  # Items taken into `worth`, as they were then
+    plans: tuple[Plan, ...] = ()  # Proposed plans that the log may have by now
+    recalls: int = 0  # Number of recalls taken in
 
     def __eq__(self, other: object) -> bool:
         """Treat all memories as equal: derived data makes no difference between two states."""
@@ -297,8 +294,7 @@ class _StoredMemory(msgspec.Struct, array_like=True):
     """Stored form of a `ClearingMemory`."""
 
     worth: KeptWorth
-    known: list[int | Item]
-    """Positions in the view, or the item itself if it is no longer there."""
+    known: list[int | Item]  # Positions in the view, or the item itself if it is no longer there
     plans: tuple[Plan, ...]
     recalls: int
 

@@ -86,8 +86,7 @@ class Swap(msgspec.Struct, frozen=True):
     last: int
     reason: str
     prose: str
-    asked: int
-    """Entry of the request that it answers."""
+    asked: int  # Entry of the request that it answers
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -99,8 +98,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Full(msgspec.Struct, frozen=True):
     """Decision to give up: nothing can be removed and the request still does not fit."""
 
-    message: str
-    """Diagnosis for the user."""
+    message: str  # Diagnosis for the user
 
 
 Decision = Nothing | Clear | Summarise | Swap | Digest | Full

@@ -60,14 +60,10 @@ class ReminderDraft(msgspec.Struct, frozen=True):
     """Reminder before it is fitted into its budget."""
 
     kind: ReminderKind
-    head: str
-    """The harness's own words."""
-    notices: Sequence[Notice] = ()
-    """Notices to list; empty for a state told in one line."""
-    state: str = ""
-    """Value of such a state."""
-    source: str = ""
-    """Handle of the event behind it."""
+    head: str  # The harness's own words
+    notices: Sequence[Notice] = ()  # Notices to list; empty for a state told in one line
+    state: str = ""  # Value of such a state
+    source: str = ""  # Handle of the event behind it
 
 
 def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:

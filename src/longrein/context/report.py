@@ -44,37 +44,26 @@ class ReportRow(msgspec.Struct, frozen=True):
     """Block of the next request."""
 
     module: Module
-    kind: str
-    """`system`, `tool`, or the kind of the item."""
-    name: str
-    """Tool or source; '' for plain text."""
-    handle: str
-    """Handle for `Recall`; '' for system text and tools."""
+    kind: str  # `system`, `tool`, or the kind of the item
+    name: str  # Tool or source; '' for plain text
+    handle: str  # Handle for `Recall`; '' for system text and tools
     form: str
-    tokens: int
-    """Scaled to the provider's count."""
-    usd: float
-    """Cost of carrying the block so far, with ideal cache use; 0 without prices."""
-    goes: bool
-    """True if the next compaction would remove it."""
-    begins: str
-    """First words."""
+    tokens: int  # Scaled to the provider's count
+    usd: float  # Cost of carrying the block so far, with ideal cache use; 0 without prices
+    goes: bool  # True if the next compaction would remove it
+    begins: str  # First words
 
 
 class Report(msgspec.Struct, frozen=True):
     """Content of the context."""
 
     shown: tuple[ReportRow, ...]
-    total_tokens: int
-    """Tokens of the next request: the sum of `shown`."""
-    counted_tokens: int
-    """Input and output of the last answered request as counted by the provider; 0 if there is none."""
-    factor: float
-    """Count divided by estimate."""
+    total_tokens: int  # Tokens of the next request: the sum of `shown`
+    counted_tokens: int  # Input and output of the last answered request as counted by the provider; 0 if there is none
+    factor: float  # Count divided by estimate
     usable_tokens: int
     window_tokens: int
-    note: str = ""
-    """Note on assumed prices."""
+    note: str = ""  # Note on assumed prices
 
     def modules(self) -> list[tuple[Module, int]]:
         """Return (module, tokens) of the modules with content, in their order."""

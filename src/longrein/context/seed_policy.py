@@ -234,26 +234,16 @@ PREVIEW_CHARS = 2_000
 class SeedVariant(msgspec.Struct, frozen=True):
     """Limits of one version of the documents. 0: the version has no such limit."""
 
-    keep_recent: int = 3
-    """Results left alone."""
-    clear_chars_min: int = 100
-    """Longer contents are cleared."""
-    preserved: tuple[str, ...] = ()
-    """Tools whose results are never cleared and do not count as recent."""
-    threshold: int = 50_000
-    """Estimate above which everything is summarised."""
-    chars_per_unit: int = 4
-    """Characters per unit of the estimate."""
-    result_chars_max: int = 0
-    """A longer result is trimmed before it is first sent."""
-    results_chars_max: int = 0
-    """Results of one step that are longer together are trimmed, largest first."""
-    turns_max: int = 0
-    """Number of turns above which the middle is removed."""
-    head_turns: int = 3
-    """Turns kept before the middle."""
-    tail_turns: int = 47
-    """Turns kept after it."""
+    keep_recent: int = 3  # Results left alone
+    clear_chars_min: int = 100  # Longer contents are cleared
+    preserved: tuple[str, ...] = ()  # Tools whose results are never cleared and do not count as recent
+    threshold: int = 50_000  # Estimate above which everything is summarised
+    chars_per_unit: int = 4  # Characters per unit of the estimate
+    result_chars_max: int = 0  # A longer result is trimmed before it is first sent
+    results_chars_max: int = 0  # Results of one step that are longer together are trimmed, largest first
+    turns_max: int = 0  # Number of turns above which the middle is removed
+    head_turns: int = 3  # Turns kept before the middle
+    tail_turns: int = 47  # Turns kept after it
     reference_only: bool = False
     """True if a summary is marked as data, follows the user's request verbatim, and has a focus."""
 

@@ -38,8 +38,7 @@ class Change(msgspec.Struct, frozen=True):
     """New form of an item from the next request on."""
 
     handle: str
-    form: str
-    """`trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view."""
+    form: str  # `trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view.
     text: str = ""
 
 
@@ -47,10 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
-    gain: float
-    """Tokens saved by each later request."""
-    after: dict[int, DisplayState]
-    """Display state of each changed item."""
+    gain: float  # Tokens saved by each later request
+    after: dict[int, DisplayState]  # Display state of each changed item
 
     def take(self, memory: NeedsMemory) -> None:
         """Apply the plan to the memory."""
@@ -69,8 +66,7 @@ class PlanBuilder(msgspec.Struct):
     measure: SizeEstimate
     nonce: str
     before: dict[int, DisplayState] = {}
-    changed: dict[int, None] = {}
-    """Positions of the items whose shown text changed."""
+    changed: dict[int, None] = {}  # Positions of the items whose shown text changed
 
     def touch(self, record: ItemRecord) -> None:
         """Save the display state of an item before its first change."""

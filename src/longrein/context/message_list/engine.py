@@ -62,16 +62,12 @@ Summariser = Callable[[list[Any]], str | Awaitable[str]]
 class EngineEnvironment(msgspec.Struct, frozen=True):
     """Session id, sign, clock and log of an engine, which itself uses no clock, disk or randomness."""
 
-    session: str = NO_SESSION
-    """UUID of the session."""
-    nonce: str = ""
-    """Random sign of the engine's own markers; '' derives one from the first messages."""
+    session: str = NO_SESSION  # UUID of the session
+    nonce: str = ""  # Random sign of the engine's own markers; '' derives one from the first messages
     now_us: Callable[[], int] = lambda: 0
     """Microseconds UTC; 0 when unknown, in which case the provider's cache counts as warm."""
-    entries: Sequence[Entry] = ()
-    """The whole log to continue, from entry 1."""
-    keep: Callable[[Entry], None] = lambda _: None
-    """Called with each new entry."""
+    entries: Sequence[Entry] = ()  # The whole log to continue, from entry 1
+    keep: Callable[[Entry], None] = lambda _: None  # Called with each new entry
 
 
 class Engine:

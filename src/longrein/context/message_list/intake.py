@@ -44,18 +44,12 @@ _NO_RESULT = "(no result came of this call)"
 class TakenMessage(msgspec.Struct, frozen=True):
     """Entries and handles that a message of the list became."""
 
-    digest: str
-    """Digest of the message; equal messages have equal digests."""
-    handles: tuple[str, ...]
-    """Handle of each part; '' for a part that is no item of the view."""
-    seqs: tuple[int, ...]
-    """Entry of each part."""
-    seq: int = 0
-    """Last entry of the message."""
-    calm: bool = False
-    """Whether a rewind may end here: no call waits for its result."""
-    fixed: bool = False
-    """Whether the message is always shown unchanged."""
+    digest: str  # Digest of the message; equal messages have equal digests
+    handles: tuple[str, ...]  # Handle of each part; '' for a part that is no item of the view
+    seqs: tuple[int, ...]  # Entry of each part
+    seq: int = 0  # Last entry of the message
+    calm: bool = False  # Whether a rewind may end here: no call waits for its result
+    fixed: bool = False  # Whether the message is always shown unchanged
 
 
 class Intake:

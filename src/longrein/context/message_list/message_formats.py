@@ -25,14 +25,10 @@ from longrein.events import (
 class NeutralMessage(msgspec.Struct, frozen=True):
     """One message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
 
-    side: Literal["system", "user", "assistant"]
-    """Role of the author. Results of tools belong to the user's side."""
-    parts: tuple[AnyPart, ...] = ()
-    """Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids."""
-    system: str = ""
-    """System text inside the message, beside the parts."""
-    usage: Usage | None = None
-    """Usage of the request that the message answers, where the message holds it."""
+    side: Literal["system", "user", "assistant"]  # Role of the author. Results of tools belong to the user's side.
+    parts: tuple[AnyPart, ...] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.
+    system: str = ""  # System text inside the message, beside the parts
+    usage: Usage | None = None  # Usage of the request that the message answers, where the message holds it
 
 
 class MessageFormat(Protocol):

@@ -36,12 +36,9 @@ CurrentItems = tuple[Item | None, ...]
 class OutgoingMessage(msgspec.Struct, frozen=True):
     """One message to be sent."""
 
-    one: Any
-    """The message object; None when nothing of it is left."""
-    taken: TakenMessage
-    """Record of the message."""
-    said: NeutralMessage
-    """Neutral form of the message."""
+    one: Any  # The message object; None when nothing of it is left
+    taken: TakenMessage  # Record of the message
+    said: NeutralMessage  # Neutral form of the message
 
 
 class ListRenderer:

@@ -20,8 +20,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     runner: str
     passed: int = 0
-    failed: int = 0
-    """Failures and errors."""
+    failed: int = 0  # Failures and errors
 
     @property
     def clean(self) -> bool:
@@ -32,8 +31,7 @@ class Counts(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """Test results found in one output."""
 
-    verdicts: dict[str, bool]
-    """Test name -> whether it passed."""
+    verdicts: dict[str, bool]  # Test name -> whether it passed
     counts: Counts | None
 
 
@@ -120,14 +118,10 @@ class _Shape(msgspec.Struct, frozen=True):
     """Output format of one test runner."""
 
     runner: str
-    sign: str
-    """Text that every output with counts contains; checked first."""
-    names: str
-    """Pattern of a line that names a test: groups `word` (the verdict) and `name`."""
-    counts: str
-    """Pattern of the counts: groups `failed` and `passed`, and others by runner."""
-    bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")
-    """Values of `word` that mean failure."""
+    sign: str  # Text that every output with counts contains; checked first
+    names: str  # Pattern of a line that names a test: groups `word` (the verdict) and `name`
+    counts: str  # Pattern of the counts: groups `failed` and `passed`, and others by runner
+    bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")  # Values of `word` that mean failure
 
 
 _SHAPES = (

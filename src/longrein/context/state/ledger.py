@@ -46,33 +46,23 @@ class UserMessage(Record, frozen=True):
     """Message of the user."""
 
     seq: int
-    text: str
-    """Verbatim; of an old long message both ends with `…` between."""
-    origin: str = "prompt"
-    """`prompt`, `steer`, `queued` or `command`."""
-    gone: int = 0
-    """Characters missing from `text`; 0 if it is whole."""
-    media: tuple[str, ...] = ()
-    """Images and documents of the message: `r12.2 image/png`."""
+    text: str  # Verbatim; of an old long message both ends with `…` between
+    origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
+    gone: int = 0  # Characters missing from `text`; 0 if it is whole
+    media: tuple[str, ...] = ()  # Images and documents of the message: `r12.2 image/png`
 
 
 class FileUse(Record, frozen=True):
     """Reads and changes of a file."""
 
-    hash: str
-    """Newest known content; '' if the file is gone."""
-    seq: int
-    """Entry that proves the content."""
-    by: str = ""
-    """Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read."""
-    changed: int = 0
-    """Entry of the last change."""
+    hash: str  # Newest known content; '' if the file is gone
+    seq: int  # Entry that proves the content
+    by: str = ""  # Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read
+    changed: int = 0  # Entry of the last change
     changes: int = 0
     reads: int = 0
-    whole: bool = False
-    """True if the newest content was shown whole."""
-    lines: tuple[int, int] = (0, 0)
-    """First line and number of lines of the last partial read; zeros if it was whole."""
+    whole: bool = False  # True if the newest content was shown whole
+    lines: tuple[int, int] = (0, 0)  # First line and number of lines of the last partial read; zeros if it was whole
 
 
 class CallRecord(Record, frozen=True):
@@ -83,53 +73,38 @@ class CallRecord(Record, frozen=True):
     argument: str
     status: str
     """`ok`, `failed`, `denied`, `interrupted` or `not_run`. Background work: `running`, then the state it ended in."""
-    code: int | None = None
-    """Exit code of a command that exited by itself."""
-    tests: Counts | None = None
-    """Counts of a test runner in the output."""
-    times: int = 1
-    """Number of equal calls."""
-    background: tuple[str, ...] = ()
-    """Ids of tasks and subagents that continued after the result."""
-    ended: int = 0
-    """Entry of the last of their ends; 0 while one runs."""
+    code: int | None = None  # Exit code of a command that exited by itself
+    tests: Counts | None = None  # Counts of a test runner in the output
+    times: int = 1  # Number of equal calls
+    background: tuple[str, ...] = ()  # Ids of tasks and subagents that continued after the result
+    ended: int = 0  # Entry of the last of their ends; 0 while one runs
 
 
 class TestVerdict(Record, frozen=True):
     """Last result of a test."""
 
     passed: bool
-    seq: int
-    """Result that proves it."""
-    line: str
-    """Command that ran the test."""
-    failed: int = 0
-    """First result of the last run of failures; 0 if the test never failed."""
+    seq: int  # Result that proves it
+    line: str  # Command that ran the test
+    failed: int = 0  # First result of the last run of failures; 0 if the test never failed
 
 
 class ErrorRecord(Record, frozen=True):
     """Error, and whether it was fixed."""
 
-    seq: int
-    """First result that failed."""
-    last: int
-    """Newest result that failed."""
-    line: str
-    """Command or call."""
-    error: str
-    """Its most informative line, as printed."""
+    seq: int  # First result that failed
+    last: int  # Newest result that failed
+    line: str  # Command or call
+    error: str  # Its most informative line, as printed
     times: int = 1
-    fixed: int = 0
-    """Result of the same call that succeeded; 0 if none did."""
-    between: tuple[tuple[int, str], ...] = ()
-    """(seq, path) of changes between failure and success."""
+    fixed: int = 0  # Result of the same call that succeeded; 0 if none did
+    between: tuple[tuple[int, str], ...] = ()  # (seq, path) of changes between failure and success
 
 
 class UserDecision(Record, frozen=True):
     """Decision of the user."""
 
-    seqs: tuple[int, ...]
-    """Entries of the question and the answer."""
+    seqs: tuple[int, ...]  # Entries of the question and the answer
     text: str
 
 
@@ -137,48 +112,31 @@ class BackgroundWork(Record, frozen=True):
     """Background task or subagent."""
 
     seq: int
-    kind: str
-    """`task` or `subagent`."""
-    text: str
-    """Command or subagent type."""
+    kind: str  # `task` or `subagent`
+    text: str  # Command or subagent type
     ended: int = 0
-    status: str = ""
-    """Outcome, with the exit code or the first line of the report."""
-    call: str = ""
-    """Call that started it."""
+    status: str = ""  # Outcome, with the exit code or the first line of the report
+    call: str = ""  # Call that started it
 
 
 class Ledger(msgspec.Struct):
     """All records. `record_event` and `record_result` write them; other code only reads."""
 
-    words: list[UserMessage] = []
-    """The user's messages in order."""
+    words: list[UserMessage] = []  # The user's messages in order
     words_chars: int = 0
-    files: dict[str, FileUse] = {}
-    """Real path -> use, last used last."""
-    edits: list[tuple[int, str]] = []
-    """(seq, path) of each change."""
-    ran: dict[str, CallRecord] = {}
-    """Call line -> record, newest last."""
-    tests: dict[str, TestVerdict] = {}
-    """Test name -> verdict."""
-    troubles: dict[str, ErrorRecord] = {}
-    """Call line -> error."""
+    files: dict[str, FileUse] = {}  # Real path -> use, last used last
+    edits: list[tuple[int, str]] = []  # (seq, path) of each change
+    ran: dict[str, CallRecord] = {}  # Call line -> record, newest last
+    tests: dict[str, TestVerdict] = {}  # Test name -> verdict
+    troubles: dict[str, ErrorRecord] = {}  # Call line -> error
     decisions: list[UserDecision] = []
-    asked: dict[str, tuple[int, str]] = {}
-    """Open permission questions: call id -> (seq, question)."""
-    running: dict[str, BackgroundWork] = {}
-    """Running tasks and subagents by id."""
-    over: list[BackgroundWork] = []
-    """Ended tasks and subagents."""
-    proofs: dict[str, int] = {}
-    """`todo`, `mode`, `cwd`, `pins` -> entry that set the present value."""
-    told: dict[str, int] = {}
-    """Nested instruction file or skill -> last entry that told it."""
-    summaries: list[int] = []
-    """Entries of the last summaries."""
-    fitted: dict[str, dict[str, Any]] = {}
-    """Call id -> arguments changed by hooks, while the call runs."""
+    asked: dict[str, tuple[int, str]] = {}  # Open permission questions: call id -> (seq, question)
+    running: dict[str, BackgroundWork] = {}  # Running tasks and subagents by id
+    over: list[BackgroundWork] = []  # Ended tasks and subagents
+    proofs: dict[str, int] = {}  # `todo`, `mode`, `cwd`, `pins` -> entry that set the present value
+    told: dict[str, int] = {}  # Nested instruction file or skill -> last entry that told it
+    summaries: list[int] = []  # Entries of the last summaries
+    fitted: dict[str, dict[str, Any]] = {}  # Call id -> arguments changed by hooks, while the call runs
 
 
 # --- Writing the ledger ----------------------------------------------------------------------------------------------

@@ -15,43 +15,29 @@ USER, MODE, ENDED, FILES, PROBLEMS, TODO, IDE, HINT = range(1, 9)
 class ReminderKind(msgspec.Struct, frozen=True):
     """Row of the catalogue."""
 
-    name: str
-    """Name, as in `Reminded.kind` and in the marker."""
-    rank: int
-    """Priority, 1 first."""
+    name: str  # Name, as in `Reminded.kind` and in the marker
+    rank: int  # Priority, 1 first
     nature: Literal["state", "occurrence"]
     """Of a state only the latest value is told, and only if it differs from what the model last saw."""
-    share: float = 0.0
-    """Largest share of a request's reminder budget; 0 if the event is told elsewhere (`told_by`)."""
-    head: str = ""
-    """The harness's own words. Content from outside follows, quoted."""
-    told_by: str = ""
-    """Source of the information for the model, if not a reminder."""
+    share: float = 0.0  # Largest share of a request's reminder budget; 0 if the event is told elsewhere (`told_by`)
+    head: str = ""  # The harness's own words. Content from outside follows, quoted.
+    told_by: str = ""  # Source of the information for the model, if not a reminder
     external: bool = False
     """True if the event comes from outside, as a `Reminded` without text (`reminder_events.external_event`)."""
-    single: bool = False
-    """True if an external state has one value in all, not one per source."""
+    single: bool = False  # True if an external state has one value in all, not one per source
 
 
 class Notice(msgspec.Struct, frozen=True):
     """Event that may have to be told; kept by the fold."""
 
-    seq: int
-    """Entry of the event."""
-    kind: str
-    """Name in the catalogue."""
-    line: str
-    """One line in the harness's own words; foreign names in it are neutralised when it is told."""
-    body: str = ""
-    """Content from outside: a diff, a report, a message."""
-    key: str = ""
-    """Subject (a path, a folder, a task). Of a state only the latest notice per key is told."""
-    was: str = ""
-    """Previous `line` of a state, where known."""
-    brief: str = ""
-    """Outcome in two words. Notices with the same outcome may be told together by `key` alone."""
-    whole: bool = False
-    """True if `line` and `body` tell all there is."""
+    seq: int  # Entry of the event
+    kind: str  # Name in the catalogue
+    line: str  # One line in the harness's own words; foreign names in it are neutralised when it is told
+    body: str = ""  # Content from outside: a diff, a report, a message
+    key: str = ""  # Subject (a path, a folder, a task). Of a state only the latest notice per key is told.
+    was: str = ""  # Previous `line` of a state, where known
+    brief: str = ""  # Outcome in two words. Notices with the same outcome may be told together by `key` alone.
+    whole: bool = False  # True if `line` and `body` tell all there is
 
 
 class LastReminder(msgspec.Struct, frozen=True):
@@ -59,8 +45,7 @@ class LastReminder(msgspec.Struct, frozen=True):
 
     state: str
     """As in `Reminded`: the value of a state, or for changed files the entries after which the model knows them."""
-    seq: int
-    """Entry of the `Reminded`. It told all notices before it."""
+    seq: int  # Entry of the `Reminded`. It told all notices before it.
 
 
 def _state(

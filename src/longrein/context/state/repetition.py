@@ -21,20 +21,14 @@ POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
 class StepHistory(msgspec.Struct, frozen=True):
     """Digests of the last steps of a turn."""
 
-    step: tuple[tuple[str, str], ...] = ()
-    """(call id, digest) of the ended calls of the present step."""
-    waits: bool = True
-    """True if all calls of the present step are polls."""
-    last: tuple[str, ...] = ()
-    """Digests of the last steps, newest last."""
+    step: tuple[tuple[str, str], ...] = ()  # (call id, digest) of the ended calls of the present step
+    waits: bool = True  # True if all calls of the present step are polls
+    last: tuple[str, ...] = ()  # Digests of the last steps, newest last
     runs: tuple[int, ...] = (0,) * len(PERIODS)
     """For each period: number of consecutive steps equal to the one a period before."""
-    patient: bool = False
-    """True if all steps of the repetition are polls."""
-    told: int = 0
-    """Number of reminders since the repetition began."""
-    told_seq: int = 0
-    """Entry of the last such reminder."""
+    patient: bool = False  # True if all steps of the repetition are polls
+    told: int = 0  # Number of reminders since the repetition began
+    told_seq: int = 0  # Entry of the last such reminder
 
     def times(self, period: int) -> int:
         """Return how often a cycle of `period` steps has run; 1 without repetition."""

@@ -189,12 +189,9 @@ def _prior() -> tuple[Row, ...]:
 class ClassFactors(msgspec.Struct, frozen=True):
     """Learned factors and their covariance; immutable, so that states can share it."""
 
-    factors: Row = (1.0,) * _N
-    """Provider's tokens per estimated token, by class."""
-    covariance: tuple[Row, ...] = _prior()
-    """Covariance of the factors."""
-    counts: int = 0
-    """Number of counts learned from."""
+    factors: Row = (1.0,) * _N  # Provider's tokens per estimated token, by class
+    covariance: tuple[Row, ...] = _prior()  # Covariance of the factors
+    counts: int = 0  # Number of counts learned from
 
     def tokens(self, mix: Mix) -> float:
         """Return the calibrated tokens of `mix`."""
@@ -282,26 +279,16 @@ class TokenGauge(msgspec.Struct):
     accurate in a session of many scripts.
     """
 
-    raw: int = 0
-    """Estimate for the whole view, prefix included, before calibration."""
-    counted: int = 0
-    """Provider's count for the last answered request; 0 if there is none."""
-    counted_raw: int = 0
-    """Estimate for the same request."""
-    ratio: float = 1.0
-    """Count divided by estimate for the whole view."""
-    fresh: Mix = EMPTY_MIX
-    """Additions to the view since the last count, by class."""
-    whole: Mix = EMPTY_MIX
-    """Whole view by class."""
-    learned: ClassFactors = ClassFactors()
-    """Factors of the classes."""
-    told: tuple[tuple[int, int], ...] = ()
-    """Last implausible counts with the estimate for each: (counted, raw)."""
-    ceiling: int = 0
-    """Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window."""
-    flat: tuple[int, int, int] = (0, 0, 0)
-    """Last count, the estimate when it first came, and its number of repetitions."""
+    raw: int = 0  # Estimate for the whole view, prefix included, before calibration
+    counted: int = 0  # Provider's count for the last answered request; 0 if there is none
+    counted_raw: int = 0  # Estimate for the same request
+    ratio: float = 1.0  # Count divided by estimate for the whole view
+    fresh: Mix = EMPTY_MIX  # Additions to the view since the last count, by class
+    whole: Mix = EMPTY_MIX  # Whole view by class
+    learned: ClassFactors = ClassFactors()  # Factors of the classes
+    told: tuple[tuple[int, int], ...] = ()  # Last implausible counts with the estimate for each: (counted, raw)
+    ceiling: int = 0  # Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window.
+    flat: tuple[int, int, int] = (0, 0, 0)  # Last count, the estimate when it first came, and its number of repetitions
 
     @property
     def tokens(self) -> int:

@@ -39,10 +39,8 @@ class AuditResult(msgspec.Struct, frozen=True):
     """Prose without unproven sentences."""
 
     prose: str
-    struck: tuple[str, ...]
-    """Each claim or order that removed its sentence."""
-    marked: int = 0
-    """Number of sentences marked `UNVERIFIED`."""
+    struck: tuple[str, ...]  # Each claim or order that removed its sentence
+    marked: int = 0  # Number of sentences marked `UNVERIFIED`
 
 
 class ClaimLookup:

@@ -351,12 +351,9 @@ NO_PROSE = "(no prose: no model took part in this summary)"
 class FileBlock(msgspec.Struct, frozen=True):
     """File put back into the conversation, or a note why it was not."""
 
-    path: str
-    """Absolute."""
-    text: str = ""
-    """Content as shown, with numbered lines; empty if there is only `note`."""
-    note: str = ""
-    """Note on the file, such as `changed since you saw it` or `it is gone`."""
+    path: str  # Absolute
+    text: str = ""  # Content as shown, with numbered lines; empty if there is only `note`
+    note: str = ""  # Note on the file, such as `changed since you saw it` or `it is gone`
 
 
 def build_digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:

@@ -35,14 +35,10 @@ class Outcome(msgspec.Struct, frozen=True):
     """`check`: tests, builds and the like. `act`: deployed, sent, verified. `change`: fixed or made. `consent`: the
     user agreed or refused."""
     good: bool
-    commands: str = ""
-    """Pattern of calls that can prove it; empty for any."""
-    now: bool = True
-    """True if the claim is about the present, so that a later change matters."""
-    stems: frozenset[str] = frozenset()
-    """Subject of a consent."""
-    cited: tuple[int, ...] = ()
-    """Entries named in the sentence."""
+    commands: str = ""  # Pattern of calls that can prove it; empty for any
+    now: bool = True  # True if the claim is about the present, so that a later change matters
+    stems: frozenset[str] = frozenset()  # Subject of a consent
+    cited: tuple[int, ...] = ()  # Entries named in the sentence
 
 
 # --- Word lists ------------------------------------------------------------------------------------------------------
@@ -132,25 +128,19 @@ _NOBODY = (
 class Language(msgspec.Struct, frozen=True):
     """Word lists of one language."""
 
-    checked: tuple[tuple[str, str], ...]
-    """(pattern of the subject, pattern of calls that check it)."""
+    checked: tuple[tuple[str, str], ...]  # (pattern of the subject, pattern of calls that check it)
     good: str
     bad: str
-    user: str
-    """Empty if the next two patterns name the user themselves."""
+    user: str  # Empty if the next two patterns name the user themselves
     consented: str
     refused: str
-    open: str
-    """Words for what is not so yet; they hold to the end of the sentence."""
-    aside: str
-    """Words of a condition or a question; they hold for their clause."""
+    open: str  # Words for what is not so yet; they hold to the end of the sentence
+    aside: str  # Words of a condition or a question; they hold for their clause
     negation: str
-    state: str = ""
-    """Adjectives of a good outcome, after a copula or right after the subject."""
+    state: str = ""  # Adjectives of a good outcome, after a copula or right after the subject
     bad_state: str = ""
     past: str = ""
-    report: str = ""
-    """Words that quote somebody else; a consent needs a record all the same."""
+    report: str = ""  # Words that quote somebody else; a consent needs a record all the same
 
 
 _ENGLISH = Language(
