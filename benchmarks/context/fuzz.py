@@ -20,8 +20,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.store import MemoryDisk
 
 WINDOWS = (4_000, 8_000, 16_000, 32_000, 128_000, 200_000, 1_000_000)
-SEEDS = 63
-"""Each window with each summariser once."""
+SEEDS = 63  # Each window with each summariser once
 
 
 @dataclass
@@ -37,10 +36,8 @@ class FuzzResult:
     attempts_max: float = 0.0
     overflows: int = 0
     broken: tuple[str, ...] = ()
-    ended: str = ""
-    """Why a turn ended otherwise than done; '' when all were done."""
-    alike: bool = True
-    """Whether a session resumed from its log decides the same next."""
+    ended: str = ""  # Why a turn ended otherwise than done; '' when all were done
+    alike: bool = True  # Whether a session resumed from its log decides the same next
 
     @property
     def fine(self) -> bool:
@@ -102,8 +99,7 @@ def _prompts(random: Random, kinds: tuple[str, ...], window: int) -> list[str]:
     return prompts
 
 
-MADE_ANEW = ("worth",)
-"""Fields that a policy makes again from the others; what it decides must be the same."""
+MADE_ANEW = ("worth",)  # Fields that a policy makes again from the others; what it decides must be the same
 
 
 def _differences(live: State, again: State) -> list[str]:

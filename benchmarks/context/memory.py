@@ -33,8 +33,7 @@ from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000
 TURNS = 160
-FILE_CHARS = 150_000
-"""A result of this size is shown whole; a hundred and sixty of them are 24 MB."""
+FILE_CHARS = 150_000  # A result of this size is shown whole; a hundred and sixty of them are 24 MB
 
 
 @dataclass

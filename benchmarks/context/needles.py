@@ -71,10 +71,8 @@ from longrein.tools import Outcome, ToolContext, make_tool
 
 NEEDLES, COMPACTIONS = 500, 10
 WINDOW = 32_000
-CALLS = 16
-"""Calls of `Recall` in one reply."""
-HAY = "\n" + "hay 干草\n" * 20_000
-"""Text after the needle of a large document."""
+CALLS = 16  # Calls of `Recall` in one reply
+HAY = "\n" + "hay 干草\n" * 20_000  # Text after the needle of a large document
 NEXT = re.compile(r'next: Recall\((?:handle|path)="([^"]+)", lines="([^"]+)"\)')
 OPENS = re.compile(r'^  Recall\(handle="([^"]+)", lines="([^"]+)"\)', re.MULTILINE)
 STORED = re.compile(r"has (\d+) parts, the last all of it as stored")
@@ -104,17 +102,13 @@ class Needle:
 
     kind: str
     text: str
-    mark: str = ""
-    """Hash of the blob in the entry, where the text itself is in a blob."""
-    picture: bool = False
-    """Whether a picture must come back, and not a text."""
+    mark: str = ""  # Hash of the blob in the entry, where the text itself is in a blob
+    picture: bool = False  # Whether a picture must come back, and not a text
     handle: str = ""
     at: int = 0
-    path: str = ""
-    """Set where it is asked for by the file."""
+    path: str = ""  # Set where it is asked for by the file
     by: str = "handle"
-    got: str = ""
-    """Texts that were recalled for the needle."""
+    got: str = ""  # Texts that were recalled for the needle
     calls: int = 0
 
     @property
@@ -148,8 +142,7 @@ class ScriptedPlanter:
     """Scripted model that summarises well or not at all."""
 
     steps: deque[Reply | Failure] = field(default_factory=deque)
-    prose: deque[str] = field(default_factory=deque)
-    """Prose of the next summaries; '' fails."""
+    prose: deque[str] = field(default_factory=deque)  # Prose of the next summaries; '' fails
     name: str = "test/needles"
     provider: str = "test"
     model: str = "needles"
@@ -356,8 +349,7 @@ class RecallModel:
         model = built.deps.model
         assert isinstance(model, ScriptedPlanter)
         self.model = model
-        self.asked = 0
-        """Calls of `Recall`."""
+        self.asked = 0  # Calls of `Recall`
 
     async def bring(self, needles: Sequence[Needle]) -> None:
         """Ask until each is there or there is no way on."""
@@ -406,8 +398,7 @@ class RecallModel:
         return {"handle": f"{needle.handle}.99"} if call == {"handle": needle.handle} else None
 
 
-CALLS_MAX = 40
-"""Calls for one needle."""
+CALLS_MAX = 40  # Calls for one needle
 
 
 def first_call(needle: Needle) -> dict[str, str]:

@@ -24,8 +24,7 @@ from longrein.testing.store import MemoryDisk
 from longrein.tools import Outcome, Tool, ToolContext, builtin_tools, make_tool
 
 PRICE = Price(3, 15, 0.3, 3.75)
-BIG_BYTES = 5 * 1024 * 1024
-"""The result that stands in the tail."""
+BIG_BYTES = 5 * 1024 * 1024  # The result that stands in the tail
 SUMMARISERS = ("good", "fails", "lies", "nothing", "too much", "calls tools", "stalls", "is cut", "obeys")
 """Kinds of summarisers."""
 
@@ -71,27 +70,19 @@ class Provider:
     summariser: str = "good"
     dialect: Dialect = WIDE
     seed: int = 0
-    said_usage: Callable[[Usage], Usage] = lambda usage: usage
-    """Usage that a lying provider reports."""
-    wait: Callable[[], Awaitable[object]] | None = None
-    """Seconds of an answer."""
-    check: bool = True
-    """Whether requests are judged; off where only time is measured."""
+    said_usage: Callable[[Usage], Usage] = lambda usage: usage  # Usage that a lying provider reports
+    wait: Callable[[], Awaitable[object]] | None = None  # Seconds of an answer
+    check: bool = True  # Whether requests are judged; off where only time is measured
     name: str = "test/fuzz"
     provider: str = "test"
     model: str = "fuzz"
     wire: str = "scripted"
     requests: int = 0
-    attempts: int = 0
-    """Requests of purpose summary."""
-    overflows: int = 0
-    """Requests that did not fit, by its own count."""
-    entered: float = 0.0
-    """Tokens that came into the view, each block once, as first sent."""
-    largest: int = 0
-    """Tokens of the largest request."""
-    broken: list[str] = field(default_factory=list)
-    """Every law that did not hold, with what broke it."""
+    attempts: int = 0  # Requests of purpose summary
+    overflows: int = 0  # Requests that did not fit, by its own count
+    entered: float = 0.0  # Tokens that came into the view, each block once, as first sent
+    largest: int = 0  # Tokens of the largest request
+    broken: list[str] = field(default_factory=list)  # Every law that did not hold, with what broke it
     session: OpenSession | None = None
 
     def __post_init__(self) -> None:

@@ -62,11 +62,9 @@ class LongSession:
     window: int = WINDOW
     session: str = "0" * 8
     root: str = "/w"
-    results: tuple[int, ...] = (60, 400, 1_500, 4_000)
-    """Characters that results have."""
+    results: tuple[int, ...] = (60, 400, 1_500, 4_000)  # Characters that results have
     state: State = field(default_factory=State)
-    took_ms: list[float] = field(default_factory=list)
-    """Milliseconds of `step` and `decide`, per entry."""
+    took_ms: list[float] = field(default_factory=list)  # Milliseconds of `step` and `decide`, per entry
     kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

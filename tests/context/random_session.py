@@ -75,8 +75,7 @@ class SentRequest:
     at: int
     breaks: int
     tokens: int
-    words: tuple[UserMessage, ...] = ()
-    """The user's messages up to then."""
+    words: tuple[UserMessage, ...] = ()  # The user's messages up to then
 
 
 @dataclass

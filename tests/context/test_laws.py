@@ -27,8 +27,7 @@ from tests.seeds import seeds
 
 SEEDS = seeds(16)
 WINDOWS = [4_000, 12_000, 40_000]
-LARGE = 200_000
-"""Used for one seed in eight, because a session with it takes several times as long."""
+LARGE = 200_000  # Used for one seed in eight, because a session with it takes several times as long
 
 
 def walks(profile: str = "default") -> list[RandomSession]:

@@ -40,8 +40,7 @@ from longrein.events import (
     UserSpoke,
 )
 
-AT = 1_700_000_000_000_000
-"""2023-11-14, 22:13 UTC."""
+AT = 1_700_000_000_000_000  # 2023-11-14, 22:13 UTC
 BUDGET = Budget(200_000, 8_000)
 READ, TODO_WRITE = ToolSpec("Read", "read", {}), ToolSpec("TodoWrite", "plan", {})
 SOURCES = (SourceFile("/w/AGENTS.md", "h0"),)

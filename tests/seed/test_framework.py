@@ -36,8 +36,7 @@ class Framework:
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, str]] = []
-        """(system, user) of each request."""
+        self.asked: list[tuple[str, str]] = []  # (system, user) of each request
         self.turns: list[TextTurn] = []
         self.wanted = False
 

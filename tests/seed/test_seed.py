@@ -52,8 +52,7 @@ from tests.seed.harness import (
 pytestmark = pytest.mark.anyio
 
 OVERFLOW = Failure("overflow", "prompt is too long: 210000 tokens > 200000 maximum", 400)
-BIG = 40_000
-"""Six results of so many characters are above the threshold of 200,000."""
+BIG = 40_000  # Six results of so many characters are above the threshold of 200,000
 
 
 # --- layer 1 -----------------------------------------------------------------------------------------------------

@@ -18,14 +18,10 @@ from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_text
 from longrein.events import ToolCall, ToolResult, text_of
 
-SLICES = 10
-"""Number of parts of the time line."""
-FILES_SHOWN_MAX = 15
-"""Limit of files listed one by one."""
-SMALL_TOKENS = 150
-"""Smaller items are not worth clearing."""
-LEFT_TOKENS = 40
-"""Tokens that a cleared item still takes."""
+SLICES = 10  # Number of parts of the time line
+FILES_SHOWN_MAX = 15  # Limit of files listed one by one
+SMALL_TOKENS = 150  # Smaller items are not worth clearing
+LEFT_TOKENS = 40  # Tokens that a cleared item still takes
 
 RUNGS = (
     "superseded: read or run again later",

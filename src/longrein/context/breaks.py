@@ -10,8 +10,7 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
 from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
 
-UNDO_MAX = 20
-"""Limit of compactions that can be undone by number; the log keeps all."""
+UNDO_MAX = 20  # Limit of compactions that can be undone by number; the log keeps all
 CROSSINGS = ("watermark", "overflow", "memory", "request")
 """Reasons of compactions forced by size; one that only saves money is no crossing (law 6)."""
 

@@ -30,14 +30,11 @@ from longrein.context.state.token_estimate import (
 )
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
-OLD_THINKING = "old thinking"
-"""In `Budget.clears`: only thinking from before the user's last message."""
-REMEMBERED_MIN = 600
-"""Number of items that may be remembered after they left the view."""
+OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
+REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
-_values: list[ValueModels] = []
-"""The fitted models, made at first use."""
+_values: list[ValueModels] = []  # The fitted models, made at first use
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:

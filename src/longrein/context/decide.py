@@ -21,39 +21,24 @@ from longrein.context.summary.digest import build_digest
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
-PREPARE_SHARE = 0.80
-"""Share of the usable window at which a summary is prepared."""
-WATERMARK_SHARE = 0.92
-"""Share of the usable window at which the view must shrink."""
-GOAL_SHARE = 0.50
-"""Share of the usable window that a compaction aims at (law 6)."""
-TAIL_SHARE_MAX = 0.25
-"""Largest share that stays verbatim after the span of a summary."""
-CLEAR_FROM_TOKENS = 16_000
-"""Smaller views are not cleared to save money: there is next to nothing to save."""
-CLEAR_FROM_SHARE = 0.20
-"""Share of the usable window with the same meaning, for small windows."""
-ANSWER_SHARE_MIN = 0.10
-"""Smallest share of the window left for an answer."""
-LAST_RESORT_SHARE_MAX = 0.90
-"""Largest share of the view that may remain for the last resort to be worth it."""
+PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
+WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
+GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
+TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
+CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
+CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
+ANSWER_SHARE_MIN = 0.10  # Smallest share of the window left for an answer
+LAST_RESORT_SHARE_MAX = 0.90  # Largest share of the view that may remain for the last resort to be worth it
 MILD_SHARE = 0.03
 """In mild clearing, content that may be needed keeps at least this share of its value; below that, a summary loses
 less."""
-PRESSED_TOKENS_MIN = 16_000
-"""Larger views are halved when the process is short of memory."""
-REARM_SHARE = 0.10
-"""Share that must be new before the next crossing counts (law 6)."""
-NEW_SHARE_MIN = 0.02
-"""Share that must be new before the model can request another summary."""
-MODEL_SOURCE = "Compact"
-"""Source of the model's request: its tool."""
-SUMMARY_ATTEMPTS_MAX = 2
-"""Requests for one summary, a retry included (law 6)."""
-FAILED_CROSSINGS_MAX = 3
-"""Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply."""
-PAUSE_STEPS = 10
-"""Steps before the next crossing then (law 6)."""
+PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
+REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
+NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
+MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
+SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included (law 6)
+FAILED_CROSSINGS_MAX = 3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
+PAUSE_STEPS = 10  # Steps before the next crossing then (law 6)
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -134,13 +134,10 @@ def _child_ended(state: State, event: ChildEnded) -> None:
 
 # --- Fold ------------------------------------------------------------------------------------------------------------
 
-READINGS_MAX = 8
-"""Limit of readings of one file."""
-RECALLED_MAX = 100
-"""Limit of recalls that the clearing policy remembers."""
+READINGS_MAX = 8  # Limit of readings of one file
+RECALLED_MAX = 100  # Limit of recalls that the clearing policy remembers
 
-History = Callable[[int], Iterable[Entry]]
-"""Function that returns entries 1 to n of the session's log."""
+History = Callable[[int], Iterable[Entry]]  # Function that returns entries 1 to n of the session's log
 
 
 def fold(entries: Sequence[Entry]) -> State:

@@ -28,14 +28,10 @@ from longrein.events import (
     TodoSet,
 )
 
-NOTICES_MAX = 400
-"""Limit of notices. Told ones are kept too, because a rewind makes them pending again."""
-UNTOLD_MAX = 5_000
-"""Limit of pending notices."""
-CUT_EVERY = 64
-"""Number of notices between two cuts, so that the cost per notice is constant."""
-DAY_US = 86_400_000_000
-"""Microseconds of a day."""
+NOTICES_MAX = 400  # Limit of notices. Told ones are kept too, because a rewind makes them pending again.
+UNTOLD_MAX = 5_000  # Limit of pending notices
+CUT_EVERY = 64  # Number of notices between two cuts, so that the cost per notice is constant
+DAY_US = 86_400_000_000  # Microseconds of a day
 
 
 def record_notices(state: State, entry: Entry) -> None:

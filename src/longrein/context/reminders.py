@@ -16,30 +16,18 @@ from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker, marker_sign
 
-ROOM_TOKENS = 2_000
-"""Tokens for all reminders of one request."""
-ROOM_SHARE_MAX = 0.2
-"""Largest share of the usable window for them."""
-TODO_STEPS = 25
-"""Steps of one turn without a change of the todo list before the model is reminded of it."""
-CONTEXT_LEVELS = (70, 90)
-"""Percentages of the usable window that are told when they are crossed."""
-CONTEXT_TOKENS_MIN = 32_000
-"""Smaller windows are compacted so often that telling it would only cost tokens."""
-COST_LEVELS = (50, 80, 95)
-"""Percentages of the money limit that are told when they are crossed."""
-LINE_CHARS_MAX = 300
-"""Limit of one line."""
-LINES_SHARE_MAX = 0.5
-"""Share of the budget for lines if there are many; the rest is for the bodies."""
-LINE_TOKENS = 10
-"""Tokens for the hint at the end of a line."""
-COUNT_TOKENS = 30
-"""Tokens for the line that counts the notices left out."""
-NAMES_CHARS_MAX = 8_000
-"""Limit of the names of ended tasks without a line of their own."""
-SOURCES_MAX = 20
-"""Limit of handles that a reminder names as its source."""
+ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
+ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
+TODO_STEPS = 25  # Steps of one turn without a change of the todo list before the model is reminded of it
+CONTEXT_LEVELS = (70, 90)  # Percentages of the usable window that are told when they are crossed
+CONTEXT_TOKENS_MIN = 32_000  # Smaller windows are compacted so often that telling it would only cost tokens
+COST_LEVELS = (50, 80, 95)  # Percentages of the money limit that are told when they are crossed
+LINE_CHARS_MAX = 300  # Limit of one line
+LINES_SHARE_MAX = 0.5  # Share of the budget for lines if there are many; the rest is for the bodies
+LINE_TOKENS = 10  # Tokens for the hint at the end of a line
+COUNT_TOKENS = 30  # Tokens for the line that counts the notices left out
+NAMES_CHARS_MAX = 8_000  # Limit of the names of ended tasks without a line of their own
+SOURCES_MAX = 20  # Limit of handles that a reminder names as its source
 
 MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
@@ -336,8 +324,7 @@ def _name_ranges(names: Sequence[str]) -> Iterator[str]:
 
 # --- External text ---------------------------------------------------------------------------------------------------
 
-_QUOTES = (" ", "+", "-")
-"""First characters of diff lines. Such lines cannot be taken for the harness's own."""
+_QUOTES = (" ", "+", "-")  # First characters of diff lines. Such lines cannot be taken for the harness's own.
 
 
 def quote_external(text: str, nonce: str) -> str:

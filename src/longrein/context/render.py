@@ -10,8 +10,7 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, es
 from longrein.context.summary.digest import summary_instruction
 from longrein.events import PrefixSet, Text, text_of
 
-OUTPUT_TOKENS_MIN = 1_000
-"""A money limit does not lower the output limit below this."""
+OUTPUT_TOKENS_MIN = 1_000  # A money limit does not lower the output limit below this
 
 
 def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:

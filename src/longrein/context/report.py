@@ -36,8 +36,7 @@ MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "summary": "continuation",
     "ack": "continuation",
 }
-SHOWN_CHARS_MAX = 100
-"""Characters shown of an item's beginning."""
+SHOWN_CHARS_MAX = 100  # Characters shown of an item's beginning
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -150,8 +149,7 @@ def _usd(state: State, item: Item, price: Price | None) -> float:
 # The tools of a server are named `mcp__SERVER__TOOL`.
 
 
-DIAGNOSED_SHARE_MIN = 0.10
-"""Smallest share of the window at which schemas are reported."""
+DIAGNOSED_SHARE_MIN = 0.10  # Smallest share of the window at which schemas are reported
 
 
 def spec_tokens(spec: ToolSpec) -> int:

@@ -62,21 +62,14 @@ from longrein.events import (
 #     turns.append(("assistant", ask(system_with(system, turns), words)))
 
 
-TextTurn = tuple[str, str]
-"""(role, content); the role is `user`, `assistant` or `system`."""
-OPENING = "<conversation-context>"
-"""First line of the earlier turns in the system prompt."""
-FRAMED = "framework"
-"""Reason of the `Summarized` that replaces earlier turns by `context_summary`."""
+TextTurn = tuple[str, str]  # (role, content); the role is `user`, `assistant` or `system`
+OPENING = "<conversation-context>"  # First line of the earlier turns in the system prompt
+FRAMED = "framework"  # Reason of the `Summarized` that replaces earlier turns by `context_summary`
 
-KEEP_RECENT = 3
-"""Exchanges shown in the system prompt: twice as many turns."""
-TURN_CHARS_MAX = 500
-"""Characters shown of each turn, a summary included."""
-THRESHOLD_TOKENS = 50_000
-"""Above this, at four characters each, everything is summarised before the next user message."""
-TEXT_INPUT_CHARS_MAX = 80_000
-"""Characters given to the summariser."""
+KEEP_RECENT = 3  # Exchanges shown in the system prompt: twice as many turns
+TURN_CHARS_MAX = 500  # Characters shown of each turn, a summary included
+THRESHOLD_TOKENS = 50_000  # Above this, at four characters each, everything is summarised before the next user message
+TEXT_INPUT_CHARS_MAX = 80_000  # Characters given to the summariser
 COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """Answer to the model's own request to compact; the focus it gave is ignored."""
 
@@ -156,8 +149,7 @@ def compacted_turns(summary: str, transcript: str) -> list[TextTurn]:
 # The profile `seed` counts and serialises this list, not the view, so that its numbers are those of the documents.
 
 
-JsonTurn = dict[str, Any]
-"""`role` is `user` or `assistant`; `content` a text, or a list of blocks."""
+JsonTurn = dict[str, Any]  # `role` is `user` or `assistant`; `content` a text, or a list of blocks
 
 
 def group_turns(state: State) -> list[list[Item]]:
@@ -208,27 +200,19 @@ def _escaped(found: "re.Match[str]") -> str:
 
 # --- Policy ----------------------------------------------------------------------------------------------------------
 
-INPUT_CHARS_MAX = 80_000
-"""Characters of the conversation given to the summariser."""
-SUMMARY_TOKENS_MAX = 2_000
-"""Output limit of the summariser."""
+INPUT_CHARS_MAX = 80_000  # Characters of the conversation given to the summariser
+SUMMARY_TOKENS_MAX = 2_000  # Output limit of the summariser
 INSTRUCTION = (
     "Summarize this conversation for continuity. Include: "
     "1) what was accomplished, 2) current state, 3) key decisions.\n\n"
 )
 ACKNOWLEDGED = "Understood. Continuing."
-COMPACT = "Compact"
-"""Tool by which the model requests a compaction."""
-MICRO = "micro_compact"
-"""Reason of the clearing before each request, which is not shown to the user."""
-FAILURES_MAX = 3
-"""Consecutive failed summaries after which there is no automatic one any more."""
-OVERFLOW_RETRIES = 1
-"""Requests retried after a summary because one did not fit; then a digest is made."""
-OVERFLOW_KEEPS = 5
-"""Turns that such a summary leaves verbatim."""
-PREVIEW_CHARS = 2_000
-"""Characters shown of a trimmed result."""
+COMPACT = "Compact"  # Tool by which the model requests a compaction
+MICRO = "micro_compact"  # Reason of the clearing before each request, which is not shown to the user
+FAILURES_MAX = 3  # Consecutive failed summaries after which there is no automatic one any more
+OVERFLOW_RETRIES = 1  # Requests retried after a summary because one did not fit; then a digest is made
+OVERFLOW_KEEPS = 5  # Turns that such a summary leaves verbatim
+PREVIEW_CHARS = 2_000  # Characters shown of a trimmed result
 
 
 class SeedVariant(msgspec.Struct, frozen=True):
@@ -495,8 +479,7 @@ def _reference(state: State, prose: str) -> str:
 # with it. The tag is removed from outputs, so that none can close the block.
 
 TAG = "background-results"
-RESULT_CHARS_MAX = 500
-"""Characters of one result."""
+RESULT_CHARS_MAX = 500  # Characters of one result
 
 
 def seed_reminders(state: State) -> tuple[Reminded, ...]:

@@ -10,21 +10,14 @@ from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
 from longrein.events import Document, Form, Text, ToolResult, marker
 
-Cost = Callable[[str], int]
-"""Function that returns the tokens of a text."""
+Cost = Callable[[str], int]  # Function that returns the tokens of a text
 
-BIRTH_SHARE_MAX = 0.30
-"""Largest share of the usable window for all new results of one step."""
-BIRTH_SHARE_MIN = 0.05
-"""Share that they get in any case, however full the window is."""
-BIRTH_TOKENS_MAX = 50_000
-"""Limit of the same in tokens."""
-WORDS_SHARE_MAX = 0.40
-"""Largest share of the usable window for new user messages."""
-TRIM_TRIES_MAX = 4
-"""Limit of attempts: the ends of a text may have more tokens per character than its middle."""
-HEAD_SHARE = 0.4
-"""Share of the head in a trimmed text. The tail gets more, because errors are at the end."""
+BIRTH_SHARE_MAX = 0.30  # Largest share of the usable window for all new results of one step
+BIRTH_SHARE_MIN = 0.05  # Share that they get in any case, however full the window is
+BIRTH_TOKENS_MAX = 50_000  # Limit of the same in tokens
+WORDS_SHARE_MAX = 0.40  # Largest share of the usable window for new user messages
+TRIM_TRIES_MAX = 4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
+HEAD_SHARE = 0.4  # Share of the head in a trimmed text. The tail gets more, because errors are at the end.
 
 
 def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:

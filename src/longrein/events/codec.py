@@ -99,8 +99,7 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
     return event
 
 
-_ABOVE_ARGUMENTS = 3
-"""Nesting levels around the arguments of a call: the reply, its parts, the call."""
+_ABOVE_ARGUMENTS = 3  # Nesting levels around the arguments of a call: the reply, its parts, the call
 
 
 def _arguments(text: str) -> dict[str, Any] | None:

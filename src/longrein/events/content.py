@@ -102,8 +102,7 @@ def _text(part: AnyPart) -> str:
 # bytes. All other code sees the call that `unwrapped` returns.
 
 
-CALL_TOOL = "CallTool"
-"""Tool that calls deferred tools."""
+CALL_TOOL = "CallTool"  # Tool that calls deferred tools
 
 
 def unwrapped(call: ToolCall) -> ToolCall:

@@ -12,9 +12,7 @@ from longrein.events.content import AnyPart, ProviderBlock
 
 # --- Token usage and failure kinds -----------------------------------------------------------------------------------
 
-
-COUNT_MAX = 1_000_000_000
-"""Maximum of a valid token count."""
+COUNT_MAX = 1_000_000_000  # Maximum of a valid token count
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,9 +76,7 @@ RETRYABLE: frozenset[str] = frozenset(
 
 # --- Base types ------------------------------------------------------------------------------------------------------
 
-
-SCHEMA_VERSION = 1
-"""Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only."""
+SCHEMA_VERSION = 1  # Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only.
 
 
 class Visibility(NamedTuple):

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 
-DEPTH_MAX = 100
-"""Maximum levels of nested lists and objects."""
-TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"
-"""Error for a deeper value."""
+DEPTH_MAX = 100  # Maximum levels of nested lists and objects
+TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"  # Error for a deeper value
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
 

@@ -24,14 +24,10 @@ from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
 from longrein.events import marker
 
-LEDGER_PAIR_TOKENS_MAX = 1500
-"""A larger pair is not moved into a ledger."""
-LEDGER_SMALL_TOKENS = 400
-"""A result or call of this size may be folded without being trimmed first."""
-LEDGER_TOKENS_MAX = 2500
-"""Tokens of one ledger. The next run begins a new one."""
-LABEL_CHARS_MAX = 60
-"""Characters of a label that describe the call."""
+LEDGER_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a ledger
+LEDGER_SMALL_TOKENS = 400  # A result or call of this size may be folded without being trimmed first
+LEDGER_TOKENS_MAX = 2500  # Tokens of one ledger. The next run begins a new one.
+LABEL_CHARS_MAX = 60  # Characters of a label that describe the call
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -36,11 +36,9 @@ from longrein.events import (
     UsageError,
 )
 
-ROUNDS_MAX = 8
-"""Decisions before one request. Further changes wait for the next request."""
+ROUNDS_MAX = 8  # Decisions before one request. Further changes wait for the next request.
 NO_SESSION = "00000000-0000-4000-8000-000000000000"
-RECALL = "Recall"
-"""Name of the tool that placeholders mention."""
+RECALL = "Recall"  # Name of the tool that placeholders mention
 RECALL_DESCRIPTION = (
     "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
     "handles: r412, or r412.2 for its second part. You get a page of about 16,000 characters and how to get the next. "
@@ -94,10 +92,8 @@ class Engine:
         """Window, output reserve and prices."""
         self._summarise, self._shape = summarise, shape
         self._environment = environment or EngineEnvironment()
-        self.entries: list[Entry] = list(self._environment.entries)
-        """The log, with every original."""
-        self.state: State = fold(self.entries)
-        """The folded log."""
+        self.entries: list[Entry] = list(self._environment.entries)  # The log, with every original
+        self.state: State = fold(self.entries)  # The folded log
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
@@ -106,8 +102,7 @@ class Engine:
         self._tools: tuple[ToolSpec, ...] = ()
         self._prose = ""
         self._sent: list[Any] = []
-        self.why = ""
-        """Reason for the last decision of `prepare`."""
+        self.why = ""  # Reason for the last decision of `prepare`
 
     # --- Requests ----------------------------------------------------------------------------------------------------
 

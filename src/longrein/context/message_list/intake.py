@@ -36,8 +36,7 @@ LISTED = "listed"
 """Kind of the `Reminded` that records what a message became. It has no text, so the model does not see it."""
 RELISTED = "relisted"
 """Kind of the `Reminded` that records the whole list, when the caller continues with the returned list."""
-FIRST_SEQ = 2
-"""Last entry before the first message: `Opened` and `PrefixSet`."""
+FIRST_SEQ = 2  # Last entry before the first message: `Opened` and `PrefixSet`
 _NO_RESULT = "(no result came of this call)"
 
 
@@ -57,17 +56,13 @@ class Intake:
 
     def __init__(self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
         self._shape, self._append, self._state = shape, append, state
-        self.taken: list[TakenMessage] = []
-        """One record per message of the caller's list."""
+        self.taken: list[TakenMessage] = []  # One record per message of the caller's list
         self.said: list[NeutralMessage | None] = []
         """The messages that were read; None after a restart, until they are read again."""
-        self.given: list[TakenMessage] = []
-        """The records of the list that the engine returned last."""
+        self.given: list[TakenMessage] = []  # The records of the list that the engine returned last
         self.given_said: list[NeutralMessage] = []
-        self.usage: Usage | None = None
-        """Usage of the request that is not answered yet."""
-        self.notes: list[str] = []
-        """Lines for the user."""
+        self.usage: Usage | None = None  # Usage of the request that is not answered yet
+        self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
         self._seen: list[tuple[Any, NeutralMessage]] = []  # cached readings, so that a message is read once
 

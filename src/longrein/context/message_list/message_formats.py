@@ -57,8 +57,7 @@ class MessageFormat(Protocol):
 
 _TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
 _IMAGE_TYPES = ("image", "image_url", "input_image")
-_SHOWN_CHARS = 200
-"""Characters kept of content that is neither text nor image."""
+_SHOWN_CHARS = 200  # Characters kept of content that is neither text nor image
 
 
 class DictFormat:
@@ -262,7 +261,6 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
 
 
 # --- Usage -----------------------------------------------------------------------------------------------------------
-
 
 _WRAPPED = ("usage", "usage_metadata")
 _CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details")

@@ -29,8 +29,7 @@ from longrein.events import (
     text_of,
 )
 
-CurrentItems = tuple[Item | None, ...]
-"""Present items of a message's parts; None for a part that is not in the view."""
+CurrentItems = tuple[Item | None, ...]  # Present items of a message's parts; None for a part that is not in the view
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
@@ -141,9 +140,7 @@ def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
 
 # --- Originals by handle ---------------------------------------------------------------------------------------------
 
-
-PAGE_CHARS_MAX = 16_000
-"""Characters of one page."""
+PAGE_CHARS_MAX = 16_000  # Characters of one page
 _RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
 
 

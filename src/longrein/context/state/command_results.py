@@ -9,10 +9,8 @@ from functools import cache
 
 import msgspec
 
-TEXT_CHARS_MAX = 60_000
-"""Only both ends of longer output are read; runners print their counts at the end."""
-NAMES_MAX = 500
-"""Limit of named tests taken from one output."""
+TEXT_CHARS_MAX = 60_000  # Only both ends of longer output are read; runners print their counts at the end
+NAMES_MAX = 500  # Limit of named tests taken from one output
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -79,8 +77,7 @@ _TELLING = (
 )
 _ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
 """Beginnings of lines by which a runner only reports that its command failed."""
-GIST_CHARS_MAX = 8_000
-"""Characters at the end of a failed output that are searched for its most informative line."""
+GIST_CHARS_MAX = 8_000  # Characters at the end of a failed output that are searched for its most informative line
 
 
 def gist(text: str) -> str:

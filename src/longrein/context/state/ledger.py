@@ -141,31 +141,20 @@ class Ledger(msgspec.Struct):
 
 # --- Writing the ledger ----------------------------------------------------------------------------------------------
 
-WORDS_CHARS_MAX = 1_000_000
-"""Characters kept of the user's messages; long old messages lose their middle first."""
-WORD_CHARS_MIN = 600
-"""Characters kept of such a message."""
-RAN_MAX = 400
-"""Limit of call records."""
-FILES_MAX = 2_000
-"""Limit of files; files that were only read are dropped first."""
-EDITS_MAX = 400
-"""Limit of changes, which tell what was edited between an error and its fix."""
-TESTS_MAX = 1_000
-"""Limit of tests; passing ones are dropped first."""
-TROUBLES_MAX = 100
-"""Limit of errors; fixed ones are dropped first."""
-DECISIONS_MAX = 200
-"""Limit of decisions."""
-ENDED_MAX = 50
-"""Limit of ended tasks and subagents."""
-SLACK = 50
-"""Excess over a limit before a list is cut, so that cutting is rare."""
+WORDS_CHARS_MAX = 1_000_000  # Characters kept of the user's messages; long old messages lose their middle first
+WORD_CHARS_MIN = 600  # Characters kept of such a message
+RAN_MAX = 400  # Limit of call records
+FILES_MAX = 2_000  # Limit of files; files that were only read are dropped first
+EDITS_MAX = 400  # Limit of changes, which tell what was edited between an error and its fix
+TESTS_MAX = 1_000  # Limit of tests; passing ones are dropped first
+TROUBLES_MAX = 100  # Limit of errors; fixed ones are dropped first
+DECISIONS_MAX = 200  # Limit of decisions
+ENDED_MAX = 50  # Limit of ended tasks and subagents
+SLACK = 50  # Excess over a limit before a list is cut, so that cutting is rare
 
 QUIET = frozenset({"Read", "Edit", "Write", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "ToolSearch", "Skill"})
 """Tools whose success is recorded elsewhere (files, todo list) or not at all."""
-ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})
-"""Tools whose result is the user's answer."""
+ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})  # Tools whose result is the user's answer
 
 
 def record_event(ledger: Ledger, seq: int, event: AnyEvent) -> None:

@@ -8,8 +8,7 @@ from typing import Literal
 
 import msgspec
 
-USER, MODE, ENDED, FILES, PROBLEMS, TODO, IDE, HINT = range(1, 9)
-"""Priorities of reminders, most important first."""
+USER, MODE, ENDED, FILES, PROBLEMS, TODO, IDE, HINT = range(1, 9)  # Priorities of reminders, most important first
 
 
 class ReminderKind(msgspec.Struct, frozen=True):
@@ -153,5 +152,4 @@ _ROWS = (
     _elsewhere("output_truncated", HINT, "the marker in the result, with its handle"),
 )
 
-KINDS = {row.name: row for row in _ROWS}
-"""Kinds by name, in the order in which reminders are told."""
+KINDS = {row.name: row for row in _ROWS}  # Kinds by name, in the order in which reminders are told

@@ -12,8 +12,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, FileSeen, Image, Text, ToolCall, ToolEnded
 
-PERIODS = (1, 2, 3, 4)
-"""Lengths of the cycles that are detected, in steps."""
+PERIODS = (1, 2, 3, 4)  # Lengths of the cycles that are detected, in steps
 POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
 """Tools that query a status. A command that sleeps counts as a poll too."""
 

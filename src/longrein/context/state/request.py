@@ -46,8 +46,7 @@ class Request(msgspec.Struct, frozen=True):
     route: str = ""  # Session whose prefix is shared, for providers that route by a key; '' for `session`
 
 
-CACHE_READ_SHARE = 0.1
-"""Usual price of cached input as a share of the input price."""
+CACHE_READ_SHARE = 0.1  # Usual price of cached input as a share of the input price
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -65,8 +65,7 @@ class KnownFile(msgspec.Struct, frozen=True):
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
 
 
-UNKNOWN_FILE = KnownFile("", False, "", False, 0)
-"""Entry for a file of which nothing is known."""
+UNKNOWN_FILE = KnownFile("", False, "", False, 0)  # Entry for a file of which nothing is known
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -115,8 +114,7 @@ class CompactionMark(msgspec.Struct, frozen=True):
     asks: int  # Number of requests so far
 
 
-FRAMEWORK_PROFILE = "seed-framework"
-"""Profile that keeps `ConversationState.said`."""
+FRAMEWORK_PROFILE = "seed-framework"  # Profile that keeps `ConversationState.said`
 
 
 class ConversationState(msgspec.Struct):

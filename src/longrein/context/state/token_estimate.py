@@ -34,37 +34,27 @@ CLASSES = (
 )
 """Classes of text that tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
-MIX_CACHE_SIZE = 32
-"""Number of texts whose mix is cached: those of a step or two."""
-Mix = tuple[float, ...]
-"""Estimated tokens by class, in the order of `CLASSES`."""
+MIX_CACHE_SIZE = 32  # Number of texts whose mix is cached: those of a step or two
+Mix = tuple[float, ...]  # Estimated tokens by class, in the order of `CLASSES`
 EMPTY_MIX: Mix = (0.0,) * len(CLASSES)
 NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
 TOKENS_PER_LETTER = 0.075
 """With `TOKENS_PER_WORD`: 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
-TOKENS_PER_MARK = 0.5
-"""A mark before a word is often one token with it."""
-TOKENS_PER_DIGIT = 0.45
-"""Up to three digits are one token; some tokenizers take each alone."""
-TOKENS_PER_LINE = 0.8
-"""A line end and the blanks of the next line are mostly one token."""
-TOKENS_PER_DENSE_CHAR = 0.62
-"""Base64: hardly any pair of letters is a word."""
+TOKENS_PER_MARK = 0.5  # A mark before a word is often one token with it
+TOKENS_PER_DIGIT = 0.45  # Up to three digits are one token; some tokenizers take each alone
+TOKENS_PER_LINE = 0.8  # A line end and the blanks of the next line are mostly one token
+TOKENS_PER_DENSE_CHAR = 0.62  # Base64: hardly any pair of letters is a word
 TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
 """The last seven classes: CJK (0.7 with vocabularies of 200k, 1.3 with 100k), letters with accents (each splits a
 word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji."""
 PIECE_CHARS = 2_048
-PIECES_MAX = 8
-"""Number of evenly spaced pieces that stand for a longer text."""
-DENSE_BLANKS_MAX = 0.02
-"""Largest share of blanks in base64; ten times that if it also has its share of digits."""
+PIECES_MAX = 8  # Number of evenly spaced pieces that stand for a longer text
+DENSE_BLANKS_MAX = 0.02  # Largest share of blanks in base64; ten times that if it also has its share of digits
 DENSE_DIGITS_MIN = 0.08
-DENSE_CHANGES_MIN = 0.08
-"""Smallest share of lower-case letters followed by a capital in base64."""
-DENSE_CHARS_MIN = 120
-"""A shorter run is a word or a hash, not base64."""
+DENSE_CHANGES_MIN = 0.08  # Smallest share of lower-case letters followed by a capital in base64
+DENSE_CHARS_MIN = 120  # A shorter run is a word or a hash, not base64
 
 
 def _classes() -> bytes:
@@ -163,18 +153,14 @@ def class_mix(kind: int, tokens: float) -> Mix:
 # Each answered request tells the cost of a known mix of classes. The factors start at 1. Their prior covariance says
 # that a tokenizer that is expensive for English is likely expensive for everything.
 
-SHARED_VARIANCE = 0.04
-"""Variance between tokenizers as a whole (standard deviation 20 %)."""
+SHARED_VARIANCE = 0.04  # Variance between tokenizers as a whole (standard deviation 20 %)
 OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
 """Additional variance of each of `CLASSES`: words the least, pictures and brackets the most."""
 NOISE_SHARE = 0.03
-NOISE_TOKENS = 4.0
-"""With `NOISE_SHARE`: distance between a count and the sum of its classes."""
-DRIFT = 0.0004
-"""Variance added with each count, because the content of a class changes in a session."""
+NOISE_TOKENS = 4.0  # With `NOISE_SHARE`: distance between a count and the sum of its classes
+DRIFT = 0.0004  # Variance added with each count, because the content of a class changes in a session
 FACTOR_MIN = 0.25
-FACTOR_MAX = 4.0
-"""No tokenizer is further from the estimate; a count that says so is wrong."""
+FACTOR_MAX = 4.0  # No tokenizer is further from the estimate; a count that says so is wrong
 
 Row = tuple[float, ...]
 _N = len(OWN_VARIANCES)
@@ -224,22 +210,14 @@ def update_factors(known: ClassFactors, mix: Mix, counted: float) -> ClassFactor
 
 # --- Tokens of parts and of the view ---------------------------------------------------------------------------------
 
-CHARS_PER_TOKEN_CODE = 3.0
-"""Approximate rate of code, JSON and paths, to turn a limit in tokens into characters."""
-ITEM_TOKENS = 6
-"""Tokens of brackets, role and ids around one block."""
-IMAGE_TOKENS_PER_PIXEL = 1 / 750
-"""Published rule of one large provider; others charge about the same."""
-IMAGE_TOKENS_DEFAULT = 1_600
-"""Tokens of an image of unknown size."""
-DOUBTS_MAX = 3
-"""After so many consecutive implausible counts that agree with each other, another tokenizer is assumed."""
-CEILING_COUNTS = 3
-"""Number of equal counts of a growing view after which the provider is assumed to cut it silently."""
-CEILING_GROWTH = 1.1
-"""Factor by which the estimate must have grown meanwhile."""
-CEILING_TOKENS_MIN = 2_000
-"""A smaller count is not a window."""
+CHARS_PER_TOKEN_CODE = 3.0  # Approximate rate of code, JSON and paths, to turn a limit in tokens into characters
+ITEM_TOKENS = 6  # Tokens of brackets, role and ids around one block
+IMAGE_TOKENS_PER_PIXEL = 1 / 750  # Published rule of one large provider; others charge about the same
+IMAGE_TOKENS_DEFAULT = 1_600  # Tokens of an image of unknown size
+DOUBTS_MAX = 3  # After so many consecutive implausible counts that agree with each other, another tokenizer is assumed
+CEILING_COUNTS = 3  # Number of equal counts of a growing view after which the provider is assumed to cut it silently
+CEILING_GROWTH = 1.1  # Factor by which the estimate must have grown meanwhile
+CEILING_TOKENS_MIN = 2_000  # A smaller count is not a window
 
 
 def estimate_text(text: str) -> int:

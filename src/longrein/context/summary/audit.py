@@ -15,14 +15,10 @@ import msgspec
 
 from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
 
-QUOTE_WORDS_MIN = 3
-"""A shorter quotation is a word in quotation marks, not a claim about what was said."""
-TRIES_MAX = 5_000
-"""Matches examined one by one before a regular expression takes over."""
-UNVERIFIED = "[unverified]"
-"""Mark at the end of a sentence that claims an outcome without a record."""
-MISSES_MAX = 20
-"""Number of claims not found before the words of the texts are indexed."""
+QUOTE_WORDS_MIN = 3  # A shorter quotation is a word in quotation marks, not a claim about what was said
+TRIES_MAX = 5_000  # Matches examined one by one before a regular expression takes over
+UNVERIFIED = "[unverified]"  # Mark at the end of a sentence that claims an outcome without a record
+MISSES_MAX = 20  # Number of claims not found before the words of the texts are indexed
 _WORD = r"[A-Za-z0-9_]+"
 
 Kind = Literal["code", "path", "name", "number", "quote"]

@@ -14,14 +14,11 @@ from longrein.context.summary.digest import Cost, cost_function, message_text, s
 from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
-CHUNKS_MAX = 8
-"""Limit of requests for one summary, the merge aside."""
+CHUNKS_MAX = 8  # Limit of requests for one summary, the merge aside
 FILL = 0.85
 """Share of the summariser's usable window that a part may take, because its tokenizer is not the calibrated one."""
-FRAME_SHARE = 0.10
-"""Share of a part for the user's first request, and again for the current one."""
-ITEM_TOKENS_MIN = 60
-"""A block is not made shorter than this."""
+FRAME_SHARE = 0.10  # Share of a part for the user's first request, and again for the current one
+ITEM_TOKENS_MIN = 60  # A block is not made shorter than this
 
 PART = """\
 [note of the harness, not the user] Below stands part {n} of {of} of a long session between a user and a coding agent, \

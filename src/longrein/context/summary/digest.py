@@ -47,10 +47,8 @@ from longrein.events import (
 
 # --- Lines of the ledger, most important first -----------------------------------------------------------------------
 
-COMMAND_CHARS = 160
-"""Limit of a command or call in a line."""
-NAMES_SHOWN_MAX = 12
-"""Limit of tests named one by one."""
+COMMAND_CHARS = 160  # Limit of a command or call in a line
+NAMES_SHOWN_MAX = 12  # Limit of tests named one by one
 
 
 def file_lines(state: State) -> list[str]:
@@ -214,11 +212,9 @@ def current_work_lines(state: State) -> list[str]:
 
 # --- Texts within a token budget -------------------------------------------------------------------------------------
 
-WORD_TOKENS_MIN = 40
-"""A message with fewer tokens is only listed by its handle."""
+WORD_TOKENS_MIN = 40  # A message with fewer tokens is only listed by its handle
 
-Cost = Callable[[str], int]
-"""Function that returns the calibrated tokens of a text."""
+Cost = Callable[[str], int]  # Function that returns the calibrated tokens of a text
 
 
 def cost_function(gauge: TokenGauge) -> Cost:
@@ -329,14 +325,10 @@ def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
 
 # --- Summary and digest ----------------------------------------------------------------------------------------------
 
-SHARE_MAX = 0.40
-"""Largest share of the usable window for the text, pins aside. A crossing leaves half of the window."""
-FILES_SHARE_MAX = 0.10
-"""Largest share of the usable window for files put back."""
-WORDS_TOKENS_MAX = 20_000
-"""Limit of the user's messages without the current request."""
-LEDGER_TOKENS_MAX = 8_000
-"""Limit of the records."""
+SHARE_MAX = 0.40  # Largest share of the usable window for the text, pins aside. A crossing leaves half of the window.
+FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
+WORDS_TOKENS_MAX = 20_000  # Limit of the user's messages without the current request
+LEDGER_TOKENS_MAX = 8_000  # Limit of the records
 
 PREAMBLE = """\
 This session goes on from here. What came before did not fit any more and is summed up below: carry on with the work \

@@ -18,14 +18,10 @@ from longrein.context.state.ledger import CallRecord, Ledger
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]
 
-STEM_CHARS = 5
-"""Words with so many equal first letters are taken as one word: `deploy`, `deployment`."""
-STEM_CHARS_MIN = 4
-"""Shorter words say too little about what was approved."""
-PIECE_CHARS = 1_000
-"""A longer sentence is read in pieces of this length."""
-YES_CHARS_MAX = 80
-"""A longer message that begins with a yes does not prove every consent."""
+STEM_CHARS = 5  # Words with so many equal first letters are taken as one word: `deploy`, `deployment`
+STEM_CHARS_MIN = 4  # Shorter words say too little about what was approved
+PIECE_CHARS = 1_000  # A longer sentence is read in pieces of this length
+YES_CHARS_MAX = 80  # A longer message that begins with a yes does not prove every consent
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -309,8 +305,7 @@ _ASIDES = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|«[^»\n]*»"
 _CLAUSES = (
     r"[;:,，；：、()（）]|\s[-–—]+\s|\b(?:and|but|so|because|which|though|although|while|und|aber|et|mais|y|pero)\b"
 )
-_CLAUSE_START = 20
-"""A word of outcome this near to the start of a clause belongs to the subject before it."""
+_CLAUSE_START = 20  # A word of outcome this near to the start of a clause belongs to the subject before it
 
 
 @cache

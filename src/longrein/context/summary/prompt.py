@@ -18,20 +18,13 @@ HEADINGS = (
     "Next step",
 )
 """The nine sections, in order."""
-WRITTEN = (1, 2, 5, 8, 9)
-"""Sections that the model writes; the others are rendered from the ledger."""
-PROSE_SHARE_MAX = 0.20
-"""Largest share of the usable window for prose."""
-PROSE_SHARE = 0.08
-"""Share that the model is asked to keep to."""
-PROSE_TOKENS = 3_000
-"""Limit of the tokens that the model is asked for."""
-PROSE_TOKENS_FREE = 1_500
-"""Prose up to this size is never rejected as longer than the conversation."""
-HEADLESS_CHARS_MAX = 1_500
-"""Longer prose must have at least one of the headings."""
-WORDS_PER_TOKEN = 0.7
-"""Rate of English."""
+WRITTEN = (1, 2, 5, 8, 9)  # Sections that the model writes; the others are rendered from the ledger
+PROSE_SHARE_MAX = 0.20  # Largest share of the usable window for prose
+PROSE_SHARE = 0.08  # Share that the model is asked to keep to
+PROSE_TOKENS = 3_000  # Limit of the tokens that the model is asked for
+PROSE_TOKENS_FREE = 1_500  # Prose up to this size is never rejected as longer than the conversation
+HEADLESS_CHARS_MAX = 1_500  # Longer prose must have at least one of the headings
+WORDS_PER_TOKEN = 0.7  # Rate of English
 
 INSTRUCTION = """\
 [note of the harness, not the user] The conversation above is about to be replaced in your context by a summary; you \

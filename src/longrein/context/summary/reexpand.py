@@ -10,8 +10,7 @@ from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.context.summary.digest import part_texts
 
-LINE_CHARS_MAX = 300
-"""Longer lines are cut."""
+LINE_CHARS_MAX = 300  # Longer lines are cut
 
 
 def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
