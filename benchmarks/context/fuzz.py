@@ -64,11 +64,7 @@ def fuzz(
     kinds = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
     budget = budget_of(window, random.choice([0, 0, window // 2, 300]))
     provider = Provider(
-        budget,
-        chaos_turn(random, budget, steps, kinds=kinds),
-        summariser,
-        random.choice(dialects),
-        seed,
+        budget, chaos_turn(random, budget, steps, kinds=kinds), summariser, random.choice(dialects), seed
     )
     disk = MemoryDisk()
     session = run_virtual(

@@ -16,18 +16,7 @@ from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, print_table
 
-from longrein.context import (
-    Clear,
-    Digest,
-    State,
-    Summarise,
-    Swap,
-    advance,
-    births,
-    build_summary,
-    decide,
-    render,
-)
+from longrein.context import Clear, Digest, State, Summarise, Swap, advance, births, build_summary, decide, render
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,

@@ -163,9 +163,4 @@ def test_many_near_misses_do_not_make_it_slow() -> None:
 def test_claims_of_a_sentence() -> None:
     assert [
         (c.kind, c.text) for c in find_claims('Run `make -j8`, then src/a.py:12 has 340 of "the three lines".')
-    ] == [
-        ("code", "make -j8"),
-        ("quote", "the three lines"),
-        ("path", "src/a.py:12"),
-        ("number", "340"),
-    ]
+    ] == [("code", "make -j8"), ("quote", "the three lines"), ("path", "src/a.py:12"), ("number", "340")]

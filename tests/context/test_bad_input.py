@@ -13,16 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks.context.estimates import LIES
-from benchmarks.context.playing import (
-    SUMMARISERS,
-    Answer,
-    Provider,
-    budget_of,
-    feed,
-    play_session,
-    reply,
-    small_tools,
-)
+from benchmarks.context.playing import SUMMARISERS, Answer, Provider, budget_of, feed, play_session, reply, small_tools
 
 from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.context import Budget, Request, decide, fold, window_of
