@@ -43,7 +43,6 @@ from longrein.context.report import (
     ReportRow as ReportRow,
     report as report,
     schema_diagnosis as schema_diagnosis,
-    spec_tokens as spec_tokens,
     specs_by_server as specs_by_server,
 )
 from longrein.context.seed_policy import (
@@ -68,6 +67,7 @@ from longrein.context.state.token_estimate import (
     arguments_text as arguments_text,
     estimate_part as estimate_part,
     estimate_text as estimate_text,
+    spec_tokens as spec_tokens,
 )
 from longrein.context.state.view import find_visible_reading as find_visible_reading
 from longrein.context.summary.audit import Claim as Claim, ClaimLookup as ClaimLookup
@@ -82,7 +82,7 @@ from longrein.context.summary.digest import (
     build_summary as build_summary,
     claim_lookup as claim_lookup,
     event_texts as event_texts,
-    prose_problem as prose_problem,
 )
+from longrein.context.summary.prompt import prose_problem as prose_problem
 from longrein.context.summary.reexpand import reexpand_lines as reexpand_lines
 from longrein.context.truncation import births as births, births_gain as births_gain

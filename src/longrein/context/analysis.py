@@ -6,16 +6,17 @@ its conversation where it says so.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import get_args
 
 import msgspec
 
 from longrein.context.clearing.features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
-from longrein.context.report import MODULE_OF_KIND, MODULES
+from longrein.context.report import MODULE_OF_KIND, Module
 from longrein.context.state.ledger import key_argument
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_text
+from longrein.context.state.token_estimate import estimate_text, spec_tokens
 from longrein.events import ToolCall, ToolResult, text_of
 
 SLICES = 10  # Number of parts of the time line
@@ -101,7 +102,7 @@ def analyse(state: State, budget: Budget) -> Analysis:
         sum(block.tokens for block in conversation),
         budget.usable_tokens,
         _table(blocks, lambda block: block.kind),
-        tuple(sorted(_table(blocks, lambda block: block.module), key=lambda row: _place(row.name))),
+        tuple(sorted(_table(blocks, lambda block: block.module), key=lambda row: get_args(Module).index(row.name))),
         _tools(conversation),
         _time(state, conversation),
         _files(state, conversation, calls),
@@ -112,18 +113,12 @@ def analyse(state: State, budget: Budget) -> Analysis:
     )
 
 
-def _place(module: str) -> int:
-    return [str(name) for name in MODULES].index(module)
-
-
 def _blocks(state: State) -> list[_Block]:
     """Return all blocks, scaled so that their tokens add up to the view's."""
     raw: list[tuple[str, str, int, Item | None]] = []
     if state.prefix is not None:
         raw.append(("system text", "system", estimate_text(state.prefix.system), None))
-        for tool in state.prefix.tools:
-            size = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
-            raw.append(("tool schemas", "system", size, None))
+        raw += [("tool schemas", "system", spec_tokens(tool), None) for tool in state.prefix.tools]
     raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens, item) for item in state.items]
     factor = state.view_tokens / max(1, sum(size for _, _, size, _ in raw))
     blocks, sum_raw, sum_scaled = [], 0, 0
@@ -226,25 +221,9 @@ def _rung(item: Item, call: ToolCall | None, later: dict[tuple[str, str], None],
 
     `later`, `texts`: calls and results after it.
     """
-    match item.kind:
-        case "result":
-            return _of_result(item, call, later, texts)
-        case "call":
-            return 4
-        case "thinking":
-            return 5
-        case "text":
-            return 6
-        case _:
-            return None
-
-
-def _of_result(
-    item: Item, call: ToolCall | None, later: dict[tuple[str, str], None], texts: dict[str, None]
-) -> int | None:
     part = item.part
     if not isinstance(part, ToolResult):
-        return None
+        return {"call": 4, "thinking": 5, "text": 6}.get(item.kind)
     line, text = (part.name, str(call.arguments) if call is not None else ""), text_of(part.parts)
     if text.startswith(UNCHANGED_PREFIX):
         return 3

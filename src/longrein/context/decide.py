@@ -201,7 +201,7 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
     first, last = _unseen_span(state)
     if last >= first and reason != "memory":  # low memory is no reason to hide unanswered entries
         made = build_digest(state, budget, first, last, reason)
-        gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
+        gone = sum(item.tokens for item in state.conversation if first <= item.seqs[0] <= last)
         left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
         if left <= min(most, view * LAST_RESORT_SHARE_MAX):
             return Digest(made)
@@ -229,7 +229,7 @@ def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return tuple(form.handle for form in cleared.forms)
     first, last = summary_span(state)
-    return tuple(item.handle for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
+    return tuple(item.handle for item in state.conversation if first <= item.seqs[0] <= last)
 
 
 def ready_swap(state: State, reason: str) -> Swap | None:
@@ -243,7 +243,7 @@ def ready_swap(state: State, reason: str) -> Swap | None:
 
 def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
     """Extend `swap` over everything replied to if the rest alone would fill the window."""
-    after = sum(item.tokens for item in state.items[state.context_items :] if item.seqs[0] > swap.last)
+    after = sum(item.tokens for item in state.conversation if item.seqs[0] > swap.last)
     if state.gauge.scale(after) <= TAIL_SHARE_MAX * budget.usable_tokens:
         return swap
     return msgspec.structs.replace(swap, last=max(swap.last, summary_span(state)[1]))
@@ -266,7 +266,7 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
 
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
     """True if entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
-    items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
+    items = [item for item in state.conversation if first <= item.seqs[0] <= last]
     new = [item for item in items if item.kind not in ("summary", "ack")]
     return (
         len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < NEW_SHARE_MIN * budget.usable_tokens
@@ -319,7 +319,7 @@ def summary_span(state: State) -> tuple[int, int]:
 
     Cuts only before a reply or a user message, so that calls stay with their results (law 3).
     """
-    items = state.items[state.context_items :]
+    items = state.conversation
     cut = next((n for n, item in enumerate(items) if _is_unseen(state, item.kind, item.seqs[0])), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
@@ -336,7 +336,7 @@ def _unseen_span(state: State) -> tuple[int, int]:
     Unsent messages are excluded, since they have birth forms. A single call or result may be larger than the window,
     and a summary larger than the window that a provider turns out to have.
     """
-    items = state.items[state.context_items :]
+    items = state.conversation
     going = [
         n for n, item in enumerate(items) if item.kind == "result" or item.mine or item.seqs[1] <= state.sent_reach
     ]

@@ -6,25 +6,17 @@ are labels for people and budgets; they do not order the request.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from longrein.context.state.request import Budget, Item, ItemKind, Price
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
+from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
 from longrein.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of
 
 Module = Literal["system", "continuation", "calls and results", "verified milestones", "user requests", "environment"]
-MODULES: tuple[Module, ...] = (
-    "system",
-    "continuation",
-    "calls and results",
-    "verified milestones",
-    "user requests",
-    "environment",
-)
-"""The six modules of the context (E1)."""
+MODULES: tuple[Module, ...] = get_args(Module)  # The six modules of the context (E1)
 MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
     "user": "user requests",
@@ -96,10 +88,7 @@ def _prefix_rows(state: State) -> list[tuple[int, ReportRow]]:
         return []
     system = estimate_text(state.prefix.system)
     rows = [(system, _plain("system", state.prefix.system))]
-    for tool in state.prefix.tools:
-        raw = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
-        rows.append((raw, _plain("tool", tool.description, tool.name)))
-    return rows
+    return rows + [(spec_tokens(tool), _plain("tool", tool.description, tool.name)) for tool in state.prefix.tools]
 
 
 def _plain(kind: str, text: str, name: str = "") -> ReportRow:
@@ -152,22 +141,12 @@ def _usd(state: State, item: Item, price: Price | None) -> float:
 DIAGNOSED_SHARE_MIN = 0.10  # Smallest share of the window at which schemas are reported
 
 
-def spec_tokens(spec: ToolSpec) -> int:
-    """Estimate the tokens of a tool that is listed in full."""
-    return estimate_text(spec.name + spec.description + str(spec.schema)) + ITEM_TOKENS
-
-
-def server_of(name: str) -> str:
-    """Return the server of tool `name`; '' if there is none."""
-    words = name.split("__", 2)
-    return words[1] if len(words) == 3 and words[0] == "mcp" else ""
-
-
 def specs_by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
     """Group `specs` by server in order of first appearance; '' for tools without a server."""
     found: dict[str, list[ToolSpec]] = {}
     for spec in specs:
-        found.setdefault(server_of(spec.name), []).append(spec)
+        words = spec.name.split("__", 2)
+        found.setdefault(words[1] if len(words) == 3 and words[0] == "mcp" else "", []).append(spec)
     return found
 
 

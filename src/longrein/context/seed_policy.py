@@ -77,7 +77,7 @@ COMPACT_ANSWER = "Compression triggered. The conversation will be compacted afte
 def text_turns(state: State) -> list[TextTurn]:
     """Return a session as a framework's user would have recorded it: text without calls and results."""
     turns: list[TextTurn] = []
-    for item in state.items[state.context_items :]:
+    for item in state.conversation:
         if isinstance(item.part, Text) and item.kind in ("user", "text", "summary", "ack"):
             turns.append(("assistant" if item.mine else "user", item.part.text))
     return turns
@@ -101,7 +101,7 @@ def record_text_turn(state: State, event: AnyEvent) -> None:
 
 def past_items(state: State) -> tuple[Item, ...]:
     """Return the items before the user's last message; all items if no turn is open."""
-    items = state.items[state.context_items :]
+    items = state.conversation
     begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
     return tuple(item for item in items if item.seqs[0] and (item.seqs[0] < begin or not state.turn_open))
 
@@ -155,7 +155,7 @@ JsonTurn = dict[str, Any]  # `role` is `user` or `assistant`; `content` a text, 
 def group_turns(state: State) -> list[list[Item]]:
     """Group the view after its static context into turns of one side; a summary is a turn of its own."""
     found: list[list[Item]] = []
-    for item in state.items[state.context_items :]:
+    for item in state.conversation:
         if not found or found[-1][-1].mine != item.mine or "summary" in (item.kind, found[-1][-1].kind):
             found.append([item])
         else:

@@ -94,6 +94,7 @@ from longrein.events.nesting import (
     DEPTH_MAX as DEPTH_MAX,
     TOO_DEEP as TOO_DEEP,
     decode_json as decode_json,
+    decode_object as decode_object,
     is_too_deep as is_too_deep,
 )
 from longrein.events.redact import redact as redact, redactor as redactor

@@ -42,6 +42,15 @@ def decode_json(text: str | bytes) -> Any:
     return value
 
 
+def decode_object(text: str | bytes) -> dict[str, Any] | None:
+    """Decode a JSON object; None for invalid text and for any other value."""
+    try:
+        value = decode_json(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def flattened(data: bytes, levels: int) -> bytes:
     """Replace each list and object below `levels` others in JSON `data` by its text, as a string."""
     out: list[bytes] = []

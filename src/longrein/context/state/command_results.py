@@ -62,19 +62,8 @@ def code_of(text: str, status: str) -> int | None:
     return None
 
 
-_TELLING = (
-    "Error",
-    "error",
-    "Exception",
-    "Failure",
-    "FAILED",
-    "fatal",
-    "panic",
-    "denied",
-    "not found",
-    "No such",
-    "cannot ",
-)
+_TELLING: tuple[str, ...] = ("Error", "error", "Exception", "Failure", "FAILED", "fatal", "panic", "denied")
+_TELLING += ("not found", "No such", "cannot ")
 _ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
 """Beginnings of lines by which a runner only reports that its command failed."""
 GIST_CHARS_MAX = 8_000  # Characters at the end of a failed output that are searched for its most informative line
@@ -197,16 +186,15 @@ def read_tests(line: str, text: str) -> Found | None:
 
 
 def _counted(runner: str, counts: re.Pattern[str], text: str) -> Counts | None:
-    passed = failed = found = 0
+    passed = failed = 0
     for match in counts.finditer(text):
-        found += 1
         groups = match.groupdict()
         bad = int(groups.get("failed") or 0) + int(groups.get("errors") or 0) + bool(groups.get("bad1"))
         good = int(groups.get("passed") or 0) + bool(groups.get("ok1"))
         if groups.get("ran"):
             good = max(0, int(groups["ran"]) - bad)
         passed, failed = passed + good, failed + bad
-    return Counts(runner, passed, failed) if found and passed + failed else None
+    return Counts(runner, passed, failed) if passed + failed else None
 
 
 def _named(shape: _Shape, names: re.Pattern[str], text: str) -> dict[str, bool]:

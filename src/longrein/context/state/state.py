@@ -166,6 +166,11 @@ class ConversationState(msgspec.Struct):
     worth: object | None = None  # Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing
 
     @property
+    def conversation(self) -> list[Item]:
+        """The view after its static context."""
+        return self.items[self.context_items :]
+
+    @property
     def words(self) -> list[UserMessage]:
         """The user's messages that the view stands for."""
         return self.ledger.words

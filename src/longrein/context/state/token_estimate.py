@@ -10,7 +10,7 @@ from operator import add
 
 import msgspec
 
-from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
+from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, ToolSpec
 
 # --- Class counts of a text ------------------------------------------------------------------------------------------
 #
@@ -18,20 +18,8 @@ from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, 
 # better than the number of characters. `bytes.translate` and `count` do the work at the speed of the C library. Of a
 # long text only evenly spaced pieces are counted.
 
-CLASSES = (
-    "words",
-    "marks",
-    "dense",
-    "media",
-    "blocks",
-    "cjk",
-    "accents",
-    "cyrillic",
-    "arabic",
-    "thai",
-    "symbols",
-    "emoji",
-)
+CLASSES: tuple[str, ...] = ("words", "marks", "dense", "media", "blocks")
+CLASSES += ("cjk", "accents", "cyrillic", "arabic", "thai", "symbols", "emoji")
 """Classes of text that tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
 MIX_CACHE_SIZE = 32  # Number of texts whose mix is cached: those of a step or two
@@ -118,8 +106,9 @@ def _mix_of_lines(text: str) -> Mix:
         return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
     runs = shape.translate(_LETTERS)
     words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0
+    in_words = words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER
     return (
-        words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER,
+        in_words,
         marks * TOKENS_PER_MARK + digits * TOKENS_PER_DIGIT + lines * TOKENS_PER_LINE,
         0.0,
         0.0,
@@ -243,6 +232,16 @@ def mix_of_part(part: AnyPart) -> Mix:
             return sum_mixes([mix_of(part.name), mix_of(arguments_text(part))])
         case ToolResult():
             return sum_mixes([mix_of_part(inner) for inner in part.parts])
+
+
+def spec_text(spec: ToolSpec) -> str:
+    """Return all text of a tool that is listed in full."""
+    return spec.name + spec.description + str(spec.schema)
+
+
+def spec_tokens(spec: ToolSpec) -> int:
+    """Estimate the tokens of a tool that is listed in full."""
+    return estimate_text(spec_text(spec)) + ITEM_TOKENS
 
 
 def arguments_text(call: ToolCall) -> str:

@@ -2,7 +2,7 @@
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
+from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text, spec_text, spec_tokens
 from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
@@ -60,8 +60,7 @@ def count_prefix(state: State, sign: int) -> None:
         system = state.prefix.system
         state.gauge.add_part(Text(system), estimate_text(system), sign)
         for tool in state.prefix.tools:
-            told = tool.name + tool.description + str(tool.schema)
-            state.gauge.add_part(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+            state.gauge.add_part(Text(spec_text(tool)), spec_tokens(tool), sign)
     for item in state.items[: state.context_items]:
         state.gauge.add_part(item.part, item.tokens, sign)
 

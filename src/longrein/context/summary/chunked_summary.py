@@ -38,7 +38,7 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
     cost = cost_function(state.gauge)
     head, tail = _frame(state, round(window_tokens * FRAME_SHARE), cost)
     room = max(ITEM_TOKENS_MIN * 4, window_tokens - cost(head) - cost(tail))
-    steps = _steps(state.items[state.context_items :])
+    steps = _steps(state.conversation)
     limit = room
     while True:
         parts = _packed([[_block(state, item, limit, cost) for item in step] for step in steps], room, cost)

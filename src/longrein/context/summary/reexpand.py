@@ -18,7 +18,7 @@ def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max
 
     Each line names its source (`r412: …`). At most `tokens_max` tokens, the names used last first; '' without any.
     """
-    items = state.items[state.context_items :]
+    items = state.conversation
     after = [item for item in items if item.seqs[0] > span[1]]
     known = dict.fromkeys(identifiers(summary))
     for item in after:
