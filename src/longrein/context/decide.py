@@ -17,6 +17,7 @@ from longrein.context.clear_items import clear, squeeze
 from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
+from longrein.context.state.view import span_of
 from longrein.context.summary.digest import build_digest
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
@@ -320,14 +321,12 @@ def summary_span(state: State) -> tuple[int, int]:
     Cuts only before a reply or a user message, so that calls stay with their results (law 3).
     """
     items = state.conversation
-    cut = next((n for n, item in enumerate(items) if _is_unseen(state, item.kind, item.seqs[0])), len(items))
+    told = ((n, item.seqs[0]) for n, item in enumerate(items) if item.kind in ("user", "reminder", "result"))
+    cut = next((n for n, seq in told if seq == 0 or seq > state.seen_reach), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
         cut = next((n for n, item in enumerate(items) if item.seqs[0] == replied), cut)
-    covered = items[:cut]
-    if not covered or (len(covered) <= 2 and covered[0].kind == "summary"):
-        return 1, 0
-    return min(item.seqs[0] for item in covered), max(item.seqs[1] for item in covered)
+    return span_of(items[:cut])
 
 
 def _unseen_span(state: State) -> tuple[int, int]:
@@ -345,13 +344,6 @@ def _unseen_span(state: State) -> tuple[int, int]:
     return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
 
 
-def _is_unseen(state: State, kind: str, seq: int) -> bool:
-    return kind in ("user", "reminder", "result") and (seq == 0 or seq > state.seen_reach)
-
-
 def sent_span(state: State) -> tuple[int, int]:
     """Return the entries of the last request, which a background summary can replace."""
-    items = state.items[state.context_items : state.sent_items]
-    if not items or (len(items) <= 2 and items[0].kind == "summary"):
-        return 1, 0
-    return min(item.seqs[0] for item in items), max(item.seqs[1] for item in items)
+    return span_of(state.items[state.context_items : state.sent_items])

@@ -33,6 +33,7 @@ from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
+from longrein.context.state.view import span_of
 from longrein.context.summary.digest import build_digest
 from longrein.events import (
     AnyEvent,
@@ -54,12 +55,7 @@ from longrein.events import (
 # --- Compaction where a framework owns the tool loop -----------------------------------------------------------------
 #
 # The framework calls tools inside one request of its own. So only user messages and answers are recorded, and only
-# between user messages can anything be shortened. These functions follow the documents literally, for a foreign loop
-# and for the profile `seed-framework`. Use `longrein.context.Engine` instead.
-#
-#     if is_due(turns): turns = compacted(ask("", summary_request(turns)), path)
-#     turns.append(("user", words))
-#     turns.append(("assistant", ask(system_with(system, turns), words)))
+# between user messages can anything be shortened.
 
 
 TextTurn = tuple[str, str]  # (role, content); the role is `user`, `assistant` or `system`
@@ -72,15 +68,6 @@ THRESHOLD_TOKENS = 50_000  # Above this, at four characters each, everything is 
 TEXT_INPUT_CHARS_MAX = 80_000  # Characters given to the summariser
 COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """Answer to the model's own request to compact; the focus it gave is ignored."""
-
-
-def text_turns(state: State) -> list[TextTurn]:
-    """Return a session as a framework's user would have recorded it: text without calls and results."""
-    turns: list[TextTurn] = []
-    for item in state.conversation:
-        if isinstance(item.part, Text) and item.kind in ("user", "text", "summary", "ack"):
-            turns.append(("assistant" if item.mine else "user", item.part.text))
-    return turns
 
 
 def record_text_turn(state: State, event: AnyEvent) -> None:
@@ -99,23 +86,15 @@ def record_text_turn(state: State, event: AnyEvent) -> None:
             pass
 
 
-def past_items(state: State) -> tuple[Item, ...]:
-    """Return the items before the user's last message; all items if no turn is open."""
-    items = state.conversation
-    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
-    return tuple(item for item in items if item.seqs[0] and (item.seqs[0] < begin or not state.turn_open))
+def _last_message(state: State) -> int:
+    """Return the entry of the user's last message. Steering messages belong to their turn."""
+    return next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
 
 
 def past_turns(state: State) -> list[TextTurn]:
-    """Return the turns before the user's last message. Steering messages belong to their turn."""
-    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
-    present = sum(word.seq >= begin for word in state.words) if state.turn_open else 0
+    """Return the turns before the user's last message; all turns if no turn is open."""
+    present = sum(word.seq >= _last_message(state) for word in state.words) if state.turn_open else 0
     return state.said[: len(state.said) - present]
-
-
-def is_due(turns: Sequence[TextTurn], wanted: bool = False) -> bool:
-    """True if a compaction is due. `wanted`: the model requested it since the last user message."""
-    return wanted or sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
 
 
 def context_summary(turns: Sequence[TextTurn]) -> str:
@@ -126,22 +105,11 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
     return "\n".join([OPENING, *lines, "</conversation-context>"])
 
 
-def system_with(system: str, turns: Sequence[TextTurn]) -> str:
-    """Return the system prompt of the next request. It differs each time, so no cache holds."""
-    shown = context_summary(turns)
-    return f"{system}\n\n{shown}" if shown else system
-
-
 def summary_request(turns: Sequence[TextTurn]) -> str:
     """Return the user message that requests a summary: three points, then the start of the conversation."""
     spelled = "\n".join(f"{role}: {content}" for role, content in turns)
     points = "1) what was accomplished, 2) the current state, 3) key decisions"
     return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:TEXT_INPUT_CHARS_MAX]}"
-
-
-def compacted_turns(summary: str, transcript: str) -> list[TextTurn]:
-    """Return the new history. `transcript`: where the whole is stored."""
-    return [("system", f"[Conversation compressed. Transcript: {transcript}]\n\n{summary}")]
 
 
 # --- The documents' message list -------------------------------------------------------------------------------------
@@ -165,14 +133,12 @@ def group_turns(state: State) -> list[list[Item]]:
 
 def conversation_as_list(state: State) -> list[JsonTurn]:
     """Return the documents' message list, without system text and static context."""
-    return [
-        {"role": "assistant" if items[0].mine else "user", "content": _contents([_block(item) for item in items])}
-        for items in group_turns(state)
-    ]
-
-
-def _contents(blocks: list[JsonTurn]) -> str | list[JsonTurn]:
-    return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+    found: list[JsonTurn] = []
+    for items in group_turns(state):
+        blocks = [_block(item) for item in items]
+        content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+        found.append({"role": "assistant" if items[0].mine else "user", "content": content})
+    return found
 
 
 def _block(item: Item) -> JsonTurn:
@@ -237,7 +203,6 @@ SEED_VARIANTS = {
     "seed-later": SeedVariant(preserved=("Read",), reference_only=True),
     "seed-new": SeedVariant(
         clear_chars_min=120,
-        threshold=50_000,
         chars_per_unit=1,
         result_chars_max=30_000,
         results_chars_max=200_000,
@@ -362,14 +327,17 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
             if last < first
             else Digest(build_digest(state, budget, first, last, "overflow"))
         )
-    past, turns = past_items(state), past_turns(state)
+    begin, turns = _last_message(state), past_turns(state)
+    items = [item for item in state.conversation if item.seqs[0]]
+    past = [item for item in items if item.seqs[0] < begin or not state.turn_open]
     if not past:
         return Nothing("nothing to compact")
     if state.turn_open and state.steps:
         return Nothing(COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone")
     first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
     wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
-    if is_due(turns, wished) and state.summary_attempts < FAILURES_MAX:
+    large = sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
+    if (wished or large) and state.summary_attempts < FAILURES_MAX:
         return Summarise(first, last, "request" if state.compact_wanted is not None else "watermark")
     text = context_summary(state.said)
     if not state.turn_open or (len(past) == 1 and past[0].part == Text(text)):
@@ -418,9 +386,7 @@ def _span(state: State, keep: int) -> tuple[int, int]:
     turns = group_turns(state)
     kept = _whole_tail(turns, keep) if keep and len(turns) > keep else len(turns)
     gone = [item for turn in turns[:kept] for item in turn]
-    if not gone or (gone[0].kind == "summary" and len(gone) <= 2):
-        return 1, 0
-    return min(item.seqs[0] for item in gone), max(item.seqs[1] for item in gone)
+    return span_of(gone)
 
 
 def render_seed_summary(state: State) -> Request:
@@ -444,7 +410,7 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
 def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     """Return the documents' two fake turns; one user message if a request may not end with the assistant."""
     if state.profile == FRAMEWORK_PROFILE:
-        [(_, text)] = compacted_turns(swap.prose, _transcript_command(state))
+        text = f"{_compressed_line(state)}\n\n{swap.prose}"
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
@@ -452,15 +418,15 @@ def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
 
 
-def _transcript_command(state: State) -> str:
-    return f"longrein export {state.session} --format transcript"
+def _compressed_line(state: State) -> str:
+    return f"[Conversation compressed. Transcript: longrein export {state.session} --format transcript]"
 
 
 def _reference(state: State, prose: str) -> str:
     """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole is stored."""
     request = state.words[-1].text if state.words else ""
     lines = [
-        f"[Conversation compressed. Transcript: {_transcript_command(state)}]",
+        _compressed_line(state),
         f"Current user request:\n{request}",
         f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
     ]
