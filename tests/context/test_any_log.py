@@ -155,7 +155,7 @@ def check(seed: int) -> None:
     assert run_virtual(answered(entries, luck.choice(PRICES)), clock=VirtualClock(), seed=seed) == "answered"
 
 
-@pytest.mark.parametrize("seed", [*range(24), 362, 1_145])
+@pytest.mark.parametrize("seed", [*range(10), 362, 1_145])
 def test_any_damaged_log_leads_to_a_prompt_and_an_answer(seed: int) -> None:
     check(seed)
 

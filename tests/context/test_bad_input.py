@@ -5,7 +5,7 @@ of an overflow error in tests/models/test_failures.py.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,12 +23,10 @@ from longrein.events import (
     Cleared,
     Entry,
     Interrupted,
-    Reminded,
     Replied,
     Summarized,
     Text,
     ToolCall,
-    ToolEnded,
     ToolStarted,
     TurnEnded,
     decode_entry,
@@ -221,20 +219,6 @@ async def say(session: OpenSession, *prompts: str) -> None:
         await session.run(once=True)
 
 
-def test_E8_compact_on_an_empty_session_is_refused_with_a_reason() -> None:
-    async def words(session: OpenSession) -> None:
-        session.tell(Compact())
-        await session.run(once=True)
-        await say(session, "hello")
-
-    provider = Provider(TALK, lambda _: reply("hello"))
-    disk = told(words, provider)
-    check(disk, provider)
-    assert [e.state for e in events(disk, Reminded) if e.kind == "compact_refused"] == [
-        "there is nothing yet that could be compacted"
-    ]
-
-
 def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
     async def words(session: OpenSession) -> None:
         await say(session, "first the tests", "then the page")
@@ -249,21 +233,6 @@ def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
     last = provider.last
     shown = "\n".join(text_of((item.part,)) for item in last)
     assert [word in shown for word in ("first the tests", "then the page", "and on")] == [True] * 3
-
-
-def test_A12_recall_of_an_unknown_handle_says_so_and_the_turn_goes_on() -> None:
-    asked: Sequence[str] = ["r99999", "nonsense", "r1.9"]
-    left = list(asked)
-
-    def turn(_: Request) -> Answer:
-        return reply(ToolCall("", "Recall", {"handle": left.pop(0)})) if left else reply("done")
-
-    provider = Provider(TALK, turn)
-    disk = play(provider, "bring it back")
-    check(disk, provider)
-    results: list[ToolEnded] = events(disk, ToolEnded)
-    assert [result.status for result in results] == ["failed"] * 3
-    assert "There is no entry r99999" in text_of(results[0].parts)
 
 
 def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:
