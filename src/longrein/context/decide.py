@@ -268,10 +268,8 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
     """True if entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
     items = [item for item in state.conversation if first <= item.seqs[0] <= last]
-    new = [item for item in items if item.kind not in ("summary", "ack")]
-    return (
-        len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < NEW_SHARE_MIN * budget.usable_tokens
-    )
+    new = [item.tokens for item in items if item.kind not in ("summary", "ack")]
+    return len(new) < len(items) and state.gauge.scale(sum(new)) < NEW_SHARE_MIN * budget.usable_tokens
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
@@ -336,12 +334,9 @@ def _unseen_span(state: State) -> tuple[int, int]:
     and a summary larger than the window that a provider turns out to have.
     """
     items = state.conversation
-    going = [
-        n for n, item in enumerate(items) if item.kind == "result" or item.mine or item.seqs[1] <= state.sent_reach
-    ]
-    if not going:
-        return 1, 0
-    return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
+    while items and not (items[-1].kind == "result" or items[-1].mine or items[-1].seqs[1] <= state.sent_reach):
+        items.pop()
+    return (items[0].seqs[0], max(item.seqs[1] for item in items)) if items else (1, 0)
 
 
 def sent_span(state: State) -> tuple[int, int]:

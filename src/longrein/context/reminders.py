@@ -85,11 +85,10 @@ def _notice_drafts(state: State) -> Iterator[ReminderDraft]:
         waiting.setdefault(_reminder_kind(state, one), []).append(one)
     for kind, notices in waiting.items():
         row = KINDS[kind]
-        news = (
-            _latest_states(state, notices)
-            if row.nature == "state"
-            else [n for n in notices if _is_still_news(state, n)]
-        )
+        if row.nature == "state":
+            news = _latest_states(state, notices)
+        else:
+            news = [one for one in notices if _is_still_news(state, one)]
         if news:
             yield _draft(state, row, news)
 
@@ -138,16 +137,13 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
     """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        words = MODES.get(line, f"the permission mode is now {line}") + PLAN_ANSWER * (
-            line == "plan" and not state.kind
-        )
+        answer = PLAN_ANSWER if line == "plan" and not state.kind else ""
+        words = MODES.get(line, f"the permission mode is now {line}") + answer
         return ReminderDraft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
         return ReminderDraft(kind, f"{kind.head}: {line}", state=line, source=source)
     if kind.name == "session_resumed":
-        away = (
-            f"the session goes on after {duration_words(state.resumed_gap_s)}; meanwhile {KINDS['file_changed'].head}"
-        )
+        away = f"the session goes on after {duration_words(state.resumed_gap_s)}; meanwhile {kind.head}"
         return ReminderDraft(kind, away, news)
     return ReminderDraft(kind, kind.head, news)
 
@@ -183,19 +179,16 @@ def _todo(state: State) -> Iterator[ReminderDraft]:
     if now != told and (told or state.todos):
         yield ReminderDraft(KINDS["todo"], f"the todo list is now {_todo_lines(state)}", state=now)
         return
+    can_plan = state.prefix is not None and any(tool.name == "TodoWrite" for tool in state.prefix.tools)
     open_todo = not state.todos or any(todo.status != "completed" for todo in state.todos)
     idle = min(state.steps, state.asks - state.todo_asks)
-    if idle < TODO_STEPS or not open_todo or _last_told(state, "todo").startswith("old: ") or not _can_plan(state):
+    if idle < TODO_STEPS or not open_todo or _last_told(state, "todo").startswith("old: ") or not can_plan:
         return
     if state.todos:
         words = f"the todo list was not touched for {idle} steps; bring it up to date. It is {_todo_lines(state)}"
     else:
         words = f"{idle} steps without a todo list; if more is to come, TodoWrite helps to keep track"
     yield ReminderDraft(KINDS["todo"], words, state=f"old: {now}")
-
-
-def _can_plan(state: State) -> bool:
-    return state.prefix is not None and any(tool.name == "TodoWrite" for tool in state.prefix.tools)
 
 
 def _todo_lines(state: State) -> str:

@@ -97,18 +97,13 @@ def _plain(kind: str, text: str, name: str = "") -> ReportRow:
 
 def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
-    row = ReportRow(
-        MODULE_OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item)
-    )
+    name = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
+    row = ReportRow(MODULE_OF_KIND[item.kind], item.kind, name, item.handle, item.form, 0, usd, goes, _begins(item))
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
     verified = min(item.tokens, estimate_text(state.ledger_text))
     milestones = msgspec.structs.replace(row, module="verified milestones", begins=_beginning(state.ledger_text))
     return [(item.tokens - verified, row), (verified, milestones)]
-
-
-def _name(item: Item) -> str:
-    return item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
 
 
 def _begins(item: Item) -> str:

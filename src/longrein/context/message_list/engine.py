@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, window_of
+from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swap, decide, window_of
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
@@ -176,11 +176,7 @@ class Engine:
         if wire == "anthropic":
             return {**named, "input_schema": dict(RECALL_SCHEMA)}
         function = {**named, "parameters": dict(RECALL_SCHEMA)}
-        return (
-            {"type": "function", **function}
-            if wire == "openai-responses"
-            else {"type": "function", "function": function}
-        )
+        return {"type": "function"} | (function if wire == "openai-responses" else {"function": function})
 
     # --- Size and notes ----------------------------------------------------------------------------------------------
 
@@ -237,7 +233,7 @@ class Engine:
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
-            wish = _decision(self.state, self.budget, self._environment.now_us())
+            wish = decide(self.state, self.budget, self._environment.now_us())
             self.why = type(wish).__name__.lower()
             match wish:
                 case Clear(event) | Digest(event):
@@ -301,11 +297,6 @@ class Engine:
     def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
         said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
         return self._renderer.show(self.state, chat, self._intake.taken, said)
-
-
-def _decision(state: State, budget: Budget, now_us: int) -> Decision:
-    """Call the context policy."""
-    return decide(state, budget, now_us)
 
 
 def _spec(tool: Any) -> ToolSpec:

@@ -226,23 +226,23 @@ def _cut(lines: list[Any], most: int) -> None:
         del lines[:SLACK]
 
 
+def _drop(records: dict[str, Any], most: int, order: Callable[[Any], Any] = lambda _: 0) -> None:
+    """Drop the first records by `order`, by default the oldest, if there are too many."""
+    if len(records) > most + SLACK:
+        for key in sorted(records, key=lambda key: order(records[key]))[:SLACK]:
+            del records[key]
+
+
 # --- Files -----------------------------------------------------------------------------------------------------------
 
 
 def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
     old = ledger.files.pop(event.path, None) or FileUse("", seq)
-    same = old.hash == event.hash
-    ledger.files[event.path] = FileUse(
-        event.hash,
-        seq,
-        old.by,
-        old.changed,
-        old.changes,
-        old.reads + 1,
-        event.whole or (same and old.whole),
-        old.lines if same else (0, 0),
-    )
-    _thin_files(ledger)
+    if old.hash != event.hash:
+        old = msgspec.structs.replace(old, whole=False, lines=(0, 0))
+    whole = event.whole or old.whole
+    ledger.files[event.path] = msgspec.structs.replace(old, hash=event.hash, seq=seq, reads=old.reads + 1, whole=whole)
+    _drop(ledger.files, FILES_MAX, _by_change)
 
 
 def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
@@ -252,14 +252,11 @@ def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
     ledger.files[event.path] = use
     ledger.edits.append((seq, event.path))
     _cut(ledger.edits, EDITS_MAX)
-    _thin_files(ledger)
+    _drop(ledger.files, FILES_MAX, _by_change)
 
 
-def _thin_files(ledger: Ledger) -> None:
-    if len(ledger.files) > FILES_MAX + SLACK:
-        oldest = sorted(ledger.files, key=lambda path: (ledger.files[path].changes > 0, ledger.files[path].seq))
-        for path in oldest[:SLACK]:
-            del ledger.files[path]
+def _by_change(use: FileUse) -> tuple[bool, int]:
+    return use.changes > 0, use.seq
 
 
 # --- Calls, errors and tests -----------------------------------------------------------------------------------------
@@ -308,12 +305,9 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     text = text_of(event.parts) if ended_itself and (command or event.status == "failed") else ""
     code = code_of(text, event.status) if command and ended_itself else None
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
-    before = ledger.ran.pop(line, None)
-    times = before.times + 1 if before is not None else 1
+    times = ledger.ran.pop(line).times + 1 if line in ledger.ran else 1
     ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
-    if len(ledger.ran) > RAN_MAX + SLACK:
-        for old in list(ledger.ran)[:SLACK]:
-            del ledger.ran[old]
+    _drop(ledger.ran, RAN_MAX)
     if ended_itself and event.name not in QUIET:
         failed = event.status == "failed" or (counts is not None and counts.failed > 0)
         _trouble(ledger, seq, line, gist(text) if failed else None)
@@ -324,7 +318,8 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
     old = ledger.troubles.get(line)
     if error is None:
         if old is not None and not old.fixed:
-            between = tuple(dict.fromkeys(_edits_since(ledger, old.seq)))[-8:]
+            newest = {path: at for at, path in ledger.edits if at > old.seq}
+            between = tuple(sorted((at, path) for path, at in newest.items()))[-8:]
             ledger.troubles[line] = msgspec.structs.replace(old, fixed=seq, between=between)
         return
     ledger.troubles.pop(line, None)
@@ -332,16 +327,7 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
         ledger.troubles[line] = ErrorRecord(seq, seq, line, error)
     else:
         ledger.troubles[line] = ErrorRecord(old.seq, seq, line, error, old.times + 1)
-    if len(ledger.troubles) > TROUBLES_MAX + SLACK:
-        oldest = sorted(ledger.troubles, key=lambda key: (not ledger.troubles[key].fixed, ledger.troubles[key].last))
-        for key in oldest[:SLACK]:
-            del ledger.troubles[key]
-
-
-def _edits_since(ledger: Ledger, seq: int) -> list[tuple[int, str]]:
-    """Return the newest change of each file after entry `seq`."""
-    newest = {path: at for at, path in ledger.edits if at > seq}
-    return sorted((at, path) for path, at in newest.items())
+    _drop(ledger.troubles, TROUBLES_MAX, lambda trouble: (not trouble.fixed, trouble.last))
 
 
 def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
@@ -363,11 +349,8 @@ def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
 
 
 def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) -> None:
-    old = ledger.tests.get(name)
-    if passed:
-        failed = old.failed if old is not None else 0
-    else:
-        failed = old.failed if old is not None and not old.passed else seq
+    old = ledger.tests.get(name) or TestVerdict(True, 0, line)
+    failed = seq if old.passed and not passed else old.failed
     ledger.tests[name] = TestVerdict(passed, seq, line, failed)
 
 

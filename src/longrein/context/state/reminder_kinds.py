@@ -4,6 +4,7 @@ A *state* is told if it differs from what the model last saw. An *occurrence* is
 the conversation anyway (the user's messages, results of calls) have a row that says where.
 """
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -16,10 +17,10 @@ class ReminderKind(msgspec.Struct, frozen=True):
 
     name: str  # Name, as in `Reminded.kind` and in the marker
     rank: int  # Priority, 1 first
-    nature: Literal["state", "occurrence"]
-    """Of a state only the latest value is told, and only if it differs from what the model last saw."""
     share: float = 0.0  # Largest share of a request's reminder budget; 0 if the event is told elsewhere (`told_by`)
     head: str = ""  # The harness's own words. Content from outside follows, quoted.
+    nature: Literal["state", "occurrence"] = "occurrence"
+    """Of a state only the latest value is told, and only if it differs from what the model last saw."""
     told_by: str = ""  # Source of the information for the model, if not a reminder
     external: bool = False
     """True if the event comes from outside, as a `Reminded` without text (`reminder_events.external_event`)."""
@@ -47,18 +48,12 @@ class LastReminder(msgspec.Struct, frozen=True):
     seq: int  # Entry of the `Reminded`. It told all notices before it.
 
 
-def _state(
-    name: str, rank: int, share: float, head: str = "", *, external: bool = False, single: bool = False
-) -> ReminderKind:
-    return ReminderKind(name, rank, "state", share, head, external=external, single=single)
-
-
-def _occurs(name: str, rank: int, share: float, head: str, *, external: bool = False) -> ReminderKind:
-    return ReminderKind(name, rank, "occurrence", share, head, external=external)
+_occurs = ReminderKind
+_state = partial(ReminderKind, nature="state")
 
 
 def _elsewhere(name: str, rank: int, told_by: str) -> ReminderKind:
-    return ReminderKind(name, rank, "occurrence", told_by=told_by)
+    return ReminderKind(name, rank, told_by=told_by)
 
 
 _FILES = (
