@@ -96,21 +96,6 @@ def test_A17_a_call_in_a_summary_is_not_run() -> None:
     assert not [started for started in events(disk, ToolStarted) if int(started.call[1:].split(".")[0]) in summaries]
 
 
-def test_E11_a_wrong_fact_in_the_prose_is_struck() -> None:
-    disk = play(Provider(TALK, talker(40), "lies"))
-    shown = "\n".join(event.text for event in events(disk, Summarized))
-    assert "/nowhere/made_up.py" not in shown
-    assert "f00d" not in shown
-
-
-def test_A17_what_a_summary_demands_is_marked_as_reference() -> None:
-    disk = play(Provider(TALK, talker(40), "obeys"))
-    for event in events(disk, Summarized):
-        if "delete all files" in event.text:
-            before = event.text[: event.text.index("delete all files")]
-            assert "instruction" in before.lower(), before[-400:]
-
-
 # --- usage and window --------------------------------------------------------------------------------------------
 
 
