@@ -84,12 +84,10 @@ def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
-    forms = tuple(
-        Form(change.handle, change.form, change.text) for change in plan.changes if not _is_unchanged(state, change)
-    )
-    if not forms:
-        return None
-    return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
+    changes = [change for change in plan.changes if not _is_unchanged(state, change)]
+    forms = tuple(Form(change.handle, change.form, change.text) for change in changes)
+    gain = state.gauge.scale(sum(_saved(state, form) for form in forms))
+    return Cleared(forms, reason, gain) if forms else None
 
 
 def _is_unchanged(state: State, change: Change) -> bool:
@@ -161,7 +159,8 @@ def rates_of(budget: Budget) -> Rates:
 def update_memory(state: State) -> ClearingMemory:
     """Bring the memory up to date with the view and return it."""
     memo = state.worth if isinstance(state.worth, ClearingMemory) else None
-    items = _items_before_open_call(state)
+    open_slot = min((call.slot for call in state.calls.values()), default=len(state.items))
+    items = state.items[state.context_items : open_slot]
     if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
         memo = ClearingMemory(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
@@ -179,12 +178,6 @@ def update_memory(state: State) -> ClearingMemory:
 def _overgrown(memo: ClearingMemory) -> bool:
     """True if most remembered items have left the view, so that a rebuild is cheaper."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
-
-
-def _items_before_open_call(state: State) -> list[Item]:
-    """Return the items before the first open result, without the static context."""
-    stop = min((call.slot for call in state.calls.values()), default=len(state.items))
-    return state.items[state.context_items : stop]
 
 
 def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:

@@ -185,7 +185,6 @@ class Opened(Event, frozen=True):
     """First entry of every session."""
 
     visibility = Visibility(shown="no", searchable=False, in_ledger=True)
-
     version: int  # `SCHEMA_VERSION` of the writer
     session: str  # UUID of the session
     nonce: str  # Random text that longrein's own markers contain
@@ -203,7 +202,6 @@ class PrefixSet(Event, frozen=True):
     """Prefix of each request from now on: system text, tools, static context. A break."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
-
     reason: str  # `start`, `model`, `tools`, `upgrade` or `compaction`
     provider: str  # Provider as named in the settings
     model: str  # Model id as the provider knows it
@@ -221,7 +219,6 @@ class UserSpoke(Event, frozen=True):
     """Message of the user."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
-
     parts: tuple[AnyPart, ...]  # Text, images and documents of the message
     origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
 
@@ -230,7 +227,6 @@ class Reminded(Event, frozen=True):
     """Reminder from longrein to the model."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     kind: str  # Name in the catalogue of reminders, such as `file_changed`
     text: str  # Text as sent, including the marker
     source: str = ""  # Cause of the reminder
@@ -241,7 +237,6 @@ class Asked(Event, frozen=True):
     """Request to the model."""
 
     visibility = Visibility(shown="both", searchable=False, in_ledger=False)
-
     purpose: str  # `turn` or `summary`
     reach: int  # Last entry in its view
     prefix: int  # Seq of the `PrefixSet` that it begins with
@@ -259,7 +254,6 @@ class Replied(Event, frozen=True):
     """Reply of the model."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=False)
-
     asked: int  # Seq of the `Asked`
     parts: tuple[AnyPart, ...]  # Text, thinking and calls in the order of the reply
     stop: str  # `end`, `calls`, `length`, `refusal` or `interrupted`
@@ -274,7 +268,6 @@ class AskFailed(Event, frozen=True):
     """Request that got no usable answer."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=False)
-
     asked: int  # Seq of the `Asked`
     kind: str  # A `FailureKind`
     message: str = ""  # One line for the user
@@ -293,7 +286,6 @@ class PermissionAsked(Event, frozen=True):
     """Call that waits for the user's permission."""
 
     visibility = Visibility(shown="terminal", searchable=False, in_ledger=True)
-
     call: str  # Call id
     name: str  # Tool name
     shown: str  # Exact text shown to the user
@@ -305,7 +297,6 @@ class PermissionAnswered(Event, frozen=True):
     """Answer to a `PermissionAsked`."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
-
     call: str  # Call id
     verdict: str  # `allow` or `deny`
     by: str  # `user`, `headless`, `hook` or `interrupt`
@@ -318,7 +309,6 @@ class HookAnswered(Event, frozen=True):
     """Run of a hook."""
 
     visibility = Visibility(shown="no", searchable=True, in_ledger=False)
-
     hook: str  # Command or URL
     event: str  # Hook event, such as `PreToolUse`
     decision: str  # `none`, `allow`, `ask`, `deny` or `block`
@@ -333,7 +323,6 @@ class ToolStarted(Event, frozen=True):
     """Start of a call. Flushed to disk before the tool acts."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
-
     call: str  # Call id
     name: str  # Tool name
     arguments: dict[str, Any] | None = None  # Arguments after hooks; None when they are those of the call
@@ -343,7 +332,6 @@ class ToolEnded(Event, frozen=True):
     """End of a call, with its result."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     call: str  # Call id
     name: str  # Tool name
     status: str  # `ok`, `failed`, `denied`, `interrupted` or `not_run`
@@ -358,7 +346,6 @@ class FileSeen(Event, frozen=True):
     """File content that was shown to the model."""
 
     visibility = Visibility(shown="no", searchable=False, in_ledger=True)
-
     path: str  # Absolute real path
     hash: str  # Hash of the whole file
     blob: str = ""  # Blob of the whole content; empty above 5 MB
@@ -372,7 +359,6 @@ class FileChanged(Event, frozen=True):
     """New content of a file."""
 
     visibility = Visibility(shown="no", searchable=True, in_ledger=True)
-
     path: str  # Absolute real path
     hash: str  # Hash of the new content; empty when the file is gone
     by: str  # `agent`, `subagent`, `command` or `user`
@@ -388,7 +374,6 @@ class TodoSet(Event, frozen=True):
     """New todo list."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
-
     todos: tuple[Todo, ...]  # The whole list
 
 
@@ -396,7 +381,6 @@ class ModeSet(Event, frozen=True):
     """New permission mode."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     mode: str  # `default`, `acceptEdits`, `plan` or `bypassPermissions`
 
 
@@ -404,7 +388,6 @@ class CwdSet(Event, frozen=True):
     """New current folder of commands."""
 
     visibility = Visibility(shown="no", searchable=True, in_ledger=True)
-
     cwd: str  # Absolute folder
 
 
@@ -412,7 +395,6 @@ class PinsSet(Event, frozen=True):
     """New list of pinned constraints."""
 
     visibility = Visibility(shown="no", searchable=True, in_ledger=True)
-
     pins: tuple[str, ...]  # Constraints, verbatim
 
 
@@ -423,7 +405,6 @@ class Cleared(Event, frozen=True):
     """Clearing: items are shown in a shorter form from now on. A break."""
 
     visibility = Visibility(shown="both", searchable=False, in_ledger=False)
-
     forms: tuple[Form, ...]  # New forms
     reason: str  # Reason for clearing now
     gain_tokens: int = 0  # Expected saving in each later request
@@ -433,7 +414,6 @@ class Summarized(Event, frozen=True):
     """Summary: a span of the conversation is shown as this text from now on. A break."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     first: int  # First entry of the span
     last: int  # Last entry of the span
     text: str  # Exact text that the model sees instead: preamble, ledger, prose, the user's words
@@ -450,7 +430,6 @@ class Restored(Event, frozen=True):
     """Undo of a `Cleared` or `Summarized`. A break."""
 
     visibility = Visibility(shown="terminal", searchable=False, in_ledger=False)
-
     undone: int  # Seq of the undone entry
 
 
@@ -458,7 +437,6 @@ class Recalled(Event, frozen=True):
     """Recall of earlier content."""
 
     visibility = Visibility(shown="no", searchable=False, in_ledger=False)
-
     call: str  # Id of the `Recall` call; empty for a request of the user
     handle: str = ""  # Handle of the content
     query: str = ""  # Words that were searched
@@ -475,7 +453,6 @@ class TaskStarted(Event, frozen=True):
     """Background task that runs or is queued. A queued task gets a second event with `running` when it starts."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     task: str  # Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree.
     command: str  # Shell command
     call: str = ""  # Call that started it
@@ -495,7 +472,6 @@ class TaskEnded(Event, frozen=True):
     """End of a background task."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     task: str  # Task id
     state: str  # `done`, `failed`, `timed_out`, `killed` or `lost`
     code: int | None = None  # Exit code; None when unknown
@@ -511,7 +487,6 @@ class GoalChanged(Event, frozen=True):
     """New state of a goal, by a change or first seen."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
-
     goal: Goal  # Present state
 
 
@@ -519,7 +494,6 @@ class ChildStarted(Event, frozen=True):
     """Start or continuation of a subagent. In one transaction with its `Opened`, or its next `UserSpoke`."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     child: str  # Session id of the subagent
     kind: str  # Subagent type
     call: str = ""  # Id of the `Agent` call
@@ -539,7 +513,6 @@ class ChildEnded(Event, frozen=True):
     """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there is one."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-
     child: str  # Session id of the subagent
     status: str  # `done`, `failed`, `limit` or `interrupted`
     report: str = ""  # Report, or the last text of a subagent that did not finish
@@ -560,7 +533,6 @@ class Rewound(Event, frozen=True):
     """Rewind of the conversation to an earlier entry. A break."""
 
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
-
     to: int  # Last entry that remains in the conversation; the end of a step
     files: tuple[FilePut, ...] = ()  # Files that were restored, or why not
 
@@ -569,7 +541,6 @@ class Interrupted(Event, frozen=True):
     """Interrupt by the user."""
 
     visibility = Visibility(shown="headless", searchable=False, in_ledger=False)
-
     text: str  # Line for the model
     running: tuple[str, ...] = ()  # Ids of the calls that were interrupted
 
@@ -578,7 +549,6 @@ class TurnEnded(Event, frozen=True):
     """End of a turn; the agent waits for the user."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=False)
-
     reason: str  # `done`, `interrupted`, `limit`, `budget`, `blocked` or `error`
     message: str = ""  # One line for the user when the reason is not `done`
 

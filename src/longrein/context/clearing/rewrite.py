@@ -124,11 +124,8 @@ def _trimmed_call(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
     first = True
     for key, _, is_long in long_and_short(shown):
         if is_long:
-            shown[key] = (
-                item_marker(builder, record) + ("\n" + kept if kept else "")
-                if first
-                else marker(builder.nonce, "cleared", "")
-            )
+            whole = item_marker(builder, record) + ("\n" + kept if kept else "")
+            shown[key] = whole if first else marker(builder.nonce, "cleared", "")
             first = False
     return msgspec.json.encode(shown).decode()
 
@@ -142,11 +139,8 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
     """Return the tokens of an item in this form, without writing its text."""
     measure, kind = builder.measure, record.piece.kind
     if is_folded(record):
-        return (
-            (len(label(builder.memory, record)) + 1 + shape.chars) / measure.result
-            if kind == "result"
-            else (shape.chars / measure.result)
-        )
+        line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
+        return (line + shape.chars) / measure.result
     if kind == "call":
         spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
         return measure.of("call", shape.chars * 1.06 + spare)
@@ -278,16 +272,12 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     call = memory.items[record.partner]
     if not {call.piece.handle, record.piece.handle}.isdisjoint(memory.kept):
         return None
-    for one in (record, call):
-        if memory.now - max(one.born, one.last) < idle_min:
-            return None
-    total = (
-        record.tokens
-        + (call.tokens if not record.members else 0.0)
-        + sum(memory.items[n].tokens for n in record.members)
-    )
+    if any(memory.now - max(one.born, one.last) < idle_min for one in (record, call)):
+        return None
     if record.members:
+        total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
+    total = record.tokens + call.tokens
     small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
 

@@ -90,26 +90,18 @@ class ListRenderer:
         changes = changes_of(state, taken, reading)
         if not changes:
             return OutgoingMessage(one, taken, reading)
-        gone = len(changes) == len(taken.handles) and all(to is None for to in changes.values())
-        if gone and not reading.system:
-            return OutgoingMessage(None, taken, reading)
-        written = self._shape.rewrite(one, changes)
+        left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
+        written = self._shape.rewrite(one, changes) if left or reading.system else None
         if written is None:
             return OutgoingMessage(None, taken, reading)
-        return OutgoingMessage(written, _remaining(taken, changes), self._shape.read(written))
+        handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
+        record = TakenMessage("", handles, seqs, taken.seq, taken.calm)
+        return OutgoingMessage(written, record, self._shape.read(written))
 
 
 def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
-    """Return whether `summary` stands before this message."""
     first, last = summary.seqs
     return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
-
-
-def _remaining(taken: TakenMessage, changes: Mapping[int, AnyPart | None]) -> TakenMessage:
-    """Return the record of a rewritten message, with the parts that are left."""
-    left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
-    handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
-    return TakenMessage("", handles, seqs, taken.seq, taken.calm)
 
 
 def changes_of(state: State, taken: TakenMessage, said: NeutralMessage) -> Mapping[int, AnyPart | None]:
@@ -131,8 +123,6 @@ def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
         case ToolResult(parts=shown), ToolResult(parts=stands):
             return shown == stands
         case ToolCall(arguments=shown), ToolCall(arguments=stands):
-            return shown == stands
-        case Text(shown), Text(stands):
             return shown == stands
         case _:
             return item == part

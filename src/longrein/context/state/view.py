@@ -74,9 +74,6 @@ def count_prefix(state: State, sign: int) -> None:
         state.gauge.add_part(item.part, item.tokens, sign)
 
 
-# --- Readings that are still visible ---------------------------------------------------------------------------------
-
-
 def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:
     """Return the handle of a reading of `path` that is whole in the view and covers the lines; '' if there is none.
 
