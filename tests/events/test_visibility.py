@@ -7,6 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from longrein import events
 from longrein.context.state import ledger
 from longrein.events import (
     AnyEvent,
@@ -34,7 +35,7 @@ def entries() -> list[Entry]:
     """Entries of the golden log, and those that a frontend draws only with certain fields."""
     log = [decode_entry(line) for line in GOLDEN.read_bytes().splitlines()]
     end = log[-1].seq
-    events = (
+    more = (
         PrefixSet("model", "mock", "large", "anthropic", ""),
         Asked("summary", end, 2, reason="watermark"),
         AskFailed(end + 2, "overload"),
@@ -43,7 +44,7 @@ def entries() -> list[Entry]:
         TurnEnded("error"),
         Reminded("wake", "A task has ended.", "bg_done"),
     )
-    return [*log, *(Entry(end + n, log[-1].at + n, event) for n, event in enumerate(events, 1))]
+    return [*log, *(Entry(end + n, log[-1].at + n, event) for n, event in enumerate(more, 1))]
 
 
 def content(value: object) -> object:
@@ -92,28 +93,30 @@ def differences(declared: set[type[Event]], found: set[type], file: str) -> list
     return missing + [f"{kind.__name__} is handled in {file}, but not declared" for kind in found - declared]
 
 
-def test_every_event_is_in_the_union() -> None:
+def test_every_event_is_in_the_union_and_exported() -> None:
     declared = {kind for kind in Event.__subclasses__() if "visibility" in vars(kind)}
     assert declared == set(EVENTS), "add the event to `AnyEvent` in events/events.py"
+    hidden = [kind.__name__ for kind in EVENTS if not hasattr(events, kind.__name__)]
+    assert not hidden, f"export in events/__init__.py: {hidden}"
 
 
 def test_every_event_is_in_the_golden_log() -> None:
-    missing = set(EVENTS) - {type(entry.event) for entry in entries()}
+    missing = {kind.__name__ for kind in EVENTS} - {type(entry.event).__name__ for entry in entries()}
     assert not missing, f"add a line for each to tests/store/golden_v1.jsonl: {missing}"
 
 
-def test_events_are_drawn_where_they_are_declared() -> None:
-    terminal = {kind for kind in EVENTS if kind.visibility.shown in ("both", "terminal")}
-    headless = {kind for kind in EVENTS if kind.visibility.shown in ("both", "headless")}
-    assert not differences(terminal, drawn_by_terminal(), "frontends/terminal/view_model.py")
-    assert not differences(headless, drawn_by_headless(), "frontends/headless/stream_json.py")
-
-
-def test_events_are_searched_and_recorded_where_they_are_declared() -> None:
+def test_every_event_appears_where_it_is_declared() -> None:
+    in_terminal = {kind for kind in EVENTS if kind.visibility.shown in ("both", "terminal")}
+    in_headless = {kind for kind in EVENTS if kind.visibility.shown in ("both", "headless")}
     searchable = {kind for kind in EVENTS if kind.visibility.searchable}
     in_ledger = {kind for kind in EVENTS if kind.visibility.in_ledger}
-    assert not differences(searchable, searched(), "store/entry_content.py")
-    assert not differences(in_ledger, recorded(), "context/state/ledger.py")
+    wrong = [
+        *differences(in_terminal, drawn_by_terminal(), "frontends/terminal/view_model.py"),
+        *differences(in_headless, drawn_by_headless(), "frontends/headless/stream_json.py"),
+        *differences(searchable, searched(), "store/entry_content.py"),
+        *differences(in_ledger, recorded(), "context/state/ledger.py"),
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_an_event_without_visibility_is_refused() -> None:
