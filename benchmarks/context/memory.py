@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.context.material import text
-from benchmarks.context.playing import budget_of, reply
+from benchmarks.context.playing import BenchmarkModel, budget_of, reply
 from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, print_table
 
@@ -37,24 +37,17 @@ FILE_CHARS = 150_000  # A result of this size is shown whole; a hundred and sixt
 
 
 @dataclass
-class LargeFileModel:
+class LargeFileModel(BenchmarkModel):
     """Model that reads large files in turn and encodes each request as a real one would."""
 
     tree: Path
     turns: int
-    name: str = "test/hoarder"
-    provider: str = "test"
-    model: str = "hoarder"
-    wire: str = "scripted"
     rss: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         options = ModelOptions("test", "hoarder", "anthropic", "http://127.0.0.1:9")
         self.encoder = open_model(options, lambda _: b"", VirtualClock())
         self.budget = budget_of(WINDOW)
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     def forget(self) -> None:
         """As the real model does."""

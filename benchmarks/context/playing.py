@@ -61,8 +61,17 @@ def small_tools() -> tuple[Tool, ...]:
     return (FEED, *(tool for tool in builtin_tools() if tool.spec.name == "Recall"))
 
 
+class BenchmarkModel:
+    """Attributes that `models.Model` asks for."""
+
+    name, provider, model, wire = "test/benchmark", "test", "benchmark", "scripted"
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
 @dataclass
-class Provider:
+class Provider(BenchmarkModel):
     """A `models.Model`: answers turns by `turn`, summaries as `summariser` says, and judges each request."""
 
     budget: Budget
@@ -73,10 +82,6 @@ class Provider:
     said_usage: Callable[[Usage], Usage] = lambda usage: usage  # Usage that a lying provider reports
     wait: Callable[[], Awaitable[object]] | None = None  # Seconds of an answer
     check: bool = True  # Whether requests are judged; off where only time is measured
-    name: str = "test/fuzz"
-    provider: str = "test"
-    model: str = "fuzz"
-    wire: str = "scripted"
     requests: int = 0
     attempts: int = 0  # Requests of purpose summary
     overflows: int = 0  # Requests that did not fit, by its own count
@@ -91,9 +96,6 @@ class Provider:
         self.last: tuple[Item, ...] = ()
         self.last_breaks = -1
         self.known: set[str] = set()
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""

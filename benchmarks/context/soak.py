@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
-from benchmarks.context.playing import budget_of, reply
+from benchmarks.context.playing import BenchmarkModel, budget_of, reply
 from benchmarks.context.table import Row, print_table
 
 from longrein.context import Request
@@ -48,16 +48,12 @@ def rss_mib() -> float:
 
 
 @dataclass
-class Worker:
+class Worker(BenchmarkModel):
     """A model that reads, runs, edits and answers, for ever; it remembers figures, not requests."""
 
     tree: Path
     steps: int = STEPS  # Requests of one prompt
     seed: int = 1
-    name: str = "test/soak"
-    provider: str = "test"
-    model: str = "soak"
-    wire: str = "scripted"
     views: list[int] = field(default_factory=list)  # Tokens of each request, by its own count
     cpu_ms: list[float] = field(default_factory=list)
     rss: list[float] = field(default_factory=list)
@@ -72,9 +68,6 @@ class Worker:
         self.random = Random(self.seed)
         self.counter = Counter()
         self.asking = False
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     @property
     def turns(self) -> int:
