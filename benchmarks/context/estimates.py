@@ -51,15 +51,15 @@ def session(
             return reply("done")
         return reply("I look.", feed(kinds[made[0] % len(kinds)], random.randrange(2_000, 9_000)))
 
-    provider = Provider(budget_of(1_000_000), turn, dialect=dialect, said_usage=lie)  # type: ignore[arg-type]
+    provider = Provider(budget_of(1_000_000), turn, dialect=dialect, said_usage=lie)
     true: dict[int, int] = {}
     count = provider.counter.request
 
     def counting(request: object) -> int:
-        true[len(true)] = tokens = count(request)  # type: ignore[arg-type]
+        true[len(true)] = tokens = count(request)
         return tokens
 
-    provider.counter.request = counting  # type: ignore[method-assign]
+    provider.counter.request = counting
     run_virtual(play_session(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
     return disk.entries(), true
 

@@ -51,11 +51,11 @@ class LargeFileModel(BenchmarkModel):
 
     def forget(self) -> None:
         """As the real model does."""
-        self.encoder.forget()  # type: ignore[attr-defined]
+        self.encoder.forget()
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""
-        size = len(self.encoder.body(request))  # type: ignore[attr-defined]
+        size = len(self.encoder.body(request))
         self.rss.append(rss_mib())
         await asyncio.sleep(0)
         path = str(self.tree / f"part{len(self.rss)}.txt")

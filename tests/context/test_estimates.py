@@ -76,7 +76,7 @@ def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
     ],
 )
 def test_every_part_has_its_price(part: object) -> None:
-    assert TokenGauge().tokens_of(part) > 100  # type: ignore[arg-type]
+    assert TokenGauge().tokens_of(part) > 100
 
 
 def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:

@@ -78,7 +78,7 @@ async def test_A3_what_stands_for_a_result_is_shorter_and_small_ones_stay() -> N
 
     played = await play(model=AnsweringModel(answer, SMALL), profile="default")
     whole = {f"r{e.seq}": text_of(e.event.parts) for e in played.disk.entries() if isinstance(e.event, ToolEnded)}
-    forms = [form for event in played.events(Cleared) for form in event.forms if form.handle in whole]  # type: ignore[attr-defined]
+    forms = [form for event in played.events(Cleared) for form in event.forms if form.handle in whole]
     assert forms
     for form in forms:
         assert len(form.text) < len(whole[form.handle])
@@ -104,7 +104,7 @@ async def test_A6_a_window_of_200k_is_not_compacted_at_50k_and_one_of_50k_is() -
 async def test_A10_the_model_compacts_after_the_batch_and_the_turn_goes_on() -> None:
     batch = says(call("Print", chars=200), call("Compact", focus="the names"), call("Print", chars=300))
     played = await play(batch, says(PROSE), says("done"), profile="default")
-    assert [event.status for event in played.events(ToolEnded)] == ["ok"] * 3  # type: ignore[attr-defined]
+    assert [event.status for event in played.events(ToolEnded)] == ["ok"] * 3
     assert played.story.endswith("Summarized Asked Replied TurnEnded")
     assert "the names" in said(played.summaries[0])[-1]
 
@@ -125,7 +125,7 @@ async def test_A19_D8_file_after_file_in_a_window_of_16k_and_the_peak_is_flat() 
         return says(call("Read", file_path=f"f{n % 100}.txt")) if n < 100 else says("read them all")
 
     played = await play(model=AnsweringModel(answer, SMALL), profile="default", files=files, words=("read every file",))
-    peaks = [event.estimate_tokens for event in played.events(Asked)]  # type: ignore[attr-defined]
+    peaks = [event.estimate_tokens for event in played.events(Asked)]
     assert max(peaks) <= SMALL.window_tokens
     assert max(peaks[50:]) <= 1.3 * max(peaks[20:50]), "flat"
     assert played.events(TurnEnded) == [TurnEnded("done")]

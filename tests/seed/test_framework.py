@@ -61,7 +61,7 @@ async def test_C1_a_long_turn_of_the_profile_is_not_touched_until_the_window_is_
     small = Budget(30_000, 2_000)
     prints_much = [says(call("Print", chars=9_000, mark="to be ")) for _ in range(9)]
     played = await framed(*prints_much, says("done"), budget=small)
-    kinds = {event.reason for event in played.events(Summarized)}  # type: ignore[attr-defined]
+    kinds = {event.reason for event in played.events(Summarized)}
     assert kinds <= {"overflow"}
     assert played.events(TurnEnded) == [TurnEnded("done")]
 

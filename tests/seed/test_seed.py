@@ -63,7 +63,7 @@ async def test_A1_before_each_request_all_but_the_last_three_results_are_placeho
     assert sizes(played.requests[4]) == [gone(), 500, 500, 500], "each request clears one more"
     assert sizes(played.requests[6]) == [gone(), gone(), gone(), 500, 500, 500]
     cleared = played.events(Cleared)
-    assert [compaction_lines(event) for event in cleared] == [[]] * 3, "nothing on the screen"  # type: ignore[arg-type]
+    assert [compaction_lines(event) for event in cleared] == [[]] * 3, "nothing on the screen"
 
 
 async def test_A2_the_window_counts_results_and_wipes_five_of_eight_that_were_never_read() -> None:
@@ -218,10 +218,10 @@ def _acts(played: SessionResult) -> str:
     acts = []
     for entry in played.disk.entries():
         match type(entry.event).__name__, entry.event:
-            case "Asked", asked if asked.purpose == "turn":  # type: ignore[union-attr]
+            case "Asked", asked if asked.purpose == "turn":
                 acts.append("ask")
             case "Asked", asked:
-                acts += ["manual" if asked.reason == "request" else "auto", "summary"]  # type: ignore[union-attr]
+                acts += ["manual" if asked.reason == "request" else "auto", "summary"]
             case "ToolEnded", _ if acts[-1:] != ["tools"]:
                 acts.append("tools")
             case "Cleared", _:
@@ -278,14 +278,14 @@ async def test_A13_large_results_are_put_aside_before_layer_1_looks() -> None:
     assert first.count("x") == 2_000 + "Output too large".count("x")
     assert first.endswith("</persisted-output>")
     assert len(second) == 30_000
-    recalled = next(event for event in played.events(ToolEnded) if event.name == "Recall")  # type: ignore[attr-defined]
-    assert text_of(recalled.parts).count("x") >= 16_000 - 100, "a page of it is not put aside again"  # type: ignore[attr-defined]
+    recalled = next(event for event in played.events(ToolEnded) if event.name == "Recall")
+    assert text_of(recalled.parts).count("x") >= 16_000 - 100, "a page of it is not put aside again"
 
 
 async def test_A13_above_200_000_together_the_biggest_go_first() -> None:
     sizes_of = [29_000] * 7
     played = await play(prints(*sizes_of, 29_500), says("A SUMMARY"), says("done"), profile="seed-new")
-    forms = [form for event in played.events(Cleared) for form in event.forms if form.form == "trimmed"]  # type: ignore[attr-defined]
+    forms = [form for event in played.events(Cleared) for form in event.forms if form.form == "trimmed"]
     assert len(forms) == 2, "232,500 characters, two of them less"
     assert "29500 characters" in forms[0].text
 

@@ -42,7 +42,7 @@ def use_tables(tables: Mapping[str, Any]) -> None:
     _values[:] = [ValueModels(tables)]
 
 
-class ClearingMemory(msgspec.Struct):
+class ClearingMemory(msgspec.Struct):  # noqa: PLW1641 - it changes, so it has no hash
     """Memory of the clearing policy between two decisions."""
 
     worth: NeedsMemory
@@ -53,8 +53,6 @@ class ClearingMemory(msgspec.Struct):
     def __eq__(self, other: object) -> bool:
         """Treat all memories as equal: derived data makes no difference between two states."""
         return isinstance(other, ClearingMemory | None)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:

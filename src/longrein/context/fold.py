@@ -5,6 +5,7 @@ calls end; messages that come meanwhile follow them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -144,8 +145,12 @@ def fold(entries: Sequence[Entry]) -> State:
     """Return the state after `entries`, the whole log of a session."""
     state = State()
     for at, entry in enumerate(entries):
-        state = advance(state, entry, lambda to, at=at: [e for e in entries[:at] if e.seq <= to])  # type: ignore[misc]
+        state = advance(state, entry, partial(_up_to, entries, at))
     return state
+
+
+def _up_to(entries: Sequence[Entry], count: int, to: int) -> list[Entry]:
+    return [entry for entry in entries[:count] if entry.seq <= to]
 
 
 def advance(state: State, entry: Entry, history: History) -> State:

@@ -111,7 +111,7 @@ class ClaimLookup:
         self._misses += 1
         if self._misses == MISSES_MAX:
             self._words = frozenset(re.findall(_WORD, self._text))
-            self._numbers = frozenset(re.match(r"[0-9]+", w)[0] for w in self._words if "0" <= w[0] <= "9")  # type: ignore[index]
+            self._numbers = frozenset(re.findall(r"(?<![A-Za-z0-9_])[0-9]+", self._text))
 
     def _may(self, text: str, *, number: bool) -> bool:
         """True if each word of `text` is a word of the texts; otherwise it cannot occur."""
