@@ -128,19 +128,14 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         _values.append(ValueModels(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
     around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
+    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
     return ClearingPolicy(
         _values[0],
         rates_of(budget),
         measure=SizeEstimate(chars, chars, chars, around, around),
-        clearable=tolerates_of(budget),
+        clearable=ClearableKinds(kinds, "thinking" in budget.clears),
         nonce=state.nonce,
     )
-
-
-def tolerates_of(budget: Budget) -> ClearableKinds:
-    """Return the kinds that may be cleared; `old thinking` instead of `thinking` spares the running turn."""
-    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
-    return ClearableKinds(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
@@ -236,14 +231,10 @@ def piece_of(item: Item, state: State) -> SourceItem:
         return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
-        status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
+        goes_on = part.status == "ok" and any(task.started.call == part.call for task in state.tasks.values())
+        status = "in the background" if goes_on else part.status
         return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
     return SourceItem(handle, name, text_of((part,)), tokens, request)
-
-
-def _went_on(state: State, call: str) -> bool:
-    """True if the work of a call continued in the background after its result."""
-    return any(task.started.call == call for task in state.tasks.values())
 
 
 # --- Encoding --------------------------------------------------------------------------------------------------------

@@ -270,9 +270,8 @@ def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
     left, forms = sum(len(_content(item)) for item in new), []
     for item in whole:
         content = _content(item)
-        if len(content) > variant.result_chars_max or (
-            left > variant.results_chars_max and len(content) > PREVIEW_CHARS
-        ):
+        surplus = left > variant.results_chars_max and len(content) > PREVIEW_CHARS
+        if surplus or len(content) > variant.result_chars_max:
             text = _preview(item.handle, content)
             left += len(text) - len(content)
             forms.append(Form(item.handle, "trimmed", text))
@@ -322,11 +321,9 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
         return swap
     if has_overflowed(state) or state.view_tokens > budget.window_tokens:
         first, last = _span(state, 0)
-        return (
-            Full(floor_diagnosis(state, budget))
-            if last < first
-            else Digest(build_digest(state, budget, first, last, "overflow"))
-        )
+        if last < first:
+            return Full(floor_diagnosis(state, budget))
+        return Digest(build_digest(state, budget, first, last, "overflow"))
     begin, turns = _last_message(state), past_turns(state)
     items = [item for item in state.conversation if item.seqs[0]]
     past = [item for item in items if item.seqs[0] < begin or not state.turn_open]

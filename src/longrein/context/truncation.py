@@ -57,7 +57,7 @@ def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
         text = texts[item.handle]
         if cost(text) > share:
             text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
-        elif not _has_document(item):
+        elif not any(isinstance(part, Document) and part.media.startswith("text/") for part in _parts(item)):
             continue
         forms.append(Form(item.handle, "trimmed", text))
     return forms
@@ -79,10 +79,6 @@ def _unsent_items(state: State) -> list[Item]:
         elif item.seqs[1] <= state.sent_reach:
             break
     return found[::-1]
-
-
-def _has_document(item: Item) -> bool:
-    return any(isinstance(p, Document) and p.media.startswith("text/") for p in _parts(item))
 
 
 def _parts(item: Item) -> Sequence[object]:

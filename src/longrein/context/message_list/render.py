@@ -138,16 +138,14 @@ def original(entries: Sequence[Entry], handle: str) -> str:
     """Return the whole text of a handle. Raises `ToolError` for a handle that names nothing."""
     wanted = parse_handle(handle)
     if wanted is None or wanted.child:
-        raise ToolError(
-            f"[bad-handle] {handle[:40]!r} is no handle of this conversation; handles look like r12 or r12.2."
-        )
+        told = f"{handle[:40]!r} is no handle of this conversation; handles look like r12 or r12.2."
+        raise ToolError(f"[bad-handle] {told}")
+    advice = "take the handle from a marker, do not guess one."
     if wanted.seq > len(entries):
-        raise ToolError(
-            f"[unknown-handle] There is no entry {handle}; take the handle from a marker, do not guess one."
-        )
+        raise ToolError(f"[unknown-handle] There is no entry {handle}; {advice}")
     parts = _parts(entries[wanted.seq - 1])
     if not parts or wanted.part > len(parts):
-        raise ToolError(f"[unknown-handle] {handle} holds no text; take the handle from a marker, do not guess one.")
+        raise ToolError(f"[unknown-handle] {handle} holds no text; {advice}")
     chosen = parts[wanted.part - 1 : wanted.part] if wanted.part else parts
     return "\n".join(map(_shown, chosen))
 

@@ -63,9 +63,8 @@ def _digest(call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...]) -> str
 
     A reading is identified by the file content, since the second one may only be a pointer.
     """
-    came = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen] or [
-        _content_key(part) for part in event.parts
-    ]
+    read = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen]
+    came = read or [_content_key(part) for part in event.parts]
     return _hash("\0".join([call.name, call.received or repr(call.arguments), event.status, *came]))
 
 

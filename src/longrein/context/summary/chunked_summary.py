@@ -45,8 +45,10 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
         if len(parts) <= CHUNKS_MAX or limit <= ITEM_TOKENS_MIN:
             break
         limit = max(ITEM_TOKENS_MIN, limit * 2 // 3)
-    if len(parts) > CHUNKS_MAX:
-        parts = _ends_of(parts, state.nonce)
+    if len(parts) > CHUNKS_MAX:  # keep the first two and the last ones
+        gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
+        note = marker(state.nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
+        parts = [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]
     return ["\n".join(filter(None, (head, *part, tail))) for part in parts]
 
 
@@ -84,12 +86,9 @@ def _within(text: str, tokens: int, cost: Cost) -> str:
 
 
 def _request(state: State, budget: Budget, prefix: PrefixSet, text: str) -> Request:
-    item = Item(
-        (state.seq, 0, -1), "user", (state.seq, state.seq), "", Text(text), "full", estimate_text(text) + ITEM_TOKENS
-    )
-    return Request(
-        state.session, prefix, 0, (item,), (), min(budget.max_output_tokens, budget.window_tokens), "summary"
-    )
+    tokens, most = estimate_text(text) + ITEM_TOKENS, min(budget.max_output_tokens, budget.window_tokens)
+    item = Item((state.seq, 0, -1), "user", (state.seq, state.seq), "", Text(text), "full", tokens)
+    return Request(state.session, prefix, 0, (item,), (), most, "summary")
 
 
 # --- Splitting -------------------------------------------------------------------------------------------------------
@@ -151,10 +150,3 @@ def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[
             parts[-1] += piece
             left -= size
     return parts
-
-
-def _ends_of(parts: list[list[str]], nonce: str) -> list[list[str]]:
-    """Return the first two and the last parts, with a note on what lies between."""
-    gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
-    note = marker(nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
-    return [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]
