@@ -62,18 +62,13 @@ def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.
     drafts = [*_notice_drafts(state), *_state_drafts(state, budget, now_us, usd_max)]
     if not drafts:
         return ()
-    room = room_tokens(budget)
+    room = min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))  # counts are told even beyond it
     left, told = room, []
     for draft in sorted(drafts, key=lambda draft: _ORDER[draft.kind.name]):
         reminder = fit_reminder(draft, state, min(left, round(room * draft.kind.share)))
         left = max(0, left - _tokens(state, reminder.text))
         told.append(reminder)
     return tuple(told)
-
-
-def room_tokens(budget: Budget) -> int:
-    """Return the tokens for the reminders of one request. Counts are told even beyond it."""
-    return min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))
 
 
 # --- Reminders of notices --------------------------------------------------------------------------------------------

@@ -201,8 +201,8 @@ def _named(shape: _Shape, names: re.Pattern[str], text: str) -> dict[str, bool]:
     verdicts: dict[str, bool] = {}
     for match in names.finditer(text):
         groups = match.groupdict()
-        name, word = groups["name"] or groups.get("name2") or "", groups["word"] or groups.get("word2") or ""
-        name = clip(name, 300)
+        name = clip(groups["name"] or groups.get("name2") or "", 300)
+        word = groups["word"] or groups.get("word2") or ""
         verdicts[name] = word not in shape.bad and verdicts.get(name, True)
         if len(verdicts) >= NAMES_MAX:
             break

@@ -161,10 +161,9 @@ def decision_lines(state: State) -> list[str]:
 
 def pending_lines(state: State) -> list[str]:
     """List the todo list, then running tasks and subagents."""
-    proof = _proof(state.ledger, "todo")
     todos = [f"- [{todo.status}] {todo.content}" for todo in state.todos]
     if todos:
-        todos.insert(0, f"The todo list{proof}:")
+        todos.insert(0, f"The todo list{_proof(state.ledger, 'todo')}:")
     runs = [f"- {run.kind} {key} still runs since r{run.seq}: {run.text}" for key, run in state.ledger.running.items()]
     return [*todos, *runs]
 
@@ -193,8 +192,8 @@ def _proof(ledger: Ledger, name: str) -> str:
 
 def current_work_lines(state: State) -> list[str]:
     """List the current work as far as code knows it, for a summary without prose."""
-    doing = [f"- in progress: {todo.content}{_proof(state.ledger, 'todo')}" for todo in state.todos]
-    doing = [line for line, todo in zip(doing, state.todos, strict=True) if todo.status == "in_progress"]
+    proof, begun = _proof(state.ledger, "todo"), [todo for todo in state.todos if todo.status == "in_progress"]
+    doing = [f"- in progress: {todo.content}{proof}" for todo in begun]
     last = [f"- last change: {relative_path(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
     return [*doing, *command_lines(state)[:3], *last]
 
@@ -462,20 +461,22 @@ class _SummaryComposer:
         self.left = max(0, self.left - sum(map(self.cost, made)))
         return made
 
+    def _records(self, share: float, lines: list[str]) -> list[str]:
+        return self.take(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(lines, tokens, self.cost))
+
     def text(self, prose: dict[int, str], struck: int, files: Sequence[FileBlock]) -> str:
         """Compose the whole text; sets `ledger` and `restored`."""
-        state, most = self.state, LEDGER_TOKENS_MAX
+        state = self.state
         words, current = self._words()
         request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
         user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: message_lines(words, tokens, state.nonce, self.cost))
         written = self._written(prose)
-        pending = self.take(0.25, most, lambda tokens: take_fitting(pending_lines(state), tokens, self.cost))
-        standing = self.take(0.1, most, lambda tokens: take_fitting(status_lines(state), tokens, self.cost))
-        decided = self.take(0.15, most, lambda tokens: take_fitting(decision_lines(state), tokens, self.cost))
-        errors = self.take(0.3, most, lambda tokens: take_fitting(error_lines(state), tokens, self.cost))
-        known = self.take(0.4, most, lambda tokens: take_fitting(file_lines(state), tokens, self.cost))
-        done = [*command_lines(state), *ended_lines(state)]
-        ran = self.take(0.5, most, lambda tokens: take_fitting(done, tokens, self.cost)[::-1])
+        pending = self._records(0.25, pending_lines(state))
+        standing = self._records(0.1, status_lines(state))
+        decided = self._records(0.15, decision_lines(state))
+        errors = self._records(0.3, error_lines(state))
+        known = self._records(0.4, file_lines(state))
+        ran = self._records(0.5, [*command_lines(state), *ended_lines(state)])[::-1]
         left_out = len(state.ledger.files) - len(known)
         blocks = self._blocks(files)
         pointer = [f"{', '.join(f'r{word.seq}' for word in current[:20])}: see the end, verbatim"] if current else []
@@ -527,17 +528,13 @@ class _SummaryComposer:
         tokens = round(self.left * 0.75)
         for done, n in enumerate(sections):
             room = tokens if self.cost(sections[n]) <= tokens * 0.7 else tokens // (len(sections) - done)
-            text = self._cut(sections[n], room)
+            text = sections[n]
+            if self.cost(text) > room:
+                text = text[: max(0, len(text) * room // self.cost(text) - 20)].rpartition(" ")[0] + " […]"
             made[n] = [text]
             tokens = max(0, tokens - self.cost(text))
             self.left = max(0, self.left - self.cost(text))
         return made
-
-    def _cut(self, text: str, tokens: int) -> str:
-        if self.cost(text) <= tokens:
-            return text
-        chars = len(text) * tokens // self.cost(text)
-        return text[: max(0, chars - 20)].rpartition(" ")[0] + " […]"
 
     def _earlier(self) -> list[str]:
         seqs = [seq for seq in self.state.ledger.summaries if self.span[0] <= seq <= self.span[1]][-1:]
