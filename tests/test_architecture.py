@@ -406,8 +406,6 @@ def test_import_longrein_imports_no_subpackage() -> None:
 
 
 PACKAGES_WITH_PUBLIC_NAMES = (
-    "events",
-    "context",
     "permissions",
     "store",
     "models",

@@ -33,20 +33,15 @@ class Dialect:
     """Token counts of one tokenizer."""
 
     name: str
-    word_chars: int
-    """Longest run of lower-case letters that is one token."""
+    word_chars: int  # Longest run of lower-case letters that is one token
     cjk: float
     cyrillic: float
     arabic: float
     thai: float
-    emoji: float
-    """Tokens of a character, for each script."""
-    point_chars: float
-    """Characters of punctuation in a token."""
-    image_pixels: float = 750.0
-    """Pixels of a picture in a token."""
-    block: int = 5
-    """Tokens of the brackets around a block."""
+    emoji: float  # Tokens of a character, for each script
+    point_chars: float  # Characters of punctuation in a token
+    image_pixels: float = 750.0  # Pixels of a picture in a token
+    block: int = 5  # Tokens of the brackets around a block
 
     def text(self, text: str) -> int:
         """Tokens of `text`."""

@@ -23,11 +23,9 @@ from longrein.testing.store import MemoryDisk
 from longrein.tools import builtin_tools
 
 CALLS = 15
-LEARNED = 5
-"""Calls after which the estimate must be right."""
+LEARNED = 5  # Calls after which the estimate must be right
 REACH = 0.10
-REACH_FRESH = 0.30
-"""Goal for the results of one step, as a single file may differ from all before."""
+REACH_FRESH = 0.30  # Goal for the results of one step, as a single file may differ from all before
 Lie = Callable[[Usage], Usage]
 
 
@@ -36,12 +34,9 @@ class EstimateErrors:
     """Worst errors of one session, as shares, from the sixth call on."""
 
     name: str
-    view: float = 0.0
-    """Error of the whole request."""
-    fresh: float = 0.0
-    """Error of the part since the last count, where that is 500 tokens or more."""
-    factor: float = 0.0
-    """Distance of the shown factor from 1."""
+    view: float = 0.0  # Error of the whole request
+    fresh: float = 0.0  # Error of the part since the last count, where that is 500 tokens or more
+    factor: float = 0.0  # Distance of the shown factor from 1
 
 
 def session(
@@ -56,15 +51,15 @@ def session(
             return reply("done")
         return reply("I look.", feed(kinds[made[0] % len(kinds)], random.randrange(2_000, 9_000)))
 
-    provider = Provider(budget_of(1_000_000), turn, dialect=dialect, said_usage=lie)  # type: ignore[arg-type]
+    provider = Provider(budget_of(1_000_000), turn, dialect=dialect, said_usage=lie)
     true: dict[int, int] = {}
     count = provider.counter.request
 
     def counting(request: object) -> int:
-        true[len(true)] = tokens = count(request)  # type: ignore[arg-type]
+        true[len(true)] = tokens = count(request)
         return tokens
 
-    provider.counter.request = counting  # type: ignore[method-assign]
+    provider.counter.request = counting
     run_virtual(play_session(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
     return disk.entries(), true
 

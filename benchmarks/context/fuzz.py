@@ -20,8 +20,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.store import MemoryDisk
 
 WINDOWS = (4_000, 8_000, 16_000, 32_000, 128_000, 200_000, 1_000_000)
-SEEDS = 63
-"""Each window with each summariser once."""
+SEEDS = 63  # Each window with each summariser once
 
 
 @dataclass
@@ -37,10 +36,8 @@ class FuzzResult:
     attempts_max: float = 0.0
     overflows: int = 0
     broken: tuple[str, ...] = ()
-    ended: str = ""
-    """Why a turn ended otherwise than done; '' when all were done."""
-    alike: bool = True
-    """Whether a session resumed from its log decides the same next."""
+    ended: str = ""  # Why a turn ended otherwise than done; '' when all were done
+    alike: bool = True  # Whether a session resumed from its log decides the same next
 
     @property
     def fine(self) -> bool:
@@ -67,11 +64,7 @@ def fuzz(
     kinds = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
     budget = budget_of(window, random.choice([0, 0, window // 2, 300]))
     provider = Provider(
-        budget,
-        chaos_turn(random, budget, steps, kinds=kinds),
-        summariser,
-        random.choice(dialects),
-        seed,
+        budget, chaos_turn(random, budget, steps, kinds=kinds), summariser, random.choice(dialects), seed
     )
     disk = MemoryDisk()
     session = run_virtual(
@@ -102,8 +95,7 @@ def _prompts(random: Random, kinds: tuple[str, ...], window: int) -> list[str]:
     return prompts
 
 
-MADE_ANEW = ("worth",)
-"""Fields that a policy makes again from the others; what it decides must be the same."""
+MADE_ANEW = ("worth",)  # Fields that a policy makes again from the others; what it decides must be the same
 
 
 def _differences(live: State, again: State) -> list[str]:

@@ -18,8 +18,7 @@ _TABLES: Mapping[str, str] = {
     "accents": "die größte Änderung täglich für später geprüft déjà vu là-bas où l'été était très agréable mañana",
     "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
 }
-KINDS = (*_TABLES, "base64", "log", "json", "files")
-"""Kinds of text."""
+KINDS = (*_TABLES, "base64", "log", "json", "files")  # Kinds of text
 
 
 def text(kind: str, chars: int, random: Random) -> str:

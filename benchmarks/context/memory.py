@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.context.material import text
-from benchmarks.context.playing import budget_of, reply
+from benchmarks.context.playing import BenchmarkModel, budget_of, reply
 from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, print_table
 
@@ -33,20 +33,15 @@ from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000
 TURNS = 160
-FILE_CHARS = 150_000
-"""A result of this size is shown whole; a hundred and sixty of them are 24 MB."""
+FILE_CHARS = 150_000  # A result of this size is shown whole; a hundred and sixty of them are 24 MB
 
 
 @dataclass
-class LargeFileModel:
+class LargeFileModel(BenchmarkModel):
     """Model that reads large files in turn and encodes each request as a real one would."""
 
     tree: Path
     turns: int
-    name: str = "test/hoarder"
-    provider: str = "test"
-    model: str = "hoarder"
-    wire: str = "scripted"
     rss: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -54,16 +49,13 @@ class LargeFileModel:
         self.encoder = open_model(options, lambda _: b"", VirtualClock())
         self.budget = budget_of(WINDOW)
 
-    async def aclose(self) -> None:
-        """Nothing to close."""
-
     def forget(self) -> None:
         """As the real model does."""
-        self.encoder.forget()  # type: ignore[attr-defined]
+        self.encoder.forget()
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""
-        size = len(self.encoder.body(request))  # type: ignore[attr-defined]
+        size = len(self.encoder.body(request))
         self.rss.append(rss_mib())
         await asyncio.sleep(0)
         path = str(self.tree / f"part{len(self.rss)}.txt")

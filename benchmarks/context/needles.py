@@ -23,7 +23,7 @@ from shlex import quote
 import msgspec
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
-from benchmarks.context.playing import budget_of
+from benchmarks.context.playing import BenchmarkModel, budget_of
 from benchmarks.context.table import Row, print_table
 
 from longrein.agent import Answer, Compact, Rewind, UserMessage
@@ -31,7 +31,6 @@ from longrein.composition import Additions, Composition, build
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
-    AnyEvent,
     ChildEnded,
     ChildStarted,
     Cleared,
@@ -71,10 +70,8 @@ from longrein.tools import Outcome, ToolContext, make_tool
 
 NEEDLES, COMPACTIONS = 500, 10
 WINDOW = 32_000
-CALLS = 16
-"""Calls of `Recall` in one reply."""
-HAY = "\n" + "hay 干草\n" * 20_000
-"""Text after the needle of a large document."""
+CALLS = 16  # Calls of `Recall` in one reply
+HAY = "\n" + "hay 干草\n" * 20_000  # Text after the needle of a large document
 NEXT = re.compile(r'next: Recall\((?:handle|path)="([^"]+)", lines="([^"]+)"\)')
 OPENS = re.compile(r'^  Recall\(handle="([^"]+)", lines="([^"]+)"\)', re.MULTILINE)
 STORED = re.compile(r"has (\d+) parts, the last all of it as stored")
@@ -104,17 +101,13 @@ class Needle:
 
     kind: str
     text: str
-    mark: str = ""
-    """Hash of the blob in the entry, where the text itself is in a blob."""
-    picture: bool = False
-    """Whether a picture must come back, and not a text."""
+    mark: str = ""  # Hash of the blob in the entry, where the text itself is in a blob
+    picture: bool = False  # Whether a picture must come back, and not a text
     handle: str = ""
     at: int = 0
-    path: str = ""
-    """Set where it is asked for by the file."""
+    path: str = ""  # Set where it is asked for by the file
     by: str = "handle"
-    got: str = ""
-    """Texts that were recalled for the needle."""
+    got: str = ""  # Texts that were recalled for the needle
     calls: int = 0
 
     @property
@@ -144,23 +137,15 @@ PLANT = make_tool(Plant, access="none", together=True)
 
 
 @dataclass
-class ScriptedPlanter:
+class ScriptedPlanter(BenchmarkModel):
     """Scripted model that summarises well or not at all."""
 
     steps: deque[Reply | Failure] = field(default_factory=deque)
-    prose: deque[str] = field(default_factory=deque)
-    """Prose of the next summaries; '' fails."""
-    name: str = "test/needles"
-    provider: str = "test"
-    model: str = "needles"
-    wire: str = "scripted"
+    prose: deque[str] = field(default_factory=deque)  # Prose of the next summaries; '' fails
 
     def __post_init__(self) -> None:
         self.budget = budget_of(WINDOW)
         self.counter = Counter()
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""
@@ -206,9 +191,6 @@ class NeedleSession:
         """Play one turn."""
         self.model.steps.extend(steps)
         self.session.tell(UserMessage((Text(words),)))
-        await self._rest()
-
-    async def _rest(self) -> None:
         await self.session.run(once=True)
 
     async def allow(self) -> None:
@@ -225,37 +207,29 @@ class NeedleSession:
             self.model.prose.appendleft(f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}")
         last_needle, last = self.needles[-1], self.session.state.seq
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))
-        await self._rest()
+        await self.session.run(once=True)
         self.model.prose.clear()
         after = [entry.event for entry in self.built.deps.history(last + 1, self.session.state.seq)]
         if n % 2 and not any(isinstance(event, Summarized) and last_needle.text in event.prose for event in after):
             self.needles.remove(last_needle)  # the audit has struck it, so it never entered
 
-    def write(self, event: AnyEvent) -> None:
-        """Append what has no part yet that appends it."""
-        self.session.append(event)
-
     # --- one round -----------------------------------------------------------------------------------------------
 
     async def round(self, n: int) -> None:
         """Every kind once."""
-        self.write(Reminded("note", self.new("Reminded.text"), "bench"))
-        self.write(HookAnswered("hook", "Stop", "none", text=self.new("HookAnswered.text")))
-        self.write(TodoSet((Todo(self.new("TodoSet.todos", lines=False)),)))
-        self.write(PinsSet((self.new("PinsSet.pins", lines=False),)))
-        self.write(GoalChanged(Goal(n, self.new("GoalChanged.goal", lines=False))))
-        self.write(TaskStarted(f"t{n}", self.new("TaskStarted.command")))
-        self.write(
-            TaskEnded(
-                f"t{n}", "done", 0, output=self.session.blobs.put_blob(self.new("TaskEnded.output", blob=True).encode())
-            )
+        put, path = self.session.blobs.put_blob, str(self.tree / f"made{n}.txt")
+        self.session.append(
+            Reminded("note", self.new("Reminded.text"), "bench"),
+            HookAnswered("hook", "Stop", "none", text=self.new("HookAnswered.text")),
+            TodoSet((Todo(self.new("TodoSet.todos", lines=False)),)),
+            PinsSet((self.new("PinsSet.pins", lines=False),)),
+            GoalChanged(Goal(n, self.new("GoalChanged.goal", lines=False))),
+            TaskStarted(f"t{n}", self.new("TaskStarted.command")),
+            TaskEnded(f"t{n}", "done", 0, output=put(self.new("TaskEnded.output", blob=True).encode())),
+            Interrupted(self.new("Interrupted.text")),
         )
-        self.write(Interrupted(self.new("Interrupted.text")))
-        changed = self.new("FileChanged.blob", blob=True, path=str(self.tree / f"made{n}.txt"))
-        hash_ = self.session.blobs.put_blob(changed.encode())
-        self.write(
-            FileChanged(str(self.tree / f"made{n}.txt"), hash_, "user", hash_, diff=self.new("FileChanged.diff"))
-        )
+        hash_ = put(self.new("FileChanged.blob", blob=True, path=path).encode())
+        self.session.append(FileChanged(path, hash_, "user", hash_, diff=self.new("FileChanged.diff")))
         await self._child(n)
         file = self.tree / f"old{n}.txt"
         file.write_text(self.new("FileSeen.blob", blob=True, end="\n", path=str(file)) + "\n", encoding="utf-8")
@@ -292,23 +266,15 @@ class NeedleSession:
         child = f"00000000-0000-4000-8000-{self.random.getrandbits(48):012x}"
         at = self.session.append(ChildStarted(child, "explore", f"c{n}.0"))
         log = await open_log(str(self.state), child, create=True, wall_us=self.built.deps.clock.wall_us)
-        first = Opened(
-            SCHEMA_VERSION,
-            child,
-            "n0nce",
-            (str(self.tree),),
-            str(self.tree),
-            parent=Parent(self.session.id, at, f"c{n}.0"),
-        )
-        words, answer = (
-            self.new("a child's words", handle=f"a{at}/r2"),
-            self.new("a child's result", handle=f"a{at}/r3"),
-        )
+        tree, parent = str(self.tree), Parent(self.session.id, at, f"c{n}.0")
+        first = Opened(SCHEMA_VERSION, child, "n0nce", (tree,), tree, parent=parent)
+        words = self.new("a child's words", handle=f"a{at}/r2")
+        answer = self.new("a child's result", handle=f"a{at}/r3")
         events = (first, UserSpoke((Text(words),)), ToolEnded("c1.0", "Bash", "ok", (Text(answer),)))
         entries = [Entry(seq, self.built.deps.clock.wall_us(), event) for seq, event in enumerate(events, 1)]
         await asyncio.wrap_future(log.append(entries, flush=True))
         await log.close()
-        self.write(ChildEnded(child, "done", self.new("ChildEnded.report")))
+        self.session.append(ChildEnded(child, "done", self.new("ChildEnded.report")))
 
 
 # --- where everything lies ---------------------------------------------------------------------------------------
@@ -356,8 +322,7 @@ class RecallModel:
         model = built.deps.model
         assert isinstance(model, ScriptedPlanter)
         self.model = model
-        self.asked = 0
-        """Calls of `Recall`."""
+        self.asked = 0  # Calls of `Recall`
 
     async def bring(self, needles: Sequence[Needle]) -> None:
         """Ask until each is there or there is no way on."""
@@ -406,8 +371,7 @@ class RecallModel:
         return {"handle": f"{needle.handle}.99"} if call == {"handle": needle.handle} else None
 
 
-CALLS_MAX = 40
-"""Calls for one needle."""
+CALLS_MAX = 40  # Calls for one needle
 
 
 def first_call(needle: Needle) -> dict[str, str]:

@@ -24,8 +24,7 @@ from longrein.testing.store import MemoryDisk
 from longrein.tools import Outcome, Tool, ToolContext, builtin_tools, make_tool
 
 PRICE = Price(3, 15, 0.3, 3.75)
-BIG_BYTES = 5 * 1024 * 1024
-"""The result that stands in the tail."""
+BIG_BYTES = 5 * 1024 * 1024  # The result that stands in the tail
 SUMMARISERS = ("good", "fails", "lies", "nothing", "too much", "calls tools", "stalls", "is cut", "obeys")
 """Kinds of summarisers."""
 
@@ -62,8 +61,17 @@ def small_tools() -> tuple[Tool, ...]:
     return (FEED, *(tool for tool in builtin_tools() if tool.spec.name == "Recall"))
 
 
+class BenchmarkModel:
+    """Attributes that `models.Model` asks for."""
+
+    name, provider, model, wire = "test/benchmark", "test", "benchmark", "scripted"
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
 @dataclass
-class Provider:
+class Provider(BenchmarkModel):
     """A `models.Model`: answers turns by `turn`, summaries as `summariser` says, and judges each request."""
 
     budget: Budget
@@ -71,27 +79,15 @@ class Provider:
     summariser: str = "good"
     dialect: Dialect = WIDE
     seed: int = 0
-    said_usage: Callable[[Usage], Usage] = lambda usage: usage
-    """Usage that a lying provider reports."""
-    wait: Callable[[], Awaitable[object]] | None = None
-    """Seconds of an answer."""
-    check: bool = True
-    """Whether requests are judged; off where only time is measured."""
-    name: str = "test/fuzz"
-    provider: str = "test"
-    model: str = "fuzz"
-    wire: str = "scripted"
+    said_usage: Callable[[Usage], Usage] = lambda usage: usage  # Usage that a lying provider reports
+    wait: Callable[[], Awaitable[object]] | None = None  # Seconds of an answer
+    check: bool = True  # Whether requests are judged; off where only time is measured
     requests: int = 0
-    attempts: int = 0
-    """Requests of purpose summary."""
-    overflows: int = 0
-    """Requests that did not fit, by its own count."""
-    entered: float = 0.0
-    """Tokens that came into the view, each block once, as first sent."""
-    largest: int = 0
-    """Tokens of the largest request."""
-    broken: list[str] = field(default_factory=list)
-    """Every law that did not hold, with what broke it."""
+    attempts: int = 0  # Requests of purpose summary
+    overflows: int = 0  # Requests that did not fit, by its own count
+    entered: float = 0.0  # Tokens that came into the view, each block once, as first sent
+    largest: int = 0  # Tokens of the largest request
+    broken: list[str] = field(default_factory=list)  # Every law that did not hold, with what broke it
     session: OpenSession | None = None
 
     def __post_init__(self) -> None:
@@ -100,9 +96,6 @@ class Provider:
         self.last: tuple[Item, ...] = ()
         self.last_breaks = -1
         self.known: set[str] = set()
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""

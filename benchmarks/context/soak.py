@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
-from benchmarks.context.playing import budget_of, reply
+from benchmarks.context.playing import BenchmarkModel, budget_of, reply
 from benchmarks.context.table import Row, print_table
 
 from longrein.context import Request
@@ -33,12 +33,9 @@ from longrein.sdk import Session
 
 WINDOW = 32_000
 TURNS = 2_000
-FILES = 60
-"""Files of the tree that is worked on."""
-STEPS = 12
-"""Requests of one prompt."""
-CHATTY = 2
-"""Requests per prompt of a session whose user writes often."""
+FILES = 60  # Files of the tree that is worked on
+STEPS = 12  # Requests of one prompt
+CHATTY = 2  # Requests per prompt of a session whose user writes often
 SECRET = "the answer of file one is 4f1d-77e0"
 RSS_GROWTH_MIB_MAX = 10.0
 CPU_RATIO_MAX = 1.2
@@ -51,39 +48,26 @@ def rss_mib() -> float:
 
 
 @dataclass
-class Worker:
+class Worker(BenchmarkModel):
     """A model that reads, runs, edits and answers, for ever; it remembers figures, not requests."""
 
     tree: Path
-    steps: int = STEPS
-    """Requests of one prompt."""
+    steps: int = STEPS  # Requests of one prompt
     seed: int = 1
-    name: str = "test/soak"
-    provider: str = "test"
-    model: str = "soak"
-    wire: str = "scripted"
-    views: list[int] = field(default_factory=list)
-    """Tokens of each request, by its own count."""
+    views: list[int] = field(default_factory=list)  # Tokens of each request, by its own count
     cpu_ms: list[float] = field(default_factory=list)
     rss: list[float] = field(default_factory=list)
-    requests: int = 0
-    """All, summaries too."""
-    stopped: str = ""
-    """Why the session would not go on; '' when it did."""
+    requests: int = 0  # All, summaries too
+    stopped: str = ""  # Why the session would not go on; '' when it did
     ended: float = 0.0
-    recalled: str = ""
-    """Text that `Recall` returned at the end."""
-    first: str = ""
-    """Handle of the first file's result."""
+    recalled: str = ""  # Text that `Recall` returned at the end
+    first: str = ""  # Handle of the first file's result
 
     def __post_init__(self) -> None:
         self.budget = budget_of(WINDOW)
         self.random = Random(self.seed)
         self.counter = Counter()
         self.asking = False
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
     @property
     def turns(self) -> int:

@@ -16,18 +16,7 @@ from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, print_table
 
-from longrein.context import (
-    Clear,
-    Digest,
-    State,
-    Summarise,
-    Swap,
-    advance,
-    births,
-    build_summary,
-    decide,
-    render,
-)
+from longrein.context import Clear, Digest, State, Summarise, Swap, advance, births, build_summary, decide, render
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -62,11 +51,9 @@ class LongSession:
     window: int = WINDOW
     session: str = "0" * 8
     root: str = "/w"
-    results: tuple[int, ...] = (60, 400, 1_500, 4_000)
-    """Characters that results have."""
+    results: tuple[int, ...] = (60, 400, 1_500, 4_000)  # Characters that results have
     state: State = field(default_factory=State)
-    took_ms: list[float] = field(default_factory=list)
-    """Milliseconds of `step` and `decide`, per entry."""
+    took_ms: list[float] = field(default_factory=list)  # Milliseconds of `step` and `decide`, per entry
     kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -14,8 +14,7 @@ class Row:
     got: str
     reach: str
     met: bool
-    note: str = ""
-    """Details of the figure: sample size, or the failures."""
+    note: str = ""  # Details of the figure: sample size, or the failures
 
 
 def as_markdown(rows: Iterable[Row]) -> str:

@@ -1,6 +1,6 @@
-"""Builder of session logs for tests: one method call per step; `state` is the fold of the log."""
+"""Logs of sessions for tests: `EventLog` of any events, `LogBuilder` with one method call per step."""
 
-from longrein.context import State, fold
+from longrein.context import State, advance
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -24,26 +24,39 @@ from longrein.events import (
 SESSION = "00000000-0000-4000-8000-00000000d1a0"
 
 
-class LogBuilder:
-    """The entries written so far. Every method returns the seq of its last entry."""
+class EventLog:
+    """The entries added so far and their fold."""
 
-    def __init__(self, *pins: str, root: str = "/w") -> None:
+    start_us, step_us = 0, 1_000_000
+
+    def __init__(self, *events: AnyEvent) -> None:
         self.entries: list[Entry] = []
-        self.write(Opened(SCHEMA_VERSION, SESSION, "n0nce", (root,), root, pins=pins))
-        self.write(PrefixSet("start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "reads", {}),)))
+        self.state = State()
+        self.add(*events)
 
-    def write(self, *events: AnyEvent) -> int:
+    def add(self, *events: AnyEvent) -> int:
+        """Append `events`; return the seq of the last entry."""
         for event in events:
-            self.entries.append(Entry(len(self.entries) + 1, 1_000_000 * len(self.entries), event))
-        return len(self.entries)
+            entry = Entry(self.seq + 1, self.start_us + self.step_us * self.seq, event)
+            self.state = advance(self.state, entry, lambda to: self.entries[:to])
+            self.entries.append(entry)
+        return self.seq
 
     @property
     def seq(self) -> int:
         return len(self.entries)
 
-    @property
-    def state(self) -> State:
-        return fold(self.entries)
+
+class LogBuilder(EventLog):
+    """Every method returns the seq of its last entry."""
+
+    def __init__(self, *pins: str, root: str = "/w") -> None:
+        super().__init__()
+        self.write(Opened(SCHEMA_VERSION, SESSION, "n0nce", (root,), root, pins=pins))
+        self.write(PrefixSet("start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "reads", {}),)))
+
+    def write(self, *events: AnyEvent) -> int:
+        return self.add(*events)
 
     def user(self, text: str, origin: str = "prompt") -> int:
         return self.write(UserSpoke((Text(text),), origin))

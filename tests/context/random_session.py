@@ -75,8 +75,7 @@ class SentRequest:
     at: int
     breaks: int
     tokens: int
-    words: tuple[UserMessage, ...] = ()
-    """The user's messages up to then."""
+    words: tuple[UserMessage, ...] = ()  # The user's messages up to then
 
 
 @dataclass
@@ -238,7 +237,7 @@ class RandomSession:
         if self.rng.random() < 0.05:
             stop = "length"
         usage = Usage(counted, 0, 0, 10) if self.rng.random() < 0.9 else Usage()
-        self.add(Replied(seq, with_call_ids(parts, seq), stop, usage))  # type: ignore[arg-type]
+        self.add(Replied(seq, with_call_ids(parts, seq), stop, usage))
 
     def tools(self, calls: tuple[ToolCall, ...]) -> None:
         self.add(*(ToolStarted(c.id, c.name) for c in calls))
@@ -265,9 +264,7 @@ class RandomSession:
         forms = () if plain else births(self.state, self.budget)
         reach = self.state.sent_reach if wish.beside else self.state.seq
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason, "focus": wish.focus}
-        seq = self.add(
-            Asked("summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span)  # type: ignore[arg-type]
-        )
+        seq = self.add(Asked("summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span))
         seed = self.profile.startswith("seed")
         self.send(render_seed_summary(self.state) if seed else render_summary(self.state, self.budget, wish))
         if wish.beside:

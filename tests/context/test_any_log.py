@@ -98,7 +98,7 @@ def strange(kind: Any, luck: random.Random, depth: int = 0) -> Any:
 def mangled(event: AnyEvent, luck: random.Random) -> AnyEvent:
     """`event` with one field of another value, or another event altogether."""
     if luck.random() < 0.3:
-        return strange(luck.choice(get_args(AnyEvent)), luck)  # type: ignore[no-any-return]
+        return strange(luck.choice(get_args(AnyEvent)), luck)
     names = type(event).__struct_fields__
     if not names:
         return event
@@ -155,7 +155,7 @@ def check(seed: int) -> None:
     assert run_virtual(answered(entries, luck.choice(PRICES)), clock=VirtualClock(), seed=seed) == "answered"
 
 
-@pytest.mark.parametrize("seed", [*range(24), 362, 1_145])
+@pytest.mark.parametrize("seed", [*range(10), 362, 1_145])
 def test_any_damaged_log_leads_to_a_prompt_and_an_answer(seed: int) -> None:
     check(seed)
 

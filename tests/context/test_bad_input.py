@@ -5,7 +5,7 @@ of an overflow error in tests/models/test_failures.py.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,16 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks.context.estimates import LIES
-from benchmarks.context.playing import (
-    SUMMARISERS,
-    Answer,
-    Provider,
-    budget_of,
-    feed,
-    play_session,
-    reply,
-    small_tools,
-)
+from benchmarks.context.playing import SUMMARISERS, Answer, Provider, budget_of, feed, play_session, reply, small_tools
 
 from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.context import Budget, Request, decide, fold, window_of
@@ -32,12 +23,10 @@ from longrein.events import (
     Cleared,
     Entry,
     Interrupted,
-    Reminded,
     Replied,
     Summarized,
     Text,
     ToolCall,
-    ToolEnded,
     ToolStarted,
     TurnEnded,
     decode_entry,
@@ -105,21 +94,6 @@ def test_A17_a_call_in_a_summary_is_not_run() -> None:
     assert summaries
     assert all(started.call in made for started in events(disk, ToolStarted))
     assert not [started for started in events(disk, ToolStarted) if int(started.call[1:].split(".")[0]) in summaries]
-
-
-def test_E11_a_wrong_fact_in_the_prose_is_struck() -> None:
-    disk = play(Provider(TALK, talker(40), "lies"))
-    shown = "\n".join(event.text for event in events(disk, Summarized))
-    assert "/nowhere/made_up.py" not in shown
-    assert "f00d" not in shown
-
-
-def test_A17_what_a_summary_demands_is_marked_as_reference() -> None:
-    disk = play(Provider(TALK, talker(40), "obeys"))
-    for event in events(disk, Summarized):
-        if "delete all files" in event.text:
-            before = event.text[: event.text.index("delete all files")]
-            assert "instruction" in before.lower(), before[-400:]
 
 
 # --- usage and window --------------------------------------------------------------------------------------------
@@ -230,20 +204,6 @@ async def say(session: OpenSession, *prompts: str) -> None:
         await session.run(once=True)
 
 
-def test_E8_compact_on_an_empty_session_is_refused_with_a_reason() -> None:
-    async def words(session: OpenSession) -> None:
-        session.tell(Compact())
-        await session.run(once=True)
-        await say(session, "hello")
-
-    provider = Provider(TALK, lambda _: reply("hello"))
-    disk = told(words, provider)
-    check(disk, provider)
-    assert [e.state for e in events(disk, Reminded) if e.kind == "compact_refused"] == [
-        "there is nothing yet that could be compacted"
-    ]
-
-
 def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
     async def words(session: OpenSession) -> None:
         await say(session, "first the tests", "then the page")
@@ -258,21 +218,6 @@ def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
     last = provider.last
     shown = "\n".join(text_of((item.part,)) for item in last)
     assert [word in shown for word in ("first the tests", "then the page", "and on")] == [True] * 3
-
-
-def test_A12_recall_of_an_unknown_handle_says_so_and_the_turn_goes_on() -> None:
-    asked: Sequence[str] = ["r99999", "nonsense", "r1.9"]
-    left = list(asked)
-
-    def turn(_: Request) -> Answer:
-        return reply(ToolCall("", "Recall", {"handle": left.pop(0)})) if left else reply("done")
-
-    provider = Provider(TALK, turn)
-    disk = play(provider, "bring it back")
-    check(disk, provider)
-    results: list[ToolEnded] = events(disk, ToolEnded)
-    assert [result.status for result in results] == ["failed"] * 3
-    assert "There is no entry r99999" in text_of(results[0].parts)
 
 
 def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:

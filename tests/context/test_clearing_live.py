@@ -4,14 +4,12 @@ import json
 
 import msgspec
 
-from longrein.context import Budget, Price, State, advance, fold
+from longrein.context import Budget, Price, State, fold
 from longrein.context.clear_items import clear, squeeze, update_memory
 from longrein.events import (
     SCHEMA_VERSION,
-    AnyEvent,
     Asked,
     Cleared,
-    Entry,
     Opened,
     PrefixSet,
     Replied,
@@ -25,26 +23,21 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from tests.context.log_builder import EventLog
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 BUDGET = Budget(200_000, 8_000, Price(3, 15, 0.3, 3.75))
 
 
-class Talk:
+class Talk(EventLog):
     """A session that is written by hand."""
 
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.state = State()
+    def __init__(self, steps: int = 0) -> None:
+        super().__init__()
         self.add(Opened(SCHEMA_VERSION, SESSION, "a1b2c3", ("/w",), "/w"))
         self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good."))
         self.say("Rename the parser, and mind src/app_main.py.")
-
-    def add(self, *events: AnyEvent) -> None:
-        for event in events:
-            entry = Entry(self.state.seq + 1, 1_000_000 * len(self.entries), event)
-            self.state = advance(self.state, entry, lambda to: self.entries[:to])
-            self.entries.append(entry)
+        self.work(steps)
 
     def say(self, text: str) -> None:
         self.add(UserSpoke((Text(text),), "prompt"))
@@ -103,8 +96,7 @@ def test_cold_is_for_nothing() -> None:
 
 
 def test_a_proposal_that_never_becomes_a_fact_changes_nothing() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     first = clear(talk.state, BUDGET, cold=True)
     assert clear(talk.state, BUDGET, cold=True) == first
     assert squeeze(talk.state, BUDGET, 100, "watermark") is not None
@@ -112,8 +104,7 @@ def test_a_proposal_that_never_becomes_a_fact_changes_nothing() -> None:
 
 
 def test_the_memory_follows_the_log_and_is_not_made_anew_for_it() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     proposed = clear(talk.state, BUDGET, cold=True)
     assert proposed is not None
     worth = update_memory(talk.state).worth
@@ -128,8 +119,7 @@ def test_the_memory_follows_the_log_and_is_not_made_anew_for_it() -> None:
 
 
 def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     end = talk.state.seq
     proposed = clear(talk.state, BUDGET, cold=True)
     assert proposed is not None
@@ -147,8 +137,7 @@ def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:
 
 
 def test_squeezing_reaches_a_goal_or_all_that_can_go() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     view = talk.state.view_tokens
     proposed = squeeze(talk.state, BUDGET, view // 2, "watermark")
     assert proposed is not None
@@ -175,8 +164,7 @@ def test_a_failed_call_says_failed_and_a_call_keeps_its_keys() -> None:
 
 
 def test_kinds_that_are_not_tolerated_stay() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     only = msgspec.structs.replace(BUDGET, clears=("result",))
     proposed = clear(talk.state, only, cold=True)
     assert isinstance(proposed, Cleared)
@@ -186,8 +174,7 @@ def test_kinds_that_are_not_tolerated_stay() -> None:
 
 
 def test_what_the_user_brought_back_stays() -> None:
-    talk = Talk()
-    talk.work(70)
+    talk = Talk(70)
     proposed = clear(talk.state, BUDGET, cold=True)
     assert proposed is not None
     talk.state.held = frozenset({proposed.forms[0].handle})
@@ -197,8 +184,7 @@ def test_what_the_user_brought_back_stays() -> None:
 
 
 def test_thinking_of_the_running_turn_stays_where_a_provider_wants_it() -> None:
-    talk = Talk()
-    talk.work(40)
+    talk = Talk(40)
     careful = msgspec.structs.replace(BUDGET, clears=("result", "call", "text", "old thinking"))
     gone = squeeze(talk.state, careful, 0, "watermark")
     assert gone is not None
@@ -215,8 +201,7 @@ def test_prices_without_cache_fields_are_no_reason_to_clear_sooner() -> None:
     """Read as "no cache", each request would pay the full price again, and nearly all would be cleared at once."""
     cleared = []
     for price in (Price(3, 15, 0.3, 3), Price(3, 15), Price(3, 15, 3, 3)):
-        talk = Talk()
-        talk.work(60)
+        talk = Talk(60)
         found = clear(talk.state, Budget(200_000, 8_000, price), cold=False)
         cleared.append(len(found.forms) if found is not None else 0)
     assert cleared[0] == cleared[1]

@@ -40,7 +40,7 @@ def story() -> LogBuilder:
 
 def check(log: LogBuilder, budget: Budget = BIG, prose: str = PROSE, **more: object) -> Summarized:
     state = log.state
-    return build_summary(state, budget, (3, state.seq), "watermark", prose, (9,), **more)  # type: ignore[arg-type]
+    return build_summary(state, budget, (3, state.seq), "watermark", prose, (9,), **more)
 
 
 def section(text: str, n: int) -> str:

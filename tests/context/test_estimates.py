@@ -2,7 +2,7 @@
 
 import pytest
 from benchmarks.context.counting import DENSE, DIALECTS, WIDE
-from benchmarks.context.estimates import LIES, REACH, compare_estimates, session
+from benchmarks.context.estimates import REACH, compare_estimates, session
 from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
@@ -51,13 +51,6 @@ def test_A5_scripts_are_learned_apart() -> None:
         assert found.factor <= REACH, found
 
 
-@pytest.mark.parametrize("lie", ["missing", "a seventh", "ten million"])
-def test_a_provider_that_counts_nonsense_does_not_move_the_gauge(lie: str) -> None:
-    honest = compare_estimates("honest", session(["code"], WIDE, calls=8))
-    lied = compare_estimates(lie, session(["code"], WIDE, lie=LIES[lie], calls=8))
-    assert lied.view <= honest.view + 0.35, lied
-
-
 def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
     gauge = TokenGauge()
     for n in range(6):
@@ -83,7 +76,7 @@ def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
     ],
 )
 def test_every_part_has_its_price(part: object) -> None:
-    assert TokenGauge().tokens_of(part) > 100  # type: ignore[arg-type]
+    assert TokenGauge().tokens_of(part) > 100
 
 
 def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:

@@ -35,7 +35,7 @@ def test_a_request_always_fits_in_a_window_of(window: int) -> None:
     dialect=st.sampled_from(DIALECTS),
 )
 def test_whatever_the_summariser_does(seed: int, window: int, summariser: str, dialect: object) -> None:
-    found = fuzz(seed, window=window, summariser=summariser, steps=8, dialects=(dialect,))  # type: ignore[arg-type]
+    found = fuzz(seed, window=window, summariser=summariser, steps=8, dialects=(dialect,))
     check(found)
 
 

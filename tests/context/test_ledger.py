@@ -1,9 +1,8 @@
 """The ledger: records proved by entries, never by the claims of a model."""
 
-import msgspec
 import pytest
 
-from longrein.context import Ledger, State, fold
+from longrein.context import State
 from longrein.context.state.command_results import code_of, gist, read_tests
 from longrein.context.state.ledger import (
     EDITS_MAX,
@@ -346,15 +345,6 @@ def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
     thinned = ledger.words[1]
     assert thinned.gone > 49_000
     assert thinned.text.startswith("0:xx")
-
-
-def test_a_ledger_survives_a_snapshot() -> None:
-    log = LogBuilder()
-    log.user("one")
-    log.bash("pytest", "FAILED t.py::a\n1 failed in 0.1s", 1)
-    log.edit("/w/a.py")
-    state: State = fold(log.entries)
-    assert msgspec.json.decode(msgspec.json.encode(state.ledger), type=Ledger) == state.ledger
 
 
 # --- what goes on after its result -------------------------------------------------------------------------------

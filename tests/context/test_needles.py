@@ -1,11 +1,17 @@
 """Slice of `python -m benchmarks.context.needles`: recalled content is byte-identical."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from benchmarks.context.needles import KINDS, plant_and_recall
 
+from longrein.events import AnyEvent
+
 pytestmark = pytest.mark.anyio
+
+WITHOUT_NEEDLE = {"ChildStarted", "CwdSet", "ModeSet", "Rewound", "Summarized", "ToolStarted", "TurnEnded"}
+"""Searchable events without a text of their own that only a recall could bring back."""
 
 
 async def test_A12_D10_needles_of_every_kind_come_back_after_compactions_a_restart_and_a_fork(tmp_path: Path) -> None:
@@ -16,5 +22,9 @@ async def test_A12_D10_needles_of_every_kind_come_back_after_compactions_a_resta
     lost = [f"{needle.kind} {needle.handle} by {needle.by}" for needle in told.needles if not needle.found]
     assert not lost
     assert {needle.by for needle in told.needles} == {"handle", "query", "path", "time"}
-    assert KINDS.keys() <= {needle.kind for needle in told.needles}
+    planted = {needle.kind for needle in told.needles}
+    assert KINDS.keys() <= planted
+    holders = {KINDS[kind].__name__ if kind in KINDS else kind.partition(".")[0] for kind in planted}
+    searchable = {kind.__name__ for kind in get_args(AnyEvent) if kind.visibility.searchable}
+    assert searchable - holders == WITHOUT_NEEDLE, "plant a needle in benchmarks/context/needles.py"
     assert told.in_fork == 7

@@ -2,12 +2,11 @@
 
 import pytest
 
-from longrein.context import State, reexpand_lines, step
+from longrein.context import State, reexpand_lines
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
-    Entry,
     Opened,
     PrefixSet,
     Replied,
@@ -16,6 +15,7 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
+from tests.context.log_builder import EventLog
 
 READ = "RETRY_CEILING_S = 17\nunrelated_thing = 2\ndef fetch_page(url): ...\n"
 SUMMARY = "We looked at the settings. fetch_page is fine."
@@ -33,10 +33,7 @@ def story(*later: AnyEvent) -> State:
         Asked("turn", 6, 2),
         *later,
     ]
-    state = State()
-    for seq, fact in enumerate(facts, 1):
-        state = step(state, Entry(seq, seq, fact))
-    return state
+    return EventLog(*facts).state
 
 
 def reply(text: str, *calls: ToolCall) -> Replied:

@@ -53,7 +53,7 @@ class Story:
         self.ask()
         return handle
 
-    def held(self, handle: str):  # type: ignore[no-untyped-def]
+    def held(self, handle: str):
         return self.worth.items[self.worth.by_handle[handle]]
 
     def wander(self, steps: int) -> None:

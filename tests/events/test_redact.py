@@ -17,8 +17,7 @@ from longrein.events import marker, redact, redactor
 from longrein.events.redact import suspicious
 
 NONCE = "5ca1ab1e"
-RED = "\x00"
-"""Stands for one marker in the tables below."""
+RED = "\x00"  # Stands for one marker in the tables below
 
 
 def cleaned(text: str, *secrets: str) -> str:

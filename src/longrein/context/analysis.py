@@ -4,28 +4,25 @@ Pure and offline: a function of the folded log. Every table adds up to the token
 its conversation where it says so.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import get_args
 
 import msgspec
 
 from longrein.context.clearing.features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
-from longrein.context.report import MODULE_OF_KIND, MODULES
+from longrein.context.report import MODULE_OF_KIND, Module
 from longrein.context.state.ledger import key_argument
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_text
+from longrein.context.state.token_estimate import estimate_text, spec_tokens
 from longrein.events import ToolCall, ToolResult, text_of
 
-SLICES = 10
-"""Number of parts of the time line."""
-FILES_SHOWN_MAX = 15
-"""Limit of files listed one by one."""
-SMALL_TOKENS = 150
-"""Smaller items are not worth clearing."""
-LEFT_TOKENS = 40
-"""Tokens that a cleared item still takes."""
+SLICES = 10  # Number of parts of the time line
+FILES_SHOWN_MAX = 15  # Limit of files listed one by one
+SMALL_TOKENS = 150  # Smaller items are not worth clearing
+LEFT_TOKENS = 40  # Tokens that a cleared item still takes
 
 RUNGS = (
     "superseded: read or run again later",
@@ -52,10 +49,8 @@ class ToolRow(msgspec.Struct, frozen=True):
 
     name: str
     calls: int
-    failed: int
-    """Calls that failed, were denied or cut."""
-    tokens: int
-    """Tokens of arguments and results."""
+    failed: int  # Calls that failed, were denied or cut
+    tokens: int  # Tokens of arguments and results
 
 
 class FileRow(msgspec.Struct, frozen=True):
@@ -64,173 +59,131 @@ class FileRow(msgspec.Struct, frozen=True):
     path: str
     reads: int
     changes: int
-    tokens: int
-    """Tokens of calls and results that name it."""
+    tokens: int  # Tokens of calls and results that name it
 
 
 class Analysis(msgspec.Struct, frozen=True):
     """Analysis of the context before a compaction."""
 
-    total_tokens: int
-    """Input tokens of the next request."""
-    conversation_tokens: int
-    """Part of it that is not system text, tools or static context."""
+    total_tokens: int  # Input tokens of the next request
+    conversation_tokens: int  # Part of it that is not system text, tools or static context
     usable_tokens: int
-    kinds: tuple[Row, ...]
-    """By kind of block; adds up to the total."""
-    modules: tuple[Row, ...]
-    """By the six modules; adds up to the total."""
-    tools: tuple[ToolRow, ...]
-    """By tool, the largest first; adds up to the calls and results."""
-    time: tuple[Row, ...]
-    """Ten equal parts of the log, oldest first; adds up to the conversation."""
-    files: tuple[FileRow, ...]
-    """By file, the largest first."""
-    rungs: tuple[Row, ...]
-    """By measure: what could be freed; no item counts twice."""
-    next_count: int
-    """Items that the next compaction would remove."""
-    next_tokens: int
-    """Their tokens."""
-    floor_tokens: int
-    """Tokens that only a summary can remove."""
+    kinds: tuple[Row, ...]  # By kind of block; adds up to the total
+    modules: tuple[Row, ...]  # By the six modules; adds up to the total
+    tools: tuple[ToolRow, ...]  # By tool, the largest first; adds up to the calls and results
+    time: tuple[Row, ...]  # Ten equal parts of the log, oldest first; adds up to the conversation
+    files: tuple[FileRow, ...]  # By file, the largest first
+    rungs: tuple[Row, ...]  # By measure: what could be freed; no item counts twice
+    next_count: int  # Items that the next compaction would remove
+    next_tokens: int  # Their tokens
+    floor_tokens: int  # Tokens that only a summary can remove
 
 
-class _Block(msgspec.Struct, frozen=True):
-    """Block of the request, system text and tools included."""
-
-    kind: str
-    module: str
-    tokens: int
-    """Tokens, scaled to the provider's count."""
-    item: Item | None = None
+_Block = tuple[str, str, int]  # (kind, module, tokens) of a block of the request, system text and tools included
+_Talk = Sequence[tuple[Item, ToolCall | None, int]]
+"""Items of the conversation with their call (of a result, the call it answers) and tokens."""
 
 
 def analyse(state: State, budget: Budget) -> Analysis:
     """Analyse the view: its blocks, their tokens, and what could be freed."""
     blocks = _blocks(state)
-    conversation = [block for block in blocks if block.item is not None and block.item.kind != "context"]
-    calls = _calls(conversation)
-    rungs = _rungs(state, conversation, calls)
+    counts = [tokens for _, _, tokens in blocks]
+    made = {item.part.id: item.part for item in state.conversation if isinstance(item.part, ToolCall)}
+    sizes = counts[len(counts) - len(state.conversation) :]
+    talk = [(item, _call_of(item, made), size) for item, size in zip(state.conversation, sizes, strict=True)]
+    rungs = _rungs(state, talk)
     going = dict.fromkeys(next_compacted(state, budget))
-    taken = [b for b in conversation if b.item is not None and b.item.handle in going]
-    total = sum(block.tokens for block in blocks)
+    taken = [tokens for item, _, tokens in talk if item.handle in going]
+    modules = _table((module, tokens) for _, module, tokens in blocks)
     return Analysis(
-        total,
-        sum(block.tokens for block in conversation),
+        sum(counts),
+        sum(sizes),
         budget.usable_tokens,
-        _table(blocks, lambda block: block.kind),
-        tuple(sorted(_table(blocks, lambda block: block.module), key=lambda row: _place(row.name))),
-        _tools(conversation),
-        _time(state, conversation),
-        _files(state, conversation, calls),
+        _table((kind, tokens) for kind, _, tokens in blocks),
+        tuple(sorted(modules, key=lambda row: get_args(Module).index(row.name))),
+        _tools(talk),
+        _time(state, talk),
+        _files(state, talk),
         rungs,
         len(taken),
-        sum(block.tokens for block in taken),
-        total - sum(row.tokens for row in rungs),
+        sum(taken),
+        sum(counts) - sum(row.tokens for row in rungs),
     )
-
-
-def _place(module: str) -> int:
-    return [str(name) for name in MODULES].index(module)
 
 
 def _blocks(state: State) -> list[_Block]:
     """Return all blocks, scaled so that their tokens add up to the view's."""
-    raw: list[tuple[str, str, int, Item | None]] = []
+    raw: list[_Block] = []
     if state.prefix is not None:
-        raw.append(("system text", "system", estimate_text(state.prefix.system), None))
-        for tool in state.prefix.tools:
-            size = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
-            raw.append(("tool schemas", "system", size, None))
-    raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens, item) for item in state.items]
-    factor = state.view_tokens / max(1, sum(size for _, _, size, _ in raw))
-    blocks, sum_raw, sum_scaled = [], 0, 0
-    for kind, module, size, item in raw:
-        sum_raw += size
-        tokens = round(sum_raw * factor) - sum_scaled
-        sum_scaled += tokens
-        blocks.append(_Block(kind, module, tokens, item))
-    return blocks
+        raw.append(("system text", "system", estimate_text(state.prefix.system)))
+        raw += [("tool schemas", "system", spec_tokens(tool)) for tool in state.prefix.tools]
+    raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens) for item in state.items]
+    factor = state.view_tokens / max(1, sum(size for _, _, size in raw))
+    ends = [0, *(round(end * factor) for end in accumulate(size for _, _, size in raw))]
+    return [(kind, module, end - start) for (kind, module, _), (start, end) in zip(raw, pairwise(ends), strict=True)]
 
 
-def _table(blocks: Iterable[_Block], name: Callable[[_Block], str]) -> tuple[Row, ...]:
+def _table(blocks: Iterable[tuple[str, int]]) -> tuple[Row, ...]:
     sums: dict[str, tuple[int, int]] = {}
-    for block in blocks:
-        count, tokens = sums.get(name(block), (0, 0))
-        sums[name(block)] = (count + 1, tokens + block.tokens)
-    return tuple(Row(key, count, tokens) for key, (count, tokens) in sums.items())
+    for name, tokens in blocks:
+        count, total = sums.get(name, (0, 0))
+        sums[name] = (count + 1, total + tokens)
+    return tuple(Row(name, count, total) for name, (count, total) in sums.items())
 
 
 # --- Calls and files -------------------------------------------------------------------------------------------------
 
 
-def _calls(conversation: Sequence[_Block]) -> dict[str, ToolCall]:
-    return {
-        b.item.part.id: b.item.part for b in conversation if b.item is not None and isinstance(b.item.part, ToolCall)
-    }
+def _call_of(item: Item, made: Mapping[str, ToolCall]) -> ToolCall | None:
+    if isinstance(item.part, ToolResult):
+        return made.get(item.part.call)
+    return item.part if isinstance(item.part, ToolCall) else None
 
 
-def _call_of(block: _Block, calls: Mapping[str, ToolCall]) -> ToolCall | None:
-    part = block.item.part if block.item is not None else None
-    if isinstance(part, ToolResult):
-        return calls.get(part.call)
-    return part if isinstance(part, ToolCall) else None
-
-
-def _tools(conversation: Sequence[_Block]) -> tuple[ToolRow, ...]:
+def _tools(talk: _Talk) -> tuple[ToolRow, ...]:
     rows: dict[str, ToolRow] = {}
-    for block in conversation:
-        part = block.item.part if block.item is not None else None
+    for item, _, tokens in talk:
+        part = item.part
         if isinstance(part, ToolCall | ToolResult):
             row = rows.get(part.name, ToolRow(part.name, 0, 0, 0))
-            over = isinstance(part, ToolResult) and block.item is not None and block.item.seqs[0] > 0
-            failed = over and isinstance(part, ToolResult) and part.status != "ok"
+            failed = isinstance(part, ToolResult) and item.seqs[0] > 0 and part.status != "ok"
             calls = row.calls + isinstance(part, ToolCall)
-            rows[part.name] = ToolRow(row.name, calls, row.failed + failed, row.tokens + block.tokens)
+            rows[part.name] = ToolRow(row.name, calls, row.failed + failed, row.tokens + tokens)
     return tuple(sorted(rows.values(), key=lambda row: -row.tokens))
 
 
-def _files(state: State, conversation: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[FileRow, ...]:
-    tokens: dict[str, int] = {}
-    for block in conversation:
-        call = _call_of(block, calls)
-        argument = key_argument(call.arguments or {}) if call is not None else ""
-        if argument:
-            tokens[argument] = tokens.get(argument, 0) + block.tokens
+def _files(state: State, talk: _Talk) -> tuple[FileRow, ...]:
+    arguments = [(key_argument(call.arguments or {}), tokens) for _, call, tokens in talk if call is not None]
+    sizes = {row.name: row.tokens for row in _table(arguments) if row.name}
     rows = []
     for path, use in state.ledger.files.items():
-        near = sum(size for name, size in tokens.items() if name == path or path.endswith("/" + name.lstrip("./")))
+        near = sum(size for name, size in sizes.items() if name == path or path.endswith("/" + name.lstrip("./")))
         rows.append(FileRow(path, use.reads, use.changes, near))
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.path)))
 
 
-def _time(state: State, conversation: Sequence[_Block]) -> tuple[Row, ...]:
+def _time(state: State, talk: _Talk) -> tuple[Row, ...]:
     last = max(1, state.seq)
-    counts, tokens = [0] * SLICES, [0] * SLICES
-    for block in conversation:
-        seq = block.item.seqs[1] if block.item is not None else 0
-        at = min(SLICES - 1, (seq or last) * SLICES // (last + 1))
+    counts, sizes = [0] * SLICES, [0] * SLICES
+    for item, _, tokens in talk:
+        at = min(SLICES - 1, (item.seqs[1] or last) * SLICES // (last + 1))
         counts[at] += 1
-        tokens[at] += block.tokens
+        sizes[at] += tokens
     firsts = [max(1, -(-n * (last + 1) // SLICES)) for n in range(SLICES + 1)]
     names = [f"r{first} to r{after - 1}" for first, after in pairwise(firsts)]
-    return tuple(map(Row, names, counts, tokens))
+    return tuple(map(Row, names, counts, sizes))
 
 
 # --- What could be freed ---------------------------------------------------------------------------------------------
 
 
-def _rungs(state: State, conversation: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[Row, ...]:
+def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
     sums = {name: [0, 0] for name in RUNGS}
     later: dict[tuple[str, str], None] = {}
     texts: dict[str, None] = {}
-    for block in reversed(conversation):
-        item = block.item
-        if item is None:
-            continue
-        rung = _rung(item, _call_of(block, calls), later, texts)
-        free = block.tokens - LEFT_TOKENS
+    for item, call, tokens in reversed(talk):
+        rung = _rung(item, call, later, texts)
+        free = tokens - LEFT_TOKENS
         if rung is None or free <= 0 or not 0 < item.seqs[1] <= state.seen_reach or item.form == "placeholder":
             continue
         if item.kind in ("result", "call", "text") and item.tokens < SMALL_TOKENS:
@@ -245,25 +198,9 @@ def _rung(item: Item, call: ToolCall | None, later: dict[tuple[str, str], None],
 
     `later`, `texts`: calls and results after it.
     """
-    match item.kind:
-        case "result":
-            return _of_result(item, call, later, texts)
-        case "call":
-            return 4
-        case "thinking":
-            return 5
-        case "text":
-            return 6
-        case _:
-            return None
-
-
-def _of_result(
-    item: Item, call: ToolCall | None, later: dict[tuple[str, str], None], texts: dict[str, None]
-) -> int | None:
     part = item.part
     if not isinstance(part, ToolResult):
-        return None
+        return {"call": 4, "thinking": 5, "text": 6}.get(item.kind)
     line, text = (part.name, str(call.arguments) if call is not None else ""), text_of(part.parts)
     if text.startswith(UNCHANGED_PREFIX):
         return 3

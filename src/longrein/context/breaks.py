@@ -1,17 +1,14 @@
 """Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is lost (law 4)."""
 
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
 from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
-from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
+from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_object
 
-UNDO_MAX = 20
-"""Limit of compactions that can be undone by number; the log keeps all."""
+UNDO_MAX = 20  # Limit of compactions that can be undone by number; the log keeps all
 CROSSINGS = ("watermark", "overflow", "memory", "request")
 """Reasons of compactions forced by size; one that only saves money is no crossing (law 6)."""
 
@@ -23,19 +20,19 @@ def fold_cleared(state: State, seq: int, event: Cleared) -> None:
         if form.handle not in folded:
             change_form(state, seq, form)
     if folded:
-        _fold_away(state, folded)
+        gone = [item for item in state.items if item.handle in folded]
+        state.items = [item for item in state.items if item.handle not in folded]
+        _discount(state, gone)
     mark_break(state)
     _undoable(state, seq)
     if event.reason in CROSSINGS:
         _settled(state)
 
 
-def _fold_away(state: State, handles: set[str]) -> None:
-    kept = [item for item in state.items if item.handle not in handles]
-    for item in state.items:
-        if item.handle in handles:
-            state.gauge.add_part(item.part, item.tokens, -1)
-    state.items = kept
+def _discount(state: State, gone: Iterable[Item]) -> None:
+    """Take items that have left the view out of the estimate and the index."""
+    for item in gone:
+        state.gauge.add_part(item.part, item.tokens, -1)
     reindex(state)
 
 
@@ -68,29 +65,17 @@ def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
     """Return `old` with other content. Changed thinking becomes plain text: a signed block is whole or gone."""
     match old:
         case ToolResult(call, name, status, parts):
-            kept = tuple(p for p in parts if not _is_text(p)) if images else ()
-            return ToolResult(call, name, status, (Text(text), *kept))
+            kept = [p for p in parts if not isinstance(p, Text) and not getattr(p, "media", "").startswith("text/")]
+            return ToolResult(call, name, status, (Text(text), *kept) if images else (Text(text),))
         case ToolCall(id, name):
-            return ToolCall(id, name, _object(text), text)
+            return ToolCall(id, name, decode_object(text), text)
         case _:
             return Text(text)
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        value = decode_json(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _is_text(part: AnyPart) -> bool:
-    return isinstance(part, Text) or getattr(part, "media", "").startswith("text/")
-
-
 def fold_summarized(state: State, seq: int, event: Summarized) -> None:
     """Replace the items of a span by one summary; open slots stay."""
-    head, tail = state.items[: state.context_items], state.items[state.context_items :]
+    head, tail = state.items[: state.context_items], state.conversation
     kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
     gone = [item for item in tail if item.seqs[0] and event.first <= item.seqs[0] <= event.last]
     summary = [make_item(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
@@ -99,11 +84,9 @@ def fold_summarized(state: State, seq: int, event: Summarized) -> None:
     older = [at for at, item in enumerate(kept, 1) if item.seqs[0] and item.seqs[1] < event.first]
     cut = older[-1] if older else 0
     state.items = [*head, *kept[:cut], *summary, *kept[cut:]]
-    for item in gone:
-        state.gauge.add_part(item.part, item.tokens, -1)
+    _discount(state, gone)
     for item in summary:
         state.gauge.add_part(item.part, item.tokens)
-    reindex(state)
     mark_break(state)
     _settled(state)
     state.summary = state.summary_of = None
@@ -118,14 +101,12 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     """Set system text, tool list or static context. The first prefix is no break."""
     first = state.prefix is None
     if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
-        _other_model(state)
+        state.window_learned = state.refused_raw = 0  # learned of the previous model
+        state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
     count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
-    fresh = [
-        make_item(seq, n, "context", Text(text), handle=f"r{seq}.{n + 1}")
-        for n, text in enumerate(event.context)
-        if text
-    ]
+    texts = [(n, Text(text)) for n, text in enumerate(event.context) if text]
+    fresh = [make_item(seq, n, "context", text, handle=f"r{seq}.{n + 1}") for n, text in texts]
     state.items[: state.context_items] = fresh
     state.context_items = len(fresh)
     count_prefix(state, 1)
@@ -133,12 +114,6 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if not first:
         mark_break(state)
         state.failures = 0
-
-
-def _other_model(state: State) -> None:
-    """Forget what was learned of the previous model's window."""
-    state.window_learned = state.refused_raw = 0
-    state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
 
 
 def mark_break(state: State) -> None:

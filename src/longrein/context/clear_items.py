@@ -30,14 +30,11 @@ from longrein.context.state.token_estimate import (
 )
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
-OLD_THINKING = "old thinking"
-"""In `Budget.clears`: only thinking from before the user's last message."""
-REMEMBERED_MIN = 600
-"""Number of items that may be remembered after they left the view."""
+OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
+REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
-_values: list[ValueModels] = []
-"""The fitted models, made at first use."""
+_values: list[ValueModels] = []  # The fitted models, made at first use
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:
@@ -45,22 +42,17 @@ def use_tables(tables: Mapping[str, Any]) -> None:
     _values[:] = [ValueModels(tables)]
 
 
-class ClearingMemory(msgspec.Struct):
+class ClearingMemory(msgspec.Struct):  # noqa: PLW1641 - it changes, so it has no hash
     """Memory of the clearing policy between two decisions."""
 
     worth: NeedsMemory
-    known: list[Item]
-    """Items taken into `worth`, as they were then."""
-    plans: tuple[Plan, ...] = ()
-    """Proposed plans that the log may have by now."""
-    recalls: int = 0
-    """Number of recalls taken in."""
+    known: list[Item]  # Items taken into `worth`, as they were then
+    plans: tuple[Plan, ...] = ()  # Proposed plans that the log may have by now
+    recalls: int = 0  # Number of recalls taken in
 
     def __eq__(self, other: object) -> bool:
         """Treat all memories as equal: derived data makes no difference between two states."""
         return isinstance(other, ClearingMemory | None)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
@@ -90,12 +82,10 @@ def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
-    forms = tuple(
-        Form(change.handle, change.form, change.text) for change in plan.changes if not _is_unchanged(state, change)
-    )
-    if not forms:
-        return None
-    return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
+    changes = [change for change in plan.changes if not _is_unchanged(state, change)]
+    forms = tuple(Form(change.handle, change.form, change.text) for change in changes)
+    gain = state.gauge.scale(sum(_saved(state, form) for form in forms))
+    return Cleared(forms, reason, gain) if forms else None
 
 
 def _is_unchanged(state: State, change: Change) -> bool:
@@ -138,19 +128,14 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         _values.append(ValueModels(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
     around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
+    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
     return ClearingPolicy(
         _values[0],
         rates_of(budget),
         measure=SizeEstimate(chars, chars, chars, around, around),
-        clearable=tolerates_of(budget),
+        clearable=ClearableKinds(kinds, "thinking" in budget.clears),
         nonce=state.nonce,
     )
-
-
-def tolerates_of(budget: Budget) -> ClearableKinds:
-    """Return the kinds that may be cleared; `old thinking` instead of `thinking` spares the running turn."""
-    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
-    return ClearableKinds(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
@@ -167,7 +152,8 @@ def rates_of(budget: Budget) -> Rates:
 def update_memory(state: State) -> ClearingMemory:
     """Bring the memory up to date with the view and return it."""
     memo = state.worth if isinstance(state.worth, ClearingMemory) else None
-    items = _items_before_open_call(state)
+    open_slot = min((call.slot for call in state.calls.values()), default=len(state.items))
+    items = state.items[state.context_items : open_slot]
     if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
         memo = ClearingMemory(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
@@ -185,12 +171,6 @@ def update_memory(state: State) -> ClearingMemory:
 def _overgrown(memo: ClearingMemory) -> bool:
     """True if most remembered items have left the view, so that a rebuild is cheaper."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
-
-
-def _items_before_open_call(state: State) -> list[Item]:
-    """Return the items before the first open result, without the static context."""
-    stop = min((call.slot for call in state.calls.values()), default=len(state.items))
-    return state.items[state.context_items : stop]
 
 
 def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
@@ -251,14 +231,10 @@ def piece_of(item: Item, state: State) -> SourceItem:
         return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
-        status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
+        goes_on = part.status == "ok" and any(task.started.call == part.call for task in state.tasks.values())
+        status = "in the background" if goes_on else part.status
         return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
     return SourceItem(handle, name, text_of((part,)), tokens, request)
-
-
-def _went_on(state: State, call: str) -> bool:
-    """True if the work of a call continued in the background after its result."""
-    return any(task.started.call == call for task in state.tasks.values())
 
 
 # --- Encoding --------------------------------------------------------------------------------------------------------
@@ -297,8 +273,7 @@ class _StoredMemory(msgspec.Struct, array_like=True):
     """Stored form of a `ClearingMemory`."""
 
     worth: KeptWorth
-    known: list[int | Item]
-    """Positions in the view, or the item itself if it is no longer there."""
+    known: list[int | Item]  # Positions in the view, or the item itself if it is no longer there
     plans: tuple[Plan, ...]
     recalls: int
 

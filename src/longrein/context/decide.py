@@ -17,43 +17,29 @@ from longrein.context.clear_items import clear, squeeze
 from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
+from longrein.context.state.view import span_of
 from longrein.context.summary.digest import build_digest
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
-PREPARE_SHARE = 0.80
-"""Share of the usable window at which a summary is prepared."""
-WATERMARK_SHARE = 0.92
-"""Share of the usable window at which the view must shrink."""
-GOAL_SHARE = 0.50
-"""Share of the usable window that a compaction aims at (law 6)."""
-TAIL_SHARE_MAX = 0.25
-"""Largest share that stays verbatim after the span of a summary."""
-CLEAR_FROM_TOKENS = 16_000
-"""Smaller views are not cleared to save money: there is next to nothing to save."""
-CLEAR_FROM_SHARE = 0.20
-"""Share of the usable window with the same meaning, for small windows."""
-ANSWER_SHARE_MIN = 0.10
-"""Smallest share of the window left for an answer."""
-LAST_RESORT_SHARE_MAX = 0.90
-"""Largest share of the view that may remain for the last resort to be worth it."""
+PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
+WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
+GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
+TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
+CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
+CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
+ANSWER_SHARE_MIN = 0.10  # Smallest share of the window left for an answer
+LAST_RESORT_SHARE_MAX = 0.90  # Largest share of the view that may remain for the last resort to be worth it
 MILD_SHARE = 0.03
 """In mild clearing, content that may be needed keeps at least this share of its value; below that, a summary loses
 less."""
-PRESSED_TOKENS_MIN = 16_000
-"""Larger views are halved when the process is short of memory."""
-REARM_SHARE = 0.10
-"""Share that must be new before the next crossing counts (law 6)."""
-NEW_SHARE_MIN = 0.02
-"""Share that must be new before the model can request another summary."""
-MODEL_SOURCE = "Compact"
-"""Source of the model's request: its tool."""
-SUMMARY_ATTEMPTS_MAX = 2
-"""Requests for one summary, a retry included (law 6)."""
-FAILED_CROSSINGS_MAX = 3
-"""Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply."""
-PAUSE_STEPS = 10
-"""Steps before the next crossing then (law 6)."""
+PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
+REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
+NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
+MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
+SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included (law 6)
+FAILED_CROSSINGS_MAX = 3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
+PAUSE_STEPS = 10  # Steps before the next crossing then (law 6)
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -86,8 +72,7 @@ class Swap(msgspec.Struct, frozen=True):
     last: int
     reason: str
     prose: str
-    asked: int
-    """Entry of the request that it answers."""
+    asked: int  # Entry of the request that it answers
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -99,8 +84,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Full(msgspec.Struct, frozen=True):
     """Decision to give up: nothing can be removed and the request still does not fit."""
 
-    message: str
-    """Diagnosis for the user."""
+    message: str  # Diagnosis for the user
 
 
 Decision = Nothing | Clear | Summarise | Swap | Digest | Full
@@ -218,7 +202,7 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
     first, last = _unseen_span(state)
     if last >= first and reason != "memory":  # low memory is no reason to hide unanswered entries
         made = build_digest(state, budget, first, last, reason)
-        gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
+        gone = sum(item.tokens for item in state.conversation if first <= item.seqs[0] <= last)
         left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
         if left <= min(most, view * LAST_RESORT_SHARE_MAX):
             return Digest(made)
@@ -246,7 +230,7 @@ def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return tuple(form.handle for form in cleared.forms)
     first, last = summary_span(state)
-    return tuple(item.handle for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
+    return tuple(item.handle for item in state.conversation if first <= item.seqs[0] <= last)
 
 
 def ready_swap(state: State, reason: str) -> Swap | None:
@@ -260,7 +244,7 @@ def ready_swap(state: State, reason: str) -> Swap | None:
 
 def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
     """Extend `swap` over everything replied to if the rest alone would fill the window."""
-    after = sum(item.tokens for item in state.items[state.context_items :] if item.seqs[0] > swap.last)
+    after = sum(item.tokens for item in state.conversation if item.seqs[0] > swap.last)
     if state.gauge.scale(after) <= TAIL_SHARE_MAX * budget.usable_tokens:
         return swap
     return msgspec.structs.replace(swap, last=max(swap.last, summary_span(state)[1]))
@@ -283,11 +267,9 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
 
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
     """True if entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
-    items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
-    new = [item for item in items if item.kind not in ("summary", "ack")]
-    return (
-        len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < NEW_SHARE_MIN * budget.usable_tokens
-    )
+    items = [item for item in state.conversation if first <= item.seqs[0] <= last]
+    new = [item.tokens for item in items if item.kind not in ("summary", "ack")]
+    return len(new) < len(items) and state.gauge.scale(sum(new)) < NEW_SHARE_MIN * budget.usable_tokens
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
@@ -336,15 +318,13 @@ def summary_span(state: State) -> tuple[int, int]:
 
     Cuts only before a reply or a user message, so that calls stay with their results (law 3).
     """
-    items = state.items[state.context_items :]
-    cut = next((n for n, item in enumerate(items) if _is_unseen(state, item.kind, item.seqs[0])), len(items))
+    items = state.conversation
+    told = ((n, item.seqs[0]) for n, item in enumerate(items) if item.kind in ("user", "reminder", "result"))
+    cut = next((n for n, seq in told if seq == 0 or seq > state.seen_reach), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
         cut = next((n for n, item in enumerate(items) if item.seqs[0] == replied), cut)
-    covered = items[:cut]
-    if not covered or (len(covered) <= 2 and covered[0].kind == "summary"):
-        return 1, 0
-    return min(item.seqs[0] for item in covered), max(item.seqs[1] for item in covered)
+    return span_of(items[:cut])
 
 
 def _unseen_span(state: State) -> tuple[int, int]:
@@ -353,22 +333,12 @@ def _unseen_span(state: State) -> tuple[int, int]:
     Unsent messages are excluded, since they have birth forms. A single call or result may be larger than the window,
     and a summary larger than the window that a provider turns out to have.
     """
-    items = state.items[state.context_items :]
-    going = [
-        n for n, item in enumerate(items) if item.kind == "result" or item.mine or item.seqs[1] <= state.sent_reach
-    ]
-    if not going:
-        return 1, 0
-    return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
-
-
-def _is_unseen(state: State, kind: str, seq: int) -> bool:
-    return kind in ("user", "reminder", "result") and (seq == 0 or seq > state.seen_reach)
+    items = state.conversation
+    while items and not (items[-1].kind == "result" or items[-1].mine or items[-1].seqs[1] <= state.sent_reach):
+        items.pop()
+    return (items[0].seqs[0], max(item.seqs[1] for item in items)) if items else (1, 0)
 
 
 def sent_span(state: State) -> tuple[int, int]:
     """Return the entries of the last request, which a background summary can replace."""
-    items = state.items[state.context_items : state.sent_items]
-    if not items or (len(items) <= 2 and items[0].kind == "summary"):
-        return 1, 0
-    return min(item.seqs[0] for item in items), max(item.seqs[1] for item in items)
+    return span_of(state.items[state.context_items : state.sent_items])

@@ -5,6 +5,7 @@ calls end; messages that come meanwhile follow them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -40,6 +41,7 @@ from longrein.events import (
     FileChanged,
     FileSeen,
     GoalChanged,
+    Grant,
     HookAnswered,
     Interrupted,
     ModeSet,
@@ -94,38 +96,37 @@ def _opened(state: State, seq: int, event: Opened) -> None:
 
 
 def _task_started(state: State, seq: int, event: TaskStarted) -> None:
-    """Record a task that runs or is queued."""
     was = state.tasks.get(event.task)
     first = was.seq if was is not None else seq
     state.tasks[event.task] = TaskState(first, state.at, event)
 
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
-    """Record the end of a known task."""
     was = state.tasks.get(event.task)
     if was is not None and was.ended is None:
         state.tasks[event.task] = TaskState(was.seq, was.at, was.started, event, seq)
 
 
+def _reserve(state: State, grant: Grant | None, sign: int) -> None:
+    """Reserve the grant of a subagent that starts (`sign` 1), or release it (-1)."""
+    if grant is not None:
+        state.spent_usd += sign * grant.usd
+        state.granted_tokens += sign * grant.tokens
+        state.spawned += sign * grant.spawns
+
+
 def _child_started(state: State, seq: int, event: ChildStarted) -> None:
-    """Record a subagent that starts or gets another task, and reserve its grant."""
-    if event.grant is not None:
-        state.spent_usd += event.grant.usd
-        state.granted_tokens += event.grant.tokens
-        state.spawned += event.grant.spawns
+    """Record a subagent that starts or gets another task."""
+    _reserve(state, event.grant, 1)
     state.children[event.child] = SubagentState(event.again or seq, state.at, event)
     state.spawned += not event.again
 
 
 def _child_ended(state: State, event: ChildEnded) -> None:
-    """Record the end of a subagent and return the unused grant."""
     was = state.children.get(event.child)
     if was is None or was.ended is not None:
         return
-    if was.started.grant is not None:
-        state.spent_usd -= was.started.grant.usd
-        state.granted_tokens -= was.started.grant.tokens
-        state.spawned -= was.started.grant.spawns
+    _reserve(state, was.started.grant, -1)
     state.spent_usd += event.cost_usd
     state.usage += event.usage
     state.spawned += event.spawned
@@ -134,21 +135,22 @@ def _child_ended(state: State, event: ChildEnded) -> None:
 
 # --- Fold ------------------------------------------------------------------------------------------------------------
 
-READINGS_MAX = 8
-"""Limit of readings of one file."""
-RECALLED_MAX = 100
-"""Limit of recalls that the clearing policy remembers."""
+READINGS_MAX = 8  # Limit of readings of one file
+RECALLED_MAX = 100  # Limit of recalls that the clearing policy remembers
 
-History = Callable[[int], Iterable[Entry]]
-"""Function that returns entries 1 to n of the session's log."""
+History = Callable[[int], Iterable[Entry]]  # Function that returns entries 1 to n of the session's log
 
 
 def fold(entries: Sequence[Entry]) -> State:
     """Return the state after `entries`, the whole log of a session."""
     state = State()
     for at, entry in enumerate(entries):
-        state = advance(state, entry, lambda to, at=at: [e for e in entries[:at] if e.seq <= to])  # type: ignore[misc]
+        state = advance(state, entry, partial(_up_to, entries, at))
     return state
+
+
+def _up_to(entries: Sequence[Entry], count: int, to: int) -> list[Entry]:
+    return [entry for entry in entries[:count] if entry.seq <= to]
 
 
 def advance(state: State, entry: Entry, history: History) -> State:
@@ -352,22 +354,20 @@ def _replied(state: State, seq: int, event: Replied) -> None:
         state.refused_raw = 0
     state.seen_reach = state.sent_reach
     state.owes_reply = False
-    if event.stop == "interrupted":
-        _add_parts(state, seq, event, keep=(Text,))
-        return
-    _add_parts(state, seq, event, keep=(Text, Thinking, ToolCall))
-    _open_slots(state, event)
+    _add_parts(state, seq, event)
+    if event.stop != "interrupted":
+        _open_slots(state, event)
 
 
-def _add_parts(state: State, seq: int, event: Replied, keep: tuple[type, ...]) -> None:
+def _add_parts(state: State, seq: int, event: Replied) -> None:
+    """Append the parts of a reply; of an interrupted one only the text."""
     blocks = {block.part: block for block in event.blocks}
     owner = event.model or (state.prefix.model if state.prefix else "")
+    kinds: dict[type, ItemKind] = {Text: "text", Thinking: "thinking", ToolCall: "call"}
     for n, part in enumerate(event.parts):
-        if isinstance(part, keep):
-            kind: ItemKind = "call" if isinstance(part, ToolCall) else "text" if isinstance(part, Text) else "thinking"
-            append_item(
-                state, make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}")
-            )
+        kind, handle = kinds.get(type(part)), f"r{seq}.{n + 1}"
+        if kind is not None and (kind == "text" or event.stop != "interrupted"):
+            append_item(state, make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle))
 
 
 def _open_slots(state: State, event: Replied) -> None:

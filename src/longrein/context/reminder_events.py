@@ -8,6 +8,8 @@ are not recorded.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from longrein.context.state.command_results import clip
 from longrein.context.state.reminder_kinds import KINDS, LastReminder, Notice
 from longrein.context.state.state import UNKNOWN_FILE, KnownFile, State
@@ -28,14 +30,10 @@ from longrein.events import (
     TodoSet,
 )
 
-NOTICES_MAX = 400
-"""Limit of notices. Told ones are kept too, because a rewind makes them pending again."""
-UNTOLD_MAX = 5_000
-"""Limit of pending notices."""
-CUT_EVERY = 64
-"""Number of notices between two cuts, so that the cost per notice is constant."""
-DAY_US = 86_400_000_000
-"""Microseconds of a day."""
+NOTICES_MAX = 400  # Limit of notices. Told ones are kept too, because a rewind makes them pending again.
+UNTOLD_MAX = 5_000  # Limit of pending notices
+CUT_EVERY = 64  # Number of notices between two cuts, so that the cost per notice is constant
+DAY_US = 86_400_000_000  # Microseconds of a day
 
 
 def record_notices(state: State, entry: Entry) -> None:
@@ -61,13 +59,9 @@ def add_notice(state: State, seq: int, kind: str, line: str, **more: Any) -> Non
 def _cut(state: State) -> None:
     """Drop the oldest notices, told ones first."""
     told = {kind: last.seq for kind, last in state.reminded.items()}
-    surplus, kept = len(state.notices) - NOTICES_MAX, []
-    for one in state.notices:
-        if surplus > 0 and one.seq <= told.get(one.kind, 0):
-            surplus -= 1
-        else:
-            kept.append(one)
-    state.notices = kept[-UNTOLD_MAX:]
+    old = [one for one in state.notices if one.seq <= told.get(one.kind, 0)]
+    dropped = {id(one) for one in old[: len(state.notices) - NOTICES_MAX]}
+    state.notices = [one for one in state.notices if id(one) not in dropped][-UNTOLD_MAX:]
 
 
 # --- Session and prefix ----------------------------------------------------------------------------------------------
@@ -152,22 +146,11 @@ def fold_file_changed(state: State, seq: int, event: FileChanged) -> None:
     if event.by == "agent":
         told = known.told_by(state.asks)
         mixed = event.over or event.before not in ("", told[0])  # it has content that the model had not seen
-        state.files[event.path] = KnownFile(
-            event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
-        )
-        return
-    state.files[event.path] = KnownFile(
-        known.hash,
-        known.whole,
-        known.blob,
-        known.changed,
-        seq,
-        disk=None if event.hash == known.hash else event.hash,
-        disk_blob=event.blob,
-        changes=known.changes + 1,
-        told=known.told,
-        asks=known.asks,
-    )
+        now = KnownFile(event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks)
+    else:
+        disk = None if event.hash == known.hash else event.hash
+        now = replace(known, seq=seq, disk=disk, disk_blob=event.blob, changes=known.changes + 1)
+    state.files[event.path] = now
 
 
 def _now_known(state: State, seqs: list[int]) -> None:
@@ -175,8 +158,8 @@ def _now_known(state: State, seqs: list[int]) -> None:
     for one in state.notices:
         seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
         if seen is not None and seen.seq == one.seq and seen.disk is not None:
-            state.files[one.key] = KnownFile(
-                seen.disk, seen.whole, seen.disk_blob, seen.changed, seen.seq, changes=seen.changes
+            state.files[one.key] = replace(
+                seen, hash=seen.disk, blob=seen.disk_blob, disk=None, disk_blob="", told=None, asks=0
             )
 
 
@@ -190,11 +173,8 @@ def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[F
         elif was is None:
             del state.files[path]
         elif was.hash != now.hash:
-            disk = now.hash if now.disk is None else now.disk
-            blob = now.blob if now.disk is None else now.disk_blob
-            state.files[path] = KnownFile(
-                was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob
-            )
+            disk, blob = (now.hash, now.blob) if now.disk is None else (now.disk, now.disk_blob)
+            state.files[path] = KnownFile(was.hash, was.whole, was.blob, now.changed, now.seq, disk, blob)
         else:
             continue
         if now.changed and path not in back:
@@ -206,7 +186,9 @@ def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[F
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     task = state.tasks.get(event.task)
-    if (task is not None and task.ended is not None) or _asked_about(state, event.task):
+    calls = [one.call for one in state.calls.values() if one.started and one.call.name in ("TaskStop", "TaskOutput")]
+    asked_about = any(event.task in (call.arguments or {}).values() for call in calls)
+    if asked_about or (task is not None and task.ended is not None):
         return
     how = f", exit code {event.code}" if event.code is not None else ""
     cause = f" ({event.cause})" if event.cause else ""
@@ -225,12 +207,6 @@ def _what(state: State, name: str) -> str:
     """Return the command or type of a background task or subagent, from the ledger."""
     running = state.ledger.running.get(name)
     return f" ({clip(running.text, 160)})" if running else ""
-
-
-def _asked_about(state: State, task: str) -> bool:
-    """True if a running call will report this end as its result."""
-    calls = [open_call.call for open_call in state.calls.values() if open_call.started]
-    return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
 
 
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
@@ -262,11 +238,10 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
-    if not event.text and KINDS[event.kind].external:
-        add_notice(
-            state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
-        )
     if not event.text:
+        if KINDS[event.kind].external:
+            key = "" if KINDS[event.kind].single else event.source
+            add_notice(state, seq, event.kind, event.source, body=event.state, key=key)
         return
     state.reminded[event.kind] = LastReminder(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):

@@ -16,30 +16,18 @@ from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker, marker_sign
 
-ROOM_TOKENS = 2_000
-"""Tokens for all reminders of one request."""
-ROOM_SHARE_MAX = 0.2
-"""Largest share of the usable window for them."""
-TODO_STEPS = 25
-"""Steps of one turn without a change of the todo list before the model is reminded of it."""
-CONTEXT_LEVELS = (70, 90)
-"""Percentages of the usable window that are told when they are crossed."""
-CONTEXT_TOKENS_MIN = 32_000
-"""Smaller windows are compacted so often that telling it would only cost tokens."""
-COST_LEVELS = (50, 80, 95)
-"""Percentages of the money limit that are told when they are crossed."""
-LINE_CHARS_MAX = 300
-"""Limit of one line."""
-LINES_SHARE_MAX = 0.5
-"""Share of the budget for lines if there are many; the rest is for the bodies."""
-LINE_TOKENS = 10
-"""Tokens for the hint at the end of a line."""
-COUNT_TOKENS = 30
-"""Tokens for the line that counts the notices left out."""
-NAMES_CHARS_MAX = 8_000
-"""Limit of the names of ended tasks without a line of their own."""
-SOURCES_MAX = 20
-"""Limit of handles that a reminder names as its source."""
+ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
+ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
+TODO_STEPS = 25  # Steps of one turn without a change of the todo list before the model is reminded of it
+CONTEXT_LEVELS = (70, 90)  # Percentages of the usable window that are told when they are crossed
+CONTEXT_TOKENS_MIN = 32_000  # Smaller windows are compacted so often that telling it would only cost tokens
+COST_LEVELS = (50, 80, 95)  # Percentages of the money limit that are told when they are crossed
+LINE_CHARS_MAX = 300  # Limit of one line
+LINES_SHARE_MAX = 0.5  # Share of the budget for lines if there are many; the rest is for the bodies
+LINE_TOKENS = 10  # Tokens for the hint at the end of a line
+COUNT_TOKENS = 30  # Tokens for the line that counts the notices left out
+NAMES_CHARS_MAX = 8_000  # Limit of the names of ended tasks without a line of their own
+SOURCES_MAX = 20  # Limit of handles that a reminder names as its source
 
 MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
@@ -60,14 +48,10 @@ class ReminderDraft(msgspec.Struct, frozen=True):
     """Reminder before it is fitted into its budget."""
 
     kind: ReminderKind
-    head: str
-    """The harness's own words."""
-    notices: Sequence[Notice] = ()
-    """Notices to list; empty for a state told in one line."""
-    state: str = ""
-    """Value of such a state."""
-    source: str = ""
-    """Handle of the event behind it."""
+    head: str  # The harness's own words
+    notices: Sequence[Notice] = ()  # Notices to list; empty for a state told in one line
+    state: str = ""  # Value of such a state
+    source: str = ""  # Handle of the event behind it
 
 
 def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:
@@ -78,18 +62,13 @@ def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.
     drafts = [*_notice_drafts(state), *_state_drafts(state, budget, now_us, usd_max)]
     if not drafts:
         return ()
-    room = room_tokens(budget)
+    room = min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))  # counts are told even beyond it
     left, told = room, []
     for draft in sorted(drafts, key=lambda draft: _ORDER[draft.kind.name]):
         reminder = fit_reminder(draft, state, min(left, round(room * draft.kind.share)))
         left = max(0, left - _tokens(state, reminder.text))
         told.append(reminder)
     return tuple(told)
-
-
-def room_tokens(budget: Budget) -> int:
-    """Return the tokens for the reminders of one request. Counts are told even beyond it."""
-    return min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))
 
 
 # --- Reminders of notices --------------------------------------------------------------------------------------------
@@ -101,11 +80,10 @@ def _notice_drafts(state: State) -> Iterator[ReminderDraft]:
         waiting.setdefault(_reminder_kind(state, one), []).append(one)
     for kind, notices in waiting.items():
         row = KINDS[kind]
-        news = (
-            _latest_states(state, notices)
-            if row.nature == "state"
-            else [n for n in notices if _is_still_news(state, n)]
-        )
+        if row.nature == "state":
+            news = _latest_states(state, notices)
+        else:
+            news = [one for one in notices if _is_still_news(state, one)]
         if news:
             yield _draft(state, row, news)
 
@@ -154,16 +132,13 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
     """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        words = MODES.get(line, f"the permission mode is now {line}") + PLAN_ANSWER * (
-            line == "plan" and not state.kind
-        )
+        answer = PLAN_ANSWER if line == "plan" and not state.kind else ""
+        words = MODES.get(line, f"the permission mode is now {line}") + answer
         return ReminderDraft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
         return ReminderDraft(kind, f"{kind.head}: {line}", state=line, source=source)
     if kind.name == "session_resumed":
-        away = (
-            f"the session goes on after {duration_words(state.resumed_gap_s)}; meanwhile {KINDS['file_changed'].head}"
-        )
+        away = f"the session goes on after {duration_words(state.resumed_gap_s)}; meanwhile {kind.head}"
         return ReminderDraft(kind, away, news)
     return ReminderDraft(kind, kind.head, news)
 
@@ -199,19 +174,16 @@ def _todo(state: State) -> Iterator[ReminderDraft]:
     if now != told and (told or state.todos):
         yield ReminderDraft(KINDS["todo"], f"the todo list is now {_todo_lines(state)}", state=now)
         return
+    can_plan = state.prefix is not None and any(tool.name == "TodoWrite" for tool in state.prefix.tools)
     open_todo = not state.todos or any(todo.status != "completed" for todo in state.todos)
     idle = min(state.steps, state.asks - state.todo_asks)
-    if idle < TODO_STEPS or not open_todo or _last_told(state, "todo").startswith("old: ") or not _can_plan(state):
+    if idle < TODO_STEPS or not open_todo or _last_told(state, "todo").startswith("old: ") or not can_plan:
         return
     if state.todos:
         words = f"the todo list was not touched for {idle} steps; bring it up to date. It is {_todo_lines(state)}"
     else:
         words = f"{idle} steps without a todo list; if more is to come, TodoWrite helps to keep track"
     yield ReminderDraft(KINDS["todo"], words, state=f"old: {now}")
-
-
-def _can_plan(state: State) -> bool:
-    return state.prefix is not None and any(tool.name == "TodoWrite" for tool in state.prefix.tools)
 
 
 def _todo_lines(state: State) -> str:
@@ -340,8 +312,7 @@ def _name_ranges(names: Sequence[str]) -> Iterator[str]:
 
 # --- External text ---------------------------------------------------------------------------------------------------
 
-_QUOTES = (" ", "+", "-")
-"""First characters of diff lines. Such lines cannot be taken for the harness's own."""
+_QUOTES = (" ", "+", "-")  # First characters of diff lines. Such lines cannot be taken for the harness's own.
 
 
 def quote_external(text: str, nonce: str) -> str:

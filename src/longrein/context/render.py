@@ -7,11 +7,10 @@ from longrein.context.seed_policy import OPENING
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.context.summary.digest import summary_instruction
+from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, text_of
 
-OUTPUT_TOKENS_MIN = 1_000
-"""A money limit does not lower the output limit below this."""
+OUTPUT_TOKENS_MIN = 1_000  # A money limit does not lower the output limit below this
 
 
 def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:

@@ -6,25 +6,17 @@ are labels for people and budgets; they do not order the request.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from longrein.context.state.request import Budget, Item, ItemKind, Price
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
+from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
 from longrein.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of
 
 Module = Literal["system", "continuation", "calls and results", "verified milestones", "user requests", "environment"]
-MODULES: tuple[Module, ...] = (
-    "system",
-    "continuation",
-    "calls and results",
-    "verified milestones",
-    "user requests",
-    "environment",
-)
-"""The six modules of the context (E1)."""
+MODULES: tuple[Module, ...] = get_args(Module)  # The six modules of the context (E1)
 MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
     "user": "user requests",
@@ -36,45 +28,33 @@ MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "summary": "continuation",
     "ack": "continuation",
 }
-SHOWN_CHARS_MAX = 100
-"""Characters shown of an item's beginning."""
+SHOWN_CHARS_MAX = 100  # Characters shown of an item's beginning
 
 
 class ReportRow(msgspec.Struct, frozen=True):
     """Block of the next request."""
 
     module: Module
-    kind: str
-    """`system`, `tool`, or the kind of the item."""
-    name: str
-    """Tool or source; '' for plain text."""
-    handle: str
-    """Handle for `Recall`; '' for system text and tools."""
+    kind: str  # `system`, `tool`, or the kind of the item
+    name: str  # Tool or source; '' for plain text
+    handle: str  # Handle for `Recall`; '' for system text and tools
     form: str
-    tokens: int
-    """Scaled to the provider's count."""
-    usd: float
-    """Cost of carrying the block so far, with ideal cache use; 0 without prices."""
-    goes: bool
-    """True if the next compaction would remove it."""
-    begins: str
-    """First words."""
+    tokens: int  # Scaled to the provider's count
+    usd: float  # Cost of carrying the block so far, with ideal cache use; 0 without prices
+    goes: bool  # True if the next compaction would remove it
+    begins: str  # First words
 
 
 class Report(msgspec.Struct, frozen=True):
     """Content of the context."""
 
     shown: tuple[ReportRow, ...]
-    total_tokens: int
-    """Tokens of the next request: the sum of `shown`."""
-    counted_tokens: int
-    """Input and output of the last answered request as counted by the provider; 0 if there is none."""
-    factor: float
-    """Count divided by estimate."""
+    total_tokens: int  # Tokens of the next request: the sum of `shown`
+    counted_tokens: int  # Input and output of the last answered request as counted by the provider; 0 if there is none
+    factor: float  # Count divided by estimate
     usable_tokens: int
     window_tokens: int
-    note: str = ""
-    """Note on assumed prices."""
+    note: str = ""  # Note on assumed prices
 
     def modules(self) -> list[tuple[Module, int]]:
         """Return (module, tokens) of the modules with content, in their order."""
@@ -108,10 +88,7 @@ def _prefix_rows(state: State) -> list[tuple[int, ReportRow]]:
         return []
     system = estimate_text(state.prefix.system)
     rows = [(system, _plain("system", state.prefix.system))]
-    for tool in state.prefix.tools:
-        raw = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
-        rows.append((raw, _plain("tool", tool.description, tool.name)))
-    return rows
+    return rows + [(spec_tokens(tool), _plain("tool", tool.description, tool.name)) for tool in state.prefix.tools]
 
 
 def _plain(kind: str, text: str, name: str = "") -> ReportRow:
@@ -120,18 +97,13 @@ def _plain(kind: str, text: str, name: str = "") -> ReportRow:
 
 def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
-    row = ReportRow(
-        MODULE_OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item)
-    )
+    name = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
+    row = ReportRow(MODULE_OF_KIND[item.kind], item.kind, name, item.handle, item.form, 0, usd, goes, _begins(item))
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
     verified = min(item.tokens, estimate_text(state.ledger_text))
     milestones = msgspec.structs.replace(row, module="verified milestones", begins=_beginning(state.ledger_text))
     return [(item.tokens - verified, row), (verified, milestones)]
-
-
-def _name(item: Item) -> str:
-    return item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
 
 
 def _begins(item: Item) -> str:
@@ -161,26 +133,15 @@ def _usd(state: State, item: Item, price: Price | None) -> float:
 # The tools of a server are named `mcp__SERVER__TOOL`.
 
 
-DIAGNOSED_SHARE_MIN = 0.10
-"""Smallest share of the window at which schemas are reported."""
-
-
-def spec_tokens(spec: ToolSpec) -> int:
-    """Estimate the tokens of a tool that is listed in full."""
-    return estimate_text(spec.name + spec.description + str(spec.schema)) + ITEM_TOKENS
-
-
-def server_of(name: str) -> str:
-    """Return the server of tool `name`; '' if there is none."""
-    words = name.split("__", 2)
-    return words[1] if len(words) == 3 and words[0] == "mcp" else ""
+DIAGNOSED_SHARE_MIN = 0.10  # Smallest share of the window at which schemas are reported
 
 
 def specs_by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
     """Group `specs` by server in order of first appearance; '' for tools without a server."""
     found: dict[str, list[ToolSpec]] = {}
     for spec in specs:
-        found.setdefault(server_of(spec.name), []).append(spec)
+        words = spec.name.split("__", 2)
+        found.setdefault(words[1] if len(words) == 3 and words[0] == "mcp" else "", []).append(spec)
     return found
 
 

@@ -33,6 +33,7 @@ from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
+from longrein.context.state.view import span_of
 from longrein.context.summary.digest import build_digest
 from longrein.events import (
     AnyEvent,
@@ -54,40 +55,19 @@ from longrein.events import (
 # --- Compaction where a framework owns the tool loop -----------------------------------------------------------------
 #
 # The framework calls tools inside one request of its own. So only user messages and answers are recorded, and only
-# between user messages can anything be shortened. These functions follow the documents literally, for a foreign loop
-# and for the profile `seed-framework`. Use `longrein.context.Engine` instead.
-#
-#     if is_due(turns): turns = compacted(ask("", summary_request(turns)), path)
-#     turns.append(("user", words))
-#     turns.append(("assistant", ask(system_with(system, turns), words)))
+# between user messages can anything be shortened.
 
 
-TextTurn = tuple[str, str]
-"""(role, content); the role is `user`, `assistant` or `system`."""
-OPENING = "<conversation-context>"
-"""First line of the earlier turns in the system prompt."""
-FRAMED = "framework"
-"""Reason of the `Summarized` that replaces earlier turns by `context_summary`."""
+TextTurn = tuple[str, str]  # (role, content); the role is `user`, `assistant` or `system`
+OPENING = "<conversation-context>"  # First line of the earlier turns in the system prompt
+FRAMED = "framework"  # Reason of the `Summarized` that replaces earlier turns by `context_summary`
 
-KEEP_RECENT = 3
-"""Exchanges shown in the system prompt: twice as many turns."""
-TURN_CHARS_MAX = 500
-"""Characters shown of each turn, a summary included."""
-THRESHOLD_TOKENS = 50_000
-"""Above this, at four characters each, everything is summarised before the next user message."""
-TEXT_INPUT_CHARS_MAX = 80_000
-"""Characters given to the summariser."""
+KEEP_RECENT = 3  # Exchanges shown in the system prompt: twice as many turns
+TURN_CHARS_MAX = 500  # Characters shown of each turn, a summary included
+THRESHOLD_TOKENS = 50_000  # Above this, at four characters each, everything is summarised before the next user message
+TEXT_INPUT_CHARS_MAX = 80_000  # Characters given to the summariser
 COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """Answer to the model's own request to compact; the focus it gave is ignored."""
-
-
-def text_turns(state: State) -> list[TextTurn]:
-    """Return a session as a framework's user would have recorded it: text without calls and results."""
-    turns: list[TextTurn] = []
-    for item in state.items[state.context_items :]:
-        if isinstance(item.part, Text) and item.kind in ("user", "text", "summary", "ack"):
-            turns.append(("assistant" if item.mine else "user", item.part.text))
-    return turns
 
 
 def record_text_turn(state: State, event: AnyEvent) -> None:
@@ -106,23 +86,15 @@ def record_text_turn(state: State, event: AnyEvent) -> None:
             pass
 
 
-def past_items(state: State) -> tuple[Item, ...]:
-    """Return the items before the user's last message; all items if no turn is open."""
-    items = state.items[state.context_items :]
-    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
-    return tuple(item for item in items if item.seqs[0] and (item.seqs[0] < begin or not state.turn_open))
+def _last_message(state: State) -> int:
+    """Return the entry of the user's last message. Steering messages belong to their turn."""
+    return next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
 
 
 def past_turns(state: State) -> list[TextTurn]:
-    """Return the turns before the user's last message. Steering messages belong to their turn."""
-    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
-    present = sum(word.seq >= begin for word in state.words) if state.turn_open else 0
+    """Return the turns before the user's last message; all turns if no turn is open."""
+    present = sum(word.seq >= _last_message(state) for word in state.words) if state.turn_open else 0
     return state.said[: len(state.said) - present]
-
-
-def is_due(turns: Sequence[TextTurn], wanted: bool = False) -> bool:
-    """True if a compaction is due. `wanted`: the model requested it since the last user message."""
-    return wanted or sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
 
 
 def context_summary(turns: Sequence[TextTurn]) -> str:
@@ -133,12 +105,6 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
     return "\n".join([OPENING, *lines, "</conversation-context>"])
 
 
-def system_with(system: str, turns: Sequence[TextTurn]) -> str:
-    """Return the system prompt of the next request. It differs each time, so no cache holds."""
-    shown = context_summary(turns)
-    return f"{system}\n\n{shown}" if shown else system
-
-
 def summary_request(turns: Sequence[TextTurn]) -> str:
     """Return the user message that requests a summary: three points, then the start of the conversation."""
     spelled = "\n".join(f"{role}: {content}" for role, content in turns)
@@ -146,24 +112,18 @@ def summary_request(turns: Sequence[TextTurn]) -> str:
     return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:TEXT_INPUT_CHARS_MAX]}"
 
 
-def compacted_turns(summary: str, transcript: str) -> list[TextTurn]:
-    """Return the new history. `transcript`: where the whole is stored."""
-    return [("system", f"[Conversation compressed. Transcript: {transcript}]\n\n{summary}")]
-
-
 # --- The documents' message list -------------------------------------------------------------------------------------
 #
 # The profile `seed` counts and serialises this list, not the view, so that its numbers are those of the documents.
 
 
-JsonTurn = dict[str, Any]
-"""`role` is `user` or `assistant`; `content` a text, or a list of blocks."""
+JsonTurn = dict[str, Any]  # `role` is `user` or `assistant`; `content` a text, or a list of blocks
 
 
 def group_turns(state: State) -> list[list[Item]]:
     """Group the view after its static context into turns of one side; a summary is a turn of its own."""
     found: list[list[Item]] = []
-    for item in state.items[state.context_items :]:
+    for item in state.conversation:
         if not found or found[-1][-1].mine != item.mine or "summary" in (item.kind, found[-1][-1].kind):
             found.append([item])
         else:
@@ -173,14 +133,12 @@ def group_turns(state: State) -> list[list[Item]]:
 
 def conversation_as_list(state: State) -> list[JsonTurn]:
     """Return the documents' message list, without system text and static context."""
-    return [
-        {"role": "assistant" if items[0].mine else "user", "content": _contents([_block(item) for item in items])}
-        for items in group_turns(state)
-    ]
-
-
-def _contents(blocks: list[JsonTurn]) -> str | list[JsonTurn]:
-    return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+    found: list[JsonTurn] = []
+    for items in group_turns(state):
+        blocks = [_block(item) for item in items]
+        content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+        found.append({"role": "assistant" if items[0].mine else "user", "content": content})
+    return found
 
 
 def _block(item: Item) -> JsonTurn:
@@ -208,52 +166,34 @@ def _escaped(found: "re.Match[str]") -> str:
 
 # --- Policy ----------------------------------------------------------------------------------------------------------
 
-INPUT_CHARS_MAX = 80_000
-"""Characters of the conversation given to the summariser."""
-SUMMARY_TOKENS_MAX = 2_000
-"""Output limit of the summariser."""
+INPUT_CHARS_MAX = 80_000  # Characters of the conversation given to the summariser
+SUMMARY_TOKENS_MAX = 2_000  # Output limit of the summariser
 INSTRUCTION = (
     "Summarize this conversation for continuity. Include: "
     "1) what was accomplished, 2) current state, 3) key decisions.\n\n"
 )
 ACKNOWLEDGED = "Understood. Continuing."
-COMPACT = "Compact"
-"""Tool by which the model requests a compaction."""
-MICRO = "micro_compact"
-"""Reason of the clearing before each request, which is not shown to the user."""
-FAILURES_MAX = 3
-"""Consecutive failed summaries after which there is no automatic one any more."""
-OVERFLOW_RETRIES = 1
-"""Requests retried after a summary because one did not fit; then a digest is made."""
-OVERFLOW_KEEPS = 5
-"""Turns that such a summary leaves verbatim."""
-PREVIEW_CHARS = 2_000
-"""Characters shown of a trimmed result."""
+COMPACT = "Compact"  # Tool by which the model requests a compaction
+MICRO = "micro_compact"  # Reason of the clearing before each request, which is not shown to the user
+FAILURES_MAX = 3  # Consecutive failed summaries after which there is no automatic one any more
+OVERFLOW_RETRIES = 1  # Requests retried after a summary because one did not fit; then a digest is made
+OVERFLOW_KEEPS = 5  # Turns that such a summary leaves verbatim
+PREVIEW_CHARS = 2_000  # Characters shown of a trimmed result
 
 
 class SeedVariant(msgspec.Struct, frozen=True):
     """Limits of one version of the documents. 0: the version has no such limit."""
 
-    keep_recent: int = 3
-    """Results left alone."""
-    clear_chars_min: int = 100
-    """Longer contents are cleared."""
-    preserved: tuple[str, ...] = ()
-    """Tools whose results are never cleared and do not count as recent."""
-    threshold: int = 50_000
-    """Estimate above which everything is summarised."""
-    chars_per_unit: int = 4
-    """Characters per unit of the estimate."""
-    result_chars_max: int = 0
-    """A longer result is trimmed before it is first sent."""
-    results_chars_max: int = 0
-    """Results of one step that are longer together are trimmed, largest first."""
-    turns_max: int = 0
-    """Number of turns above which the middle is removed."""
-    head_turns: int = 3
-    """Turns kept before the middle."""
-    tail_turns: int = 47
-    """Turns kept after it."""
+    keep_recent: int = 3  # Results left alone
+    clear_chars_min: int = 100  # Longer contents are cleared
+    preserved: tuple[str, ...] = ()  # Tools whose results are never cleared and do not count as recent
+    threshold: int = 50_000  # Estimate above which everything is summarised
+    chars_per_unit: int = 4  # Characters per unit of the estimate
+    result_chars_max: int = 0  # A longer result is trimmed before it is first sent
+    results_chars_max: int = 0  # Results of one step that are longer together are trimmed, largest first
+    turns_max: int = 0  # Number of turns above which the middle is removed
+    head_turns: int = 3  # Turns kept before the middle
+    tail_turns: int = 47  # Turns kept after it
     reference_only: bool = False
     """True if a summary is marked as data, follows the user's request verbatim, and has a focus."""
 
@@ -263,7 +203,6 @@ SEED_VARIANTS = {
     "seed-later": SeedVariant(preserved=("Read",), reference_only=True),
     "seed-new": SeedVariant(
         clear_chars_min=120,
-        threshold=50_000,
         chars_per_unit=1,
         result_chars_max=30_000,
         results_chars_max=200_000,
@@ -331,9 +270,8 @@ def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
     left, forms = sum(len(_content(item)) for item in new), []
     for item in whole:
         content = _content(item)
-        if len(content) > variant.result_chars_max or (
-            left > variant.results_chars_max and len(content) > PREVIEW_CHARS
-        ):
+        surplus = left > variant.results_chars_max and len(content) > PREVIEW_CHARS
+        if surplus or len(content) > variant.result_chars_max:
             text = _preview(item.handle, content)
             left += len(text) - len(content)
             forms.append(Form(item.handle, "trimmed", text))
@@ -383,19 +321,20 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
         return swap
     if has_overflowed(state) or state.view_tokens > budget.window_tokens:
         first, last = _span(state, 0)
-        return (
-            Full(floor_diagnosis(state, budget))
-            if last < first
-            else Digest(build_digest(state, budget, first, last, "overflow"))
-        )
-    past, turns = past_items(state), past_turns(state)
+        if last < first:
+            return Full(floor_diagnosis(state, budget))
+        return Digest(build_digest(state, budget, first, last, "overflow"))
+    begin, turns = _last_message(state), past_turns(state)
+    items = [item for item in state.conversation if item.seqs[0]]
+    past = [item for item in items if item.seqs[0] < begin or not state.turn_open]
     if not past:
         return Nothing("nothing to compact")
     if state.turn_open and state.steps:
         return Nothing(COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone")
     first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
     wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
-    if is_due(turns, wished) and state.summary_attempts < FAILURES_MAX:
+    large = sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
+    if (wished or large) and state.summary_attempts < FAILURES_MAX:
         return Summarise(first, last, "request" if state.compact_wanted is not None else "watermark")
     text = context_summary(state.said)
     if not state.turn_open or (len(past) == 1 and past[0].part == Text(text)):
@@ -444,9 +383,7 @@ def _span(state: State, keep: int) -> tuple[int, int]:
     turns = group_turns(state)
     kept = _whole_tail(turns, keep) if keep and len(turns) > keep else len(turns)
     gone = [item for turn in turns[:kept] for item in turn]
-    if not gone or (gone[0].kind == "summary" and len(gone) <= 2):
-        return 1, 0
-    return min(item.seqs[0] for item in gone), max(item.seqs[1] for item in gone)
+    return span_of(gone)
 
 
 def render_seed_summary(state: State) -> Request:
@@ -470,7 +407,7 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
 def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     """Return the documents' two fake turns; one user message if a request may not end with the assistant."""
     if state.profile == FRAMEWORK_PROFILE:
-        [(_, text)] = compacted_turns(swap.prose, _transcript_command(state))
+        text = f"{_compressed_line(state)}\n\n{swap.prose}"
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
@@ -478,15 +415,15 @@ def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
 
 
-def _transcript_command(state: State) -> str:
-    return f"longrein export {state.session} --format transcript"
+def _compressed_line(state: State) -> str:
+    return f"[Conversation compressed. Transcript: longrein export {state.session} --format transcript]"
 
 
 def _reference(state: State, prose: str) -> str:
     """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole is stored."""
     request = state.words[-1].text if state.words else ""
     lines = [
-        f"[Conversation compressed. Transcript: {_transcript_command(state)}]",
+        _compressed_line(state),
         f"Current user request:\n{request}",
         f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
     ]
@@ -505,8 +442,7 @@ def _reference(state: State, prose: str) -> str:
 # with it. The tag is removed from outputs, so that none can close the block.
 
 TAG = "background-results"
-RESULT_CHARS_MAX = 500
-"""Characters of one result."""
+RESULT_CHARS_MAX = 500  # Characters of one result
 
 
 def seed_reminders(state: State) -> tuple[Reminded, ...]:

@@ -10,21 +10,14 @@ from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
 from longrein.events import Document, Form, Text, ToolResult, marker
 
-Cost = Callable[[str], int]
-"""Function that returns the tokens of a text."""
+Cost = Callable[[str], int]  # Function that returns the tokens of a text
 
-BIRTH_SHARE_MAX = 0.30
-"""Largest share of the usable window for all new results of one step."""
-BIRTH_SHARE_MIN = 0.05
-"""Share that they get in any case, however full the window is."""
-BIRTH_TOKENS_MAX = 50_000
-"""Limit of the same in tokens."""
-WORDS_SHARE_MAX = 0.40
-"""Largest share of the usable window for new user messages."""
-TRIM_TRIES_MAX = 4
-"""Limit of attempts: the ends of a text may have more tokens per character than its middle."""
-HEAD_SHARE = 0.4
-"""Share of the head in a trimmed text. The tail gets more, because errors are at the end."""
+BIRTH_SHARE_MAX = 0.30  # Largest share of the usable window for all new results of one step
+BIRTH_SHARE_MIN = 0.05  # Share that they get in any case, however full the window is
+BIRTH_TOKENS_MAX = 50_000  # Limit of the same in tokens
+WORDS_SHARE_MAX = 0.40  # Largest share of the usable window for new user messages
+TRIM_TRIES_MAX = 4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
+HEAD_SHARE = 0.4  # Share of the head in a trimmed text. The tail gets more, because errors are at the end.
 
 
 def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:
@@ -64,7 +57,7 @@ def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
         text = texts[item.handle]
         if cost(text) > share:
             text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
-        elif not _has_document(item):
+        elif not any(isinstance(part, Document) and part.media.startswith("text/") for part in _parts(item)):
             continue
         forms.append(Form(item.handle, "trimmed", text))
     return forms
@@ -86,10 +79,6 @@ def _unsent_items(state: State) -> list[Item]:
         elif item.seqs[1] <= state.sent_reach:
             break
     return found[::-1]
-
-
-def _has_document(item: Item) -> bool:
-    return any(isinstance(p, Document) and p.media.startswith("text/") for p in _parts(item))
 
 
 def _parts(item: Item) -> Sequence[object]:

@@ -12,7 +12,7 @@ import msgspec
 from longrein.events.content import ToolCall
 from longrein.events.errors import SessionReadOnly
 from longrein.events.events import SCHEMA_VERSION, AnyEvent, Entry, Replied, ToolStarted
-from longrein.events.nesting import DEPTH_MAX, decode_json, flattened, is_too_deep
+from longrein.events.nesting import DEPTH_MAX, decode_json, decode_object, flattened, is_too_deep
 
 _event_encoder = msgspec.json.Encoder()
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
@@ -91,7 +91,7 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
             for part in fields["parts"]:
                 text = part.get("arguments")
                 if isinstance(text, str):
-                    part["arguments"] = _arguments(text)
+                    part["arguments"] = decode_object(text)
                     part["received"] = part.get("received") or ("" if part["arguments"] is not None else text)
         case "ToolStarted":
             fields["arguments"] = None
@@ -99,16 +99,7 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
     return event
 
 
-_ABOVE_ARGUMENTS = 3
-"""Nesting levels around the arguments of a call: the reply, its parts, the call."""
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    try:
-        value = decode_json(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+_ABOVE_ARGUMENTS = 3  # Nesting levels around the arguments of a call: the reply, its parts, the call
 
 
 def encode_entry(entry: Entry) -> bytes:

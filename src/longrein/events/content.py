@@ -18,75 +18,53 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 class Text(Part, frozen=True, tag="text"):
     """Plain text, exactly as sent to the model."""
 
-    text: str
-    """Valid Unicode without NUL; other characters have been replaced."""
+    text: str  # Valid Unicode without NUL; other characters have been replaced
 
 
 class Image(Part, frozen=True, tag="image"):
     """Image in a blob."""
 
-    blob: str
-    """Hash of the original bytes."""
-    media: str
-    """Media type, such as `image/png`."""
-    size_bytes: int
-    """Length of the original bytes."""
-    width: int = 0
-    """Pixels; 0 when unknown."""
-    height: int = 0
-    """Pixels; 0 when unknown."""
+    blob: str  # Hash of the original bytes
+    media: str  # Media type, such as `image/png`
+    size_bytes: int  # Length of the original bytes
+    width: int = 0  # Pixels; 0 when unknown
+    height: int = 0  # Pixels; 0 when unknown
 
 
 class Document(Part, frozen=True, tag="document"):
     """Large or binary content in a blob, with its description and both ends of its text."""
 
-    blob: str
-    """Hash of the whole original content."""
-    media: str
-    """Media type; `text/plain` for command output and long text."""
-    size_bytes: int
-    """Length of the whole content."""
-    name: str = ""
-    """File name or command, for display."""
-    lines: int = 0
-    """Number of lines; 0 for binary content."""
-    head: str = ""
-    """First lines, decoded and cleaned."""
-    tail: str = ""
-    """Last lines, decoded and cleaned."""
+    blob: str  # Hash of the whole original content
+    media: str  # Media type; `text/plain` for command output and long text
+    size_bytes: int  # Length of the whole content
+    name: str = ""  # File name or command, for display
+    lines: int = 0  # Number of lines; 0 for binary content
+    head: str = ""  # First lines, decoded and cleaned
+    tail: str = ""  # Last lines, decoded and cleaned
 
 
 class Thinking(Part, frozen=True, tag="thinking"):
     """Reasoning text of the model. Its signature or ciphertext is in the provider block beside it."""
 
-    text: str
-    """Readable reasoning; empty when the provider sent only ciphertext."""
+    text: str  # Readable reasoning; empty when the provider sent only ciphertext
 
 
 class ToolCall(Part, frozen=True, tag="tool_call"):
     """Call of a tool by the model."""
 
-    id: str
-    """Call id, `c<seq of the Asked>.<index in the reply>`."""
-    name: str
-    """Tool name as the model wrote it."""
-    arguments: dict[str, Any] | None
-    """Parsed arguments; None when the received text is not a JSON object."""
-    received: str = ""
-    """The text as received; empty when it is exactly the compact JSON of `arguments`."""
+    id: str  # Call id, `c<seq of the Asked>.<index in the reply>`
+    name: str  # Tool name as the model wrote it
+    arguments: dict[str, Any] | None  # Parsed arguments; None when the received text is not a JSON object
+    received: str = ""  # The text as received; empty when it is exactly the compact JSON of `arguments`
 
 
 class ToolResult(Part, frozen=True, tag="tool_result"):
     """What came of a call: exactly one for each call in each request."""
 
-    call: str
-    """Id of the call it answers."""
-    name: str
-    """Tool name."""
-    status: str
-    """One of `ok failed denied interrupted not_run`."""
-    parts: tuple["AnyPart", ...]
-    """Text, images and documents."""
+    call: str  # Id of the call it answers
+    name: str  # Tool name
+    status: str  # One of `ok failed denied interrupted not_run`
+    parts: tuple["AnyPart", ...]  # Text, images and documents
 
 
 AnyPart = Text | Image | Document | Thinking | ToolCall | ToolResult
@@ -95,14 +73,10 @@ AnyPart = Text | Image | Document | Thinking | ToolCall | ToolResult
 class ProviderBlock(msgspec.Struct, frozen=True, omit_defaults=True):
     """Provider's own JSON for one part of a reply, to be sent back verbatim on the same wire."""
 
-    part: int
-    """Index of the corresponding part in `Replied.parts`."""
-    wire: str
-    """`anthropic`, `openai-chat`, `openai-responses` or `gemini`."""
-    model: str
-    """Model that wrote it; thinking is sent back only to the same model family."""
-    raw: str
-    """JSON text exactly as received."""
+    part: int  # Index of the corresponding part in `Replied.parts`
+    wire: str  # `anthropic`, `openai-chat`, `openai-responses` or `gemini`
+    model: str  # Model that wrote it; thinking is sent back only to the same model family
+    raw: str  # JSON text exactly as received
 
 
 def text_of(parts: tuple[AnyPart, ...]) -> str:
@@ -128,8 +102,7 @@ def _text(part: AnyPart) -> str:
 # bytes. All other code sees the call that `unwrapped` returns.
 
 
-CALL_TOOL = "CallTool"
-"""Tool that calls deferred tools."""
+CALL_TOOL = "CallTool"  # Tool that calls deferred tools
 
 
 def unwrapped(call: ToolCall) -> ToolCall:

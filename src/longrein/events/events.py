@@ -4,7 +4,7 @@ Each event is frozen, named in the past tense and complete in itself. A log is a
 conversation, the screen, the token count and the next move are functions of the log.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -12,24 +12,17 @@ from longrein.events.content import AnyPart, ProviderBlock
 
 # --- Token usage and failure kinds -----------------------------------------------------------------------------------
 
-
-COUNT_MAX = 1_000_000_000
-"""Maximum of a valid token count."""
+COUNT_MAX = 1_000_000_000  # Maximum of a valid token count
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens as counted by the provider. The first four kinds do not overlap and have separate prices."""
 
-    input_tokens: int = 0
-    """Input neither read from nor written to the cache."""
-    cache_read_tokens: int = 0
-    """Input read from the prompt cache."""
-    cache_write_tokens: int = 0
-    """Input written to the prompt cache."""
-    output_tokens: int = 0
-    """Output, reasoning included."""
-    reasoning_tokens: int = 0
-    """Reasoning tokens within the output."""
+    input_tokens: int = 0  # Input neither read from nor written to the cache
+    cache_read_tokens: int = 0  # Input read from the prompt cache
+    cache_write_tokens: int = 0  # Input written to the prompt cache
+    output_tokens: int = 0  # Output, reasoning included
+    reasoning_tokens: int = 0  # Reasoning tokens within the output
 
     @property
     def context_tokens(self) -> int:
@@ -83,13 +76,27 @@ RETRYABLE: frozenset[str] = frozenset(
 
 # --- Base types ------------------------------------------------------------------------------------------------------
 
+SCHEMA_VERSION = 1  # Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only.
 
-SCHEMA_VERSION = 1
-"""Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only."""
+
+class Visibility(NamedTuple):
+    """Places where an event appears. `tests/events/test_visibility.py` compares them with the code of each place."""
+
+    shown: Literal["both", "terminal", "headless", "no"]
+    """Frontends that draw it: `terminal/view_model.py`, `headless/stream_json.py`."""
+    searchable: bool
+    """Whether a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
+    in_ledger: bool  # Whether `context/state/ledger.py` records it
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=True):
     """Base of events. The closed union is `AnyEvent`."""
+
+    visibility: ClassVar[Visibility]  # Declared by every event; there is no default
+
+    def __init_subclass__(cls) -> None:
+        if "visibility" not in vars(cls):
+            raise TypeError(f"{cls.__name__}: declare where the event appears, `visibility = Visibility(…)`")
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,105 +109,73 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 class Parent(Record, frozen=True):
     """Parent of a subagent, or original of a fork."""
 
-    session: str
-    """Id of the parent or, for a fork, of the original."""
-    seq: int
-    """Last entry of the parent that this session shares."""
-    call: str = ""
-    """The `Agent` call that started it; empty for a fork."""
+    session: str  # Id of the parent or, for a fork, of the original
+    seq: int  # Last entry of the parent that this session shares
+    call: str = ""  # The `Agent` call that started it; empty for a fork
 
 
 class Grant(Record, frozen=True):
     """Spending limits of a session. 0 means no limit, except for `depth`."""
 
-    usd: float = 0.0
-    """Money."""
-    tokens: int = 0
-    """Input and output tokens together."""
-    turns: int = 0
-    """Requests of purpose `turn` in one run."""
-    spawns: int = 0
-    """Subagents that may be started below it, on all levels together."""
-    depth: int = 0
-    """Levels of subagents below it; here 0 means none."""
-    seconds: float = 0.0
-    """Wall time of one task, in seconds."""
+    usd: float = 0.0  # Money
+    tokens: int = 0  # Input and output tokens together
+    turns: int = 0  # Requests of purpose `turn` in one run
+    spawns: int = 0  # Subagents that may be started below it, on all levels together
+    depth: int = 0  # Levels of subagents below it; here 0 means none
+    seconds: float = 0.0  # Wall time of one task, in seconds
 
 
 class ToolSpec(Record, frozen=True):
     """Description of a tool for the model."""
 
-    name: str
-    """Name the model calls."""
-    description: str
-    """When to use it and how."""
-    schema: dict[str, Any]
-    """JSON schema of the arguments, keys in a fixed order."""
+    name: str  # Name the model calls
+    description: str  # When to use it and how
+    schema: dict[str, Any]  # JSON schema of the arguments, keys in a fixed order
 
 
 class SourceFile(Record, frozen=True):
     """File whose text is in the static context."""
 
-    path: str
-    """Absolute path."""
-    hash: str
-    """Hash of the content that was read."""
+    path: str  # Absolute path
+    hash: str  # Hash of the content that was read
 
 
 class Form(Record, frozen=True):
     """Form in which an item is shown from now on."""
 
-    handle: str
-    """Handle of the item: `r<seq>` or `r<seq>.<part>`."""
-    form: str
-    """`trimmed`, `placeholder` or `folded`; a folded item is not shown, a line elsewhere represents it."""
-    text: str
-    """Exact text that the model sees instead. For a call: its arguments as JSON, with the same keys."""
+    handle: str  # Handle of the item: `r<seq>` or `r<seq>.<part>`
+    form: str  # `trimmed`, `placeholder` or `folded`; a folded item is not shown, a line elsewhere represents it
+    text: str  # Exact text that the model sees instead. For a call: its arguments as JSON, with the same keys.
 
 
 class Todo(Record, frozen=True):
     """One line of the todo list."""
 
-    content: str
-    """What to do."""
-    status: str = "pending"
-    """`pending`, `in_progress` or `completed`."""
-    active: str = ""
-    """Present participle of `content`, for the screen."""
+    content: str  # What to do
+    status: str = "pending"  # `pending`, `in_progress` or `completed`
+    active: str = ""  # Present participle of `content`, for the screen
 
 
 class Goal(Record, frozen=True):
     """Present state of a goal."""
 
-    id: int
-    """Never reused."""
-    title: str
-    """Aim, in one line."""
-    status: str = "pending"
-    """`pending`, `in_progress`, `completed` or `deleted`."""
-    blocked_by: tuple[int, ...] = ()
-    """Goals that must be completed first."""
-    body: str = ""
-    """Criteria, notes and results."""
-    owner: str = ""
-    """Session that works on it, or `a<seq>` of a subagent; empty for none."""
-    lease_until: int = 0
-    """End of the owner's claim, microseconds UTC."""
-    revision: int = 0
-    """Increases with each change, so that an agent cannot overwrite a change it has not seen."""
+    id: int  # Never reused
+    title: str  # Aim, in one line
+    status: str = "pending"  # `pending`, `in_progress`, `completed` or `deleted`
+    blocked_by: tuple[int, ...] = ()  # Goals that must be completed first
+    body: str = ""  # Criteria, notes and results
+    owner: str = ""  # Session that works on it, or `a<seq>` of a subagent; empty for none
+    lease_until: int = 0  # End of the owner's claim, microseconds UTC
+    revision: int = 0  # Increases with each change, so that an agent cannot overwrite a change it has not seen
 
 
 class FilePut(Record, frozen=True):
     """Effect of a rewind on one file."""
 
-    path: str
-    """Absolute path."""
-    done: bool
-    """Whether its old content was restored."""
-    why: str = ""
-    """Reason when it was not restored."""
-    removed: bool = False
-    """Whether it was removed because it did not exist then."""
+    path: str  # Absolute path
+    done: bool  # Whether its old content was restored
+    why: str = ""  # Reason when it was not restored
+    removed: bool = False  # Whether it was removed because it did not exist then
 
 
 # --- Session and conversation ----------------------------------------------------------------------------------------
@@ -209,49 +184,33 @@ class FilePut(Record, frozen=True):
 class Opened(Event, frozen=True):
     """First entry of every session."""
 
-    version: int
-    """`SCHEMA_VERSION` of the writer."""
-    session: str
-    """UUID of the session."""
-    nonce: str
-    """Random text that longrein's own markers contain."""
-    roots: tuple[str, ...]
-    """Absolute folders the session may work in; the first is where it started."""
-    cwd: str
-    """Absolute folder where commands start."""
-    profile: str = "default"
-    """Context policy: `default` or `seed`."""
-    parent: Parent | None = None
-    """Parent of a subagent or original of a fork."""
-    grant: Grant | None = None
-    """Spending limits."""
-    pins: tuple[str, ...] = ()
-    """Constraints inherited from the parent, verbatim."""
-    kind: str = ""
-    """Type of a subagent; empty for a session of the user."""
-    label: str = ""
-    """Label of a subagent on the screen and in task ids, such as `a398`."""
+    visibility = Visibility(shown="no", searchable=False, in_ledger=True)
+    version: int  # `SCHEMA_VERSION` of the writer
+    session: str  # UUID of the session
+    nonce: str  # Random text that longrein's own markers contain
+    roots: tuple[str, ...]  # Absolute folders the session may work in; the first is where it started
+    cwd: str  # Absolute folder where commands start
+    profile: str = "default"  # Context policy: `default` or `seed`
+    parent: Parent | None = None  # Parent of a subagent or original of a fork
+    grant: Grant | None = None  # Spending limits
+    pins: tuple[str, ...] = ()  # Constraints inherited from the parent, verbatim
+    kind: str = ""  # Type of a subagent; empty for a session of the user
+    label: str = ""  # Label of a subagent on the screen and in task ids, such as `a398`
 
 
 class PrefixSet(Event, frozen=True):
     """Prefix of each request from now on: system text, tools, static context. A break."""
 
-    reason: str
-    """`start`, `model`, `tools`, `upgrade` or `compaction`."""
-    provider: str
-    """Provider as named in the settings."""
-    model: str
-    """Model id as the provider knows it."""
-    wire: str
-    """`anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`."""
-    system: str
-    """System text."""
-    tools: tuple[ToolSpec, ...] = ()
-    """Tools in their fixed order."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    reason: str  # `start`, `model`, `tools`, `upgrade` or `compaction`
+    provider: str  # Provider as named in the settings
+    model: str  # Model id as the provider knows it
+    wire: str  # `anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`
+    system: str  # System text
+    tools: tuple[ToolSpec, ...] = ()  # Tools in their fixed order
     context: tuple[str, ...] = ()
     """Static context, one text per source: instruction files, environment. Sent before the first message."""
-    sources: tuple[SourceFile, ...] = ()
-    """Files that the static context was read from."""
+    sources: tuple[SourceFile, ...] = ()  # Files that the static context was read from
     deferred: tuple[ToolSpec, ...] = ()
     """Tools that the model can find with `ToolSearch`; their schemas are not in the prefix."""
 
@@ -259,92 +218,65 @@ class PrefixSet(Event, frozen=True):
 class UserSpoke(Event, frozen=True):
     """Message of the user."""
 
-    parts: tuple[AnyPart, ...]
-    """Text, images and documents of the message."""
-    origin: str = "prompt"
-    """`prompt`, `steer`, `queued` or `command`."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+    parts: tuple[AnyPart, ...]  # Text, images and documents of the message
+    origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
 
 
 class Reminded(Event, frozen=True):
     """Reminder from longrein to the model."""
 
-    kind: str
-    """Name in the catalogue of reminders, such as `file_changed`."""
-    text: str
-    """Text as sent, including the marker."""
-    source: str = ""
-    """Cause of the reminder."""
-    state: str = ""
-    """State that the text reports, so that the same state is not reported twice."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    kind: str  # Name in the catalogue of reminders, such as `file_changed`
+    text: str  # Text as sent, including the marker
+    source: str = ""  # Cause of the reminder
+    state: str = ""  # State that the text reports, so that the same state is not reported twice
 
 
 class Asked(Event, frozen=True):
     """Request to the model."""
 
-    purpose: str
-    """`turn` or `summary`."""
-    reach: int
-    """Last entry in its view."""
-    prefix: int
-    """Seq of the `PrefixSet` that it begins with."""
+    visibility = Visibility(shown="both", searchable=False, in_ledger=False)
+    purpose: str  # `turn` or `summary`
+    reach: int  # Last entry in its view
+    prefix: int  # Seq of the `PrefixSet` that it begins with
     births: tuple[Form, ...] = ()
     """Forms of results that are sent for the first time; results not named here are sent in full."""
-    estimate_tokens: int = 0
-    """Estimated input."""
-    reserved_usd: float = 0.0
-    """Money reserved for it."""
-    focus: str = ""
-    """For a summary: what to keep in detail, in the user's words."""
-    first: int = 0
-    """For a summary: first entry of the span."""
-    last: int = 0
-    """For a summary: last entry of the span."""
-    reason: str = ""
-    """For a summary: `ahead` (prepared in the background), `watermark`, `request` or `overflow`."""
+    estimate_tokens: int = 0  # Estimated input
+    reserved_usd: float = 0.0  # Money reserved for it
+    focus: str = ""  # For a summary: what to keep in detail, in the user's words
+    first: int = 0  # For a summary: first entry of the span
+    last: int = 0  # For a summary: last entry of the span
+    reason: str = ""  # For a summary: `ahead` (prepared in the background), `watermark`, `request` or `overflow`
 
 
 class Replied(Event, frozen=True):
     """Reply of the model."""
 
-    asked: int
-    """Seq of the `Asked`."""
-    parts: tuple[AnyPart, ...]
-    """Text, thinking and calls in the order of the reply."""
-    stop: str
-    """`end`, `calls`, `length`, `refusal` or `interrupted`."""
-    usage: Usage = Usage()
-    """Usage as counted by the provider, or estimated where `estimated` says so."""
-    blocks: tuple[ProviderBlock, ...] = ()
-    """Provider blocks of the parts."""
-    cost_usd: float = 0.0
-    """Cost by the price table at that time."""
-    model: str = ""
-    """Model named in the provider's reply."""
-    estimated: tuple[str, ...] = ()
-    """`input`, `output`: sides of `usage` without a credible count from the provider."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
+    asked: int  # Seq of the `Asked`
+    parts: tuple[AnyPart, ...]  # Text, thinking and calls in the order of the reply
+    stop: str  # `end`, `calls`, `length`, `refusal` or `interrupted`
+    usage: Usage = Usage()  # Usage as counted by the provider, or estimated where `estimated` says so
+    blocks: tuple[ProviderBlock, ...] = ()  # Provider blocks of the parts
+    cost_usd: float = 0.0  # Cost by the price table at that time
+    model: str = ""  # Model named in the provider's reply
+    estimated: tuple[str, ...] = ()  # `input`, `output`: sides of `usage` without a credible count from the provider
 
 
 class AskFailed(Event, frozen=True):
     """Request that got no usable answer."""
 
-    asked: int
-    """Seq of the `Asked`."""
-    kind: str
-    """A `FailureKind`."""
-    message: str = ""
-    """One line for the user."""
-    status: int = 0
-    """HTTP status; 0 when there was none."""
-    attempt: int = 1
-    """1-based attempt at the same request."""
-    retry_after_s: float = -1.0
-    """Wait that the provider asked for, in seconds; negative when it did not."""
-    limit_tokens: int = 0
-    """Window size from the error's text; 0 when it has none."""
-    assumed_usd: float = 0.0
-    """Money that was probably spent."""
-    partial: str = ""
-    """Blob of the partial reply."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
+    asked: int  # Seq of the `Asked`
+    kind: str  # A `FailureKind`
+    message: str = ""  # One line for the user
+    status: int = 0  # HTTP status; 0 when there was none
+    attempt: int = 1  # 1-based attempt at the same request
+    retry_after_s: float = -1.0  # Wait that the provider asked for, in seconds; negative when it did not
+    limit_tokens: int = 0  # Window size from the error's text; 0 when it has none
+    assumed_usd: float = 0.0  # Money that was probably spent
+    partial: str = ""  # Blob of the partial reply
 
 
 # --- Permissions and hooks -------------------------------------------------------------------------------------------
@@ -353,48 +285,35 @@ class AskFailed(Event, frozen=True):
 class PermissionAsked(Event, frozen=True):
     """Call that waits for the user's permission."""
 
-    call: str
-    """Call id."""
-    name: str
-    """Tool name."""
-    shown: str
-    """Exact text shown to the user."""
-    reason: str
-    """Why permission is needed."""
-    suggestion: str = ""
-    """Rule that "always" would store."""
+    visibility = Visibility(shown="terminal", searchable=False, in_ledger=True)
+    call: str  # Call id
+    name: str  # Tool name
+    shown: str  # Exact text shown to the user
+    reason: str  # Why permission is needed
+    suggestion: str = ""  # Rule that "always" would store
 
 
 class PermissionAnswered(Event, frozen=True):
     """Answer to a `PermissionAsked`."""
 
-    call: str
-    """Call id."""
-    verdict: str
-    """`allow` or `deny`."""
-    by: str
-    """`user`, `headless`, `hook` or `interrupt`."""
-    scope: str = "once"
-    """`once`, `session` or `always`."""
-    rule: str = ""
-    """Rule that was stored."""
-    message: str = ""
-    """User's message to the model."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+    call: str  # Call id
+    verdict: str  # `allow` or `deny`
+    by: str  # `user`, `headless`, `hook` or `interrupt`
+    scope: str = "once"  # `once`, `session` or `always`
+    rule: str = ""  # Rule that was stored
+    message: str = ""  # User's message to the model
 
 
 class HookAnswered(Event, frozen=True):
     """Run of a hook."""
 
-    hook: str
-    """Command or URL."""
-    event: str
-    """Hook event, such as `PreToolUse`."""
-    decision: str
-    """`none`, `allow`, `ask`, `deny` or `block`."""
-    call: str = ""
-    """Call id for tool events."""
-    text: str = ""
-    """Output of the hook."""
+    visibility = Visibility(shown="no", searchable=True, in_ledger=False)
+    hook: str  # Command or URL
+    event: str  # Hook event, such as `PreToolUse`
+    decision: str  # `none`, `allow`, `ask`, `deny` or `block`
+    call: str = ""  # Call id for tool events
+    text: str = ""  # Output of the hook
 
 
 # --- Tools and files -------------------------------------------------------------------------------------------------
@@ -403,27 +322,21 @@ class HookAnswered(Event, frozen=True):
 class ToolStarted(Event, frozen=True):
     """Start of a call. Flushed to disk before the tool acts."""
 
-    call: str
-    """Call id."""
-    name: str
-    """Tool name."""
-    arguments: dict[str, Any] | None = None
-    """Arguments after hooks; None when they are those of the call."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+    call: str  # Call id
+    name: str  # Tool name
+    arguments: dict[str, Any] | None = None  # Arguments after hooks; None when they are those of the call
 
 
 class ToolEnded(Event, frozen=True):
     """End of a call, with its result."""
 
-    call: str
-    """Call id."""
-    name: str
-    """Tool name."""
-    status: str
-    """`ok`, `failed`, `denied`, `interrupted` or `not_run`."""
-    parts: tuple[AnyPart, ...]
-    """Content for the model."""
-    elapsed_ms: int = 0
-    """Time from start to end."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    call: str  # Call id
+    name: str  # Tool name
+    status: str  # `ok`, `failed`, `denied`, `interrupted` or `not_run`
+    parts: tuple[AnyPart, ...]  # Content for the model
+    elapsed_ms: int = 0  # Time from start to end
     raw: str = ""
     """Blob of a command's exact output, when the text in `parts` omits escapes, overwritten lines, control characters
     or line breaks at the end. '' when nothing is omitted, or when a document in `parts` has the exact output."""
@@ -432,71 +345,57 @@ class ToolEnded(Event, frozen=True):
 class FileSeen(Event, frozen=True):
     """File content that was shown to the model."""
 
-    path: str
-    """Absolute real path."""
-    hash: str
-    """Hash of the whole file."""
-    blob: str = ""
-    """Blob of the whole content; empty above 5 MB."""
-    whole: bool = True
-    """Whether the whole file was shown."""
-    first: int = 0
-    """First line shown, from 1; 0 when the file was not shown as numbered lines."""
-    last: int = 0
-    """Last line shown."""
-    again: str = ""
-    """Handle of an earlier reading in the view that has this content, which was therefore not repeated."""
+    visibility = Visibility(shown="no", searchable=False, in_ledger=True)
+    path: str  # Absolute real path
+    hash: str  # Hash of the whole file
+    blob: str = ""  # Blob of the whole content; empty above 5 MB
+    whole: bool = True  # Whether the whole file was shown
+    first: int = 0  # First line shown, from 1; 0 when the file was not shown as numbered lines
+    last: int = 0  # Last line shown
+    again: str = ""  # Handle of an earlier reading in the view that has this content, which was therefore not repeated
 
 
 class FileChanged(Event, frozen=True):
     """New content of a file."""
 
-    path: str
-    """Absolute real path."""
-    hash: str
-    """Hash of the new content; empty when the file is gone."""
-    by: str
-    """`agent`, `subagent`, `command` or `user`."""
-    blob: str = ""
-    """Blob of the new content; empty above 5 MB."""
-    before: str = ""
-    """Hash of the content it replaced; empty for a new file."""
-    diff: str = ""
-    """For a change by others: the whole change as numbered lines; empty when it is not a small text."""
-    note: str = ""
-    """Description of the change when there is no diff."""
-    who: str = ""
-    """Label of the subagent or id of the task that made the change, if known."""
-    over: str = ""
-    """Blob of a concurrent change by others that this write replaced, after a merge or a report of it."""
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
+    path: str  # Absolute real path
+    hash: str  # Hash of the new content; empty when the file is gone
+    by: str  # `agent`, `subagent`, `command` or `user`
+    blob: str = ""  # Blob of the new content; empty above 5 MB
+    before: str = ""  # Hash of the content it replaced; empty for a new file
+    diff: str = ""  # For a change by others: the whole change as numbered lines; empty when it is not a small text
+    note: str = ""  # Description of the change when there is no diff
+    who: str = ""  # Label of the subagent or id of the task that made the change, if known
+    over: str = ""  # Blob of a concurrent change by others that this write replaced, after a merge or a report of it
 
 
 class TodoSet(Event, frozen=True):
     """New todo list."""
 
-    todos: tuple[Todo, ...]
-    """The whole list."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
+    todos: tuple[Todo, ...]  # The whole list
 
 
 class ModeSet(Event, frozen=True):
     """New permission mode."""
 
-    mode: str
-    """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    mode: str  # `default`, `acceptEdits`, `plan` or `bypassPermissions`
 
 
 class CwdSet(Event, frozen=True):
     """New current folder of commands."""
 
-    cwd: str
-    """Absolute folder."""
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
+    cwd: str  # Absolute folder
 
 
 class PinsSet(Event, frozen=True):
     """New list of pinned constraints."""
 
-    pins: tuple[str, ...]
-    """Constraints, verbatim."""
+    visibility = Visibility(shown="no", searchable=True, in_ledger=True)
+    pins: tuple[str, ...]  # Constraints, verbatim
 
 
 # --- Compaction ------------------------------------------------------------------------------------------------------
@@ -505,63 +404,46 @@ class PinsSet(Event, frozen=True):
 class Cleared(Event, frozen=True):
     """Clearing: items are shown in a shorter form from now on. A break."""
 
-    forms: tuple[Form, ...]
-    """New forms."""
-    reason: str
-    """Reason for clearing now."""
-    gain_tokens: int = 0
-    """Expected saving in each later request."""
+    visibility = Visibility(shown="both", searchable=False, in_ledger=False)
+    forms: tuple[Form, ...]  # New forms
+    reason: str  # Reason for clearing now
+    gain_tokens: int = 0  # Expected saving in each later request
 
 
 class Summarized(Event, frozen=True):
     """Summary: a span of the conversation is shown as this text from now on. A break."""
 
-    first: int
-    """First entry of the span."""
-    last: int
-    """Last entry of the span."""
-    text: str
-    """Exact text that the model sees instead: preamble, ledger, prose, the user's words."""
-    reason: str
-    """`watermark`, `request`, `overflow`."""
-    prose: str = ""
-    """Prose by the model; empty for a digest."""
-    ledger: str = ""
-    """Records by code."""
-    files: tuple[str, ...] = ()
-    """Files whose current content was added."""
-    asks: tuple[int, ...] = ()
-    """Seqs of the `Asked` for it."""
-    reply: str = ""
-    """Text of the fake assistant turn of the `seed` profile; empty otherwise."""
-    struck: int = 0
-    """Number of claims removed from the prose because the span does not contain them."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    first: int  # First entry of the span
+    last: int  # Last entry of the span
+    text: str  # Exact text that the model sees instead: preamble, ledger, prose, the user's words
+    reason: str  # `watermark`, `request`, `overflow`
+    prose: str = ""  # Prose by the model; empty for a digest
+    ledger: str = ""  # Records by code
+    files: tuple[str, ...] = ()  # Files whose current content was added
+    asks: tuple[int, ...] = ()  # Seqs of the `Asked` for it
+    reply: str = ""  # Text of the fake assistant turn of the `seed` profile; empty otherwise
+    struck: int = 0  # Number of claims removed from the prose because the span does not contain them
 
 
 class Restored(Event, frozen=True):
     """Undo of a `Cleared` or `Summarized`. A break."""
 
-    undone: int
-    """Seq of the undone entry."""
+    visibility = Visibility(shown="terminal", searchable=False, in_ledger=False)
+    undone: int  # Seq of the undone entry
 
 
 class Recalled(Event, frozen=True):
     """Recall of earlier content."""
 
-    call: str
-    """Id of the `Recall` call; empty for a request of the user."""
-    handle: str = ""
-    """Handle of the content."""
-    query: str = ""
-    """Words that were searched."""
-    lines: str = ""
-    """Range that was returned, such as `1-40`."""
-    size_bytes: int = 0
-    """Size of the returned content."""
-    path: str = ""
-    """Absolute path of the requested file."""
-    when: str = ""
-    """Requested time, as written."""
+    visibility = Visibility(shown="no", searchable=False, in_ledger=False)
+    call: str  # Id of the `Recall` call; empty for a request of the user
+    handle: str = ""  # Handle of the content
+    query: str = ""  # Words that were searched
+    lines: str = ""  # Range that was returned, such as `1-40`
+    size_bytes: int = 0  # Size of the returned content
+    path: str = ""  # Absolute path of the requested file
+    when: str = ""  # Requested time, as written
 
 
 # --- Background tasks, goals, subagents ------------------------------------------------------------------------------
@@ -570,116 +452,78 @@ class Recalled(Event, frozen=True):
 class TaskStarted(Event, frozen=True):
     """Background task that runs or is queued. A queued task gets a second event with `running` when it starts."""
 
-    task: str
-    """Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree."""
-    command: str
-    """Shell command."""
-    call: str = ""
-    """Call that started it."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    task: str  # Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree.
+    command: str  # Shell command
+    call: str = ""  # Call that started it
     limit_s: float = 0  # an int: only the very object that is the default is left out of JSON
     """Time limit in seconds; 0 for none."""
-    state: str = "running"
-    """`running` or `queued`."""
-    policy: str = "keep"
-    """`keep` or `stop`: whether it continues when longrein exits."""
-    cwd: str = ""
-    """Absolute folder it runs in."""
+    state: str = "running"  # `running` or `queued`
+    policy: str = "keep"  # `keep` or `stop`: whether it continues when longrein exits
+    cwd: str = ""  # Absolute folder it runs in
     promoted: str = ""
     """Why a foreground command continued in the background: `timeout`, `user`; empty when it started there."""
-    path: str = ""
-    """File of its output."""
-    memory_bytes: int = 0
-    """Memory limit of its process tree; 0 for none."""
-    cpu_s: float = 0
-    """CPU limit of its process tree in seconds; 0 for none."""
+    path: str = ""  # File of its output
+    memory_bytes: int = 0  # Memory limit of its process tree; 0 for none
+    cpu_s: float = 0  # CPU limit of its process tree in seconds; 0 for none
 
 
 class TaskEnded(Event, frozen=True):
     """End of a background task."""
 
-    task: str
-    """Task id."""
-    state: str
-    """`done`, `failed`, `timed_out`, `killed` or `lost`."""
-    code: int | None = None
-    """Exit code; None when unknown."""
-    cause: str = ""
-    """Signal, limit or person that ended it."""
-    output: str = ""
-    """Blob of the output; empty when there was none."""
-    elapsed_ms: int = 0
-    """Duration; 0 when unknown."""
-    size_bytes: int = 0
-    """Size of its whole output."""
-    elided_bytes: int = 0
-    """Output that was not kept: the middle, beyond the quota or the free space on disk."""
-    tail: str = ""
-    """End of the output."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    task: str  # Task id
+    state: str  # `done`, `failed`, `timed_out`, `killed` or `lost`
+    code: int | None = None  # Exit code; None when unknown
+    cause: str = ""  # Signal, limit or person that ended it
+    output: str = ""  # Blob of the output; empty when there was none
+    elapsed_ms: int = 0  # Duration; 0 when unknown
+    size_bytes: int = 0  # Size of its whole output
+    elided_bytes: int = 0  # Output that was not kept: the middle, beyond the quota or the free space on disk
+    tail: str = ""  # End of the output
 
 
 class GoalChanged(Event, frozen=True):
     """New state of a goal, by a change or first seen."""
 
-    goal: Goal
-    """Present state."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    goal: Goal  # Present state
 
 
 class ChildStarted(Event, frozen=True):
     """Start or continuation of a subagent. In one transaction with its `Opened`, or its next `UserSpoke`."""
 
-    child: str
-    """Session id of the subagent."""
-    kind: str
-    """Subagent type."""
-    call: str = ""
-    """Id of the `Agent` call."""
-    grant: Grant | None = None
-    """Spending limits."""
-    index: int = 0
-    """Index among the subagents of one call, from 0; reports are shown in this order."""
-    description: str = ""
-    """Task in three to five words."""
-    task: str = ""
-    """Task as given to the subagent."""
-    form: str = "empty"
-    """`empty` or `fork`."""
-    background: bool = False
-    """Whether its report comes later and not as the result of the call."""
-    model: str = ""
-    """`provider/model` of the subagent."""
-    worktree: str = ""
-    """Git worktree it works in; empty for the parent's folders."""
-    again: int = 0
-    """Seq of its first `ChildStarted` when it continues; 0 for a new subagent."""
-    note: str = ""
-    """How the grant differs from the request, and why."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    child: str  # Session id of the subagent
+    kind: str  # Subagent type
+    call: str = ""  # Id of the `Agent` call
+    grant: Grant | None = None  # Spending limits
+    index: int = 0  # Index among the subagents of one call, from 0; reports are shown in this order
+    description: str = ""  # Task in three to five words
+    task: str = ""  # Task as given to the subagent
+    form: str = "empty"  # `empty` or `fork`
+    background: bool = False  # Whether its report comes later and not as the result of the call
+    model: str = ""  # `provider/model` of the subagent
+    worktree: str = ""  # Git worktree it works in; empty for the parent's folders
+    again: int = 0  # Seq of its first `ChildStarted` when it continues; 0 for a new subagent
+    note: str = ""  # How the grant differs from the request, and why
 
 
 class ChildEnded(Event, frozen=True):
     """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there is one."""
 
-    child: str
-    """Session id of the subagent."""
-    status: str
-    """`done`, `failed`, `limit` or `interrupted`."""
-    report: str = ""
-    """Report, or the last text of a subagent that did not finish."""
-    usage: Usage = Usage()
-    """Usage for this task, including its own subagents."""
-    cost_usd: float = 0.0
-    """Cost of that usage."""
-    steps: int = 0
-    """Number of requests."""
-    message: str = ""
-    """Why it did not finish; one line."""
-    files: tuple[str, ...] = ()
-    """Absolute paths of the files it changed."""
-    worktree: str = ""
-    """Branch or folder that was kept, with what to do with it; empty for none."""
-    elapsed_ms: int = 0
-    """Duration."""
-    spawned: int = 0
-    """Number of subagents started below it for this task."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=True)
+    child: str  # Session id of the subagent
+    status: str  # `done`, `failed`, `limit` or `interrupted`
+    report: str = ""  # Report, or the last text of a subagent that did not finish
+    usage: Usage = Usage()  # Usage for this task, including its own subagents
+    cost_usd: float = 0.0  # Cost of that usage
+    steps: int = 0  # Number of requests
+    message: str = ""  # Why it did not finish; one line
+    files: tuple[str, ...] = ()  # Absolute paths of the files it changed
+    worktree: str = ""  # Branch or folder that was kept, with what to do with it; empty for none
+    elapsed_ms: int = 0  # Duration
+    spawned: int = 0  # Number of subagents started below it for this task
 
 
 # --- Turns and rewinds -----------------------------------------------------------------------------------------------
@@ -688,28 +532,25 @@ class ChildEnded(Event, frozen=True):
 class Rewound(Event, frozen=True):
     """Rewind of the conversation to an earlier entry. A break."""
 
-    to: int
-    """Last entry that remains in the conversation; the end of a step."""
-    files: tuple[FilePut, ...] = ()
-    """Files that were restored, or why not."""
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    to: int  # Last entry that remains in the conversation; the end of a step
+    files: tuple[FilePut, ...] = ()  # Files that were restored, or why not
 
 
 class Interrupted(Event, frozen=True):
     """Interrupt by the user."""
 
-    text: str
-    """Line for the model."""
-    running: tuple[str, ...] = ()
-    """Ids of the calls that were interrupted."""
+    visibility = Visibility(shown="headless", searchable=False, in_ledger=False)
+    text: str  # Line for the model
+    running: tuple[str, ...] = ()  # Ids of the calls that were interrupted
 
 
 class TurnEnded(Event, frozen=True):
     """End of a turn; the agent waits for the user."""
 
-    reason: str
-    """`done`, `interrupted`, `limit`, `budget`, `blocked` or `error`."""
-    message: str = ""
-    """One line for the user when the reason is not `done`."""
+    visibility = Visibility(shown="both", searchable=True, in_ledger=False)
+    reason: str  # `done`, `interrupted`, `limit`, `budget`, `blocked` or `error`
+    message: str = ""  # One line for the user when the reason is not `done`
 
 
 AnyEvent = (
@@ -749,9 +590,6 @@ AnyEvent = (
 class Entry(msgspec.Struct, frozen=True):
     """Entry of the log."""
 
-    seq: int
-    """Position in the session: 1, 2, 3 … without a gap. Defines the order."""
-    at: int
-    """Time in microseconds UTC, for display and cache age, never for order."""
-    event: AnyEvent
-    """The event."""
+    seq: int  # Position in the session: 1, 2, 3 … without a gap. Defines the order.
+    at: int  # Time in microseconds UTC, for display and cache age, never for order
+    event: AnyEvent  # The event

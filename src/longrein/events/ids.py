@@ -15,12 +15,9 @@ _HANDLE = re.compile(r"(?:a(?P<child>[1-9]\d{0,17})/)?r(?P<seq>[1-9]\d{0,17})(?:
 class Handle(msgspec.Struct, frozen=True):
     """Parsed handle."""
 
-    seq: int
-    """Entry that holds the content."""
-    part: int = 0
-    """1-based part inside the entry; 0 for the whole."""
-    child: int = 0
-    """Seq of the `ChildStarted` of a subagent; 0 for this session."""
+    seq: int  # Entry that holds the content
+    part: int = 0  # 1-based part inside the entry; 0 for the whole
+    child: int = 0  # Seq of the `ChildStarted` of a subagent; 0 for this session
 
     def __str__(self) -> str:
         return (f"a{self.child}/" if self.child else "") + f"r{self.seq}" + (f".{self.part}" if self.part else "")

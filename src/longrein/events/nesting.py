@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 
-DEPTH_MAX = 100
-"""Maximum levels of nested lists and objects."""
-TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"
-"""Error for a deeper value."""
+DEPTH_MAX = 100  # Maximum levels of nested lists and objects
+TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"  # Error for a deeper value
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
 
@@ -42,6 +40,15 @@ def decode_json(text: str | bytes) -> Any:
     if is_too_deep(value):
         raise msgspec.DecodeError(TOO_DEEP)
     return value
+
+
+def decode_object(text: str | bytes) -> dict[str, Any] | None:
+    """Decode a JSON object; None for invalid text and for any other value."""
+    try:
+        value = decode_json(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def flattened(data: bytes, levels: int) -> bytes:

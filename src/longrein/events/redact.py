@@ -8,11 +8,9 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-SECRET_CHARS_MIN = 8
-"""Minimum length of a secret: replacing a shorter value would garble ordinary text."""
+SECRET_CHARS_MIN = 8  # Minimum length of a secret: replacing a shorter value would garble ordinary text
 
-_RUN_MIN = 20
-"""Every token form below has at least this many consecutive letters, digits, `_` and `-`."""
+_RUN_MIN = 20  # Every token form below has at least this many consecutive letters, digits, `_` and `-`
 _MASK = bytes(0x61 if chr(b).isascii() and (chr(b).isalnum() or b in b"_-") else 0x20 for b in range(256))
 _RUN = b"a" * _RUN_MIN
 _BEGINNING = rb"sk-|gh[pousr]_|github_pat_|A[KS]IA|eyJ|AIza|xox[abeprs]-|glpat-|npm_|hf_|pypi-|xai-|gsk_"

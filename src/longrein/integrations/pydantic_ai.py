@@ -19,8 +19,9 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.toolsets import FunctionToolset
 
+from longrein.context import arguments_text
 from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine, NeutralMessage, usage_of
-from longrein.context.message_list.message_formats import json_of, parsed
+from longrein.context.message_list.message_formats import parsed
 from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
 from longrein.integrations import did_not_fit, engine
 
@@ -109,7 +110,7 @@ def _rewritten(part: Any, change: AnyPart) -> Any:
     text = text_of((change,))
     match part:
         case theirs.ToolCallPart() if isinstance(change, ToolCall):
-            return replace(part, args=json_of(change))
+            return replace(part, args=arguments_text(change))
         case theirs.ThinkingPart():
             return theirs.TextPart(text)
         case theirs.TextPart():

@@ -14,7 +14,6 @@ import msgspec
 from longrein.events import (
     AnyEvent,
     AnyPart,
-    Asked,
     AskFailed,
     ChildEnded,
     ChildStarted,
@@ -27,13 +26,10 @@ from longrein.events import (
     HookAnswered,
     Image,
     Interrupted,
-    Opened,
     PermissionAsked,
     PrefixSet,
-    Recalled,
     Reminded,
     Replied,
-    Restored,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -49,8 +45,8 @@ from longrein.events import (
 
 COPIES = ("reexpanded",)
 """Kinds of reminders that repeat other entries."""
-NOT_SEARCHED = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
-"""Events that a search skips when they have no parts, because other entries hold their content."""
+NEVER_AS_STORED = (FileChanged, ToolStarted)
+"""Searchable events that a search skips when they have no parts, because other entries hold their content."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -77,7 +73,7 @@ class Content(msgspec.Struct, frozen=True):
 def contents_of(entry: Entry) -> list[Content]:
     """Return every part of `entry` in order; the last one is the whole entry as stored."""
     event, found = entry.event, _contents(entry.event)
-    is_searchable = not found and not isinstance(event, NOT_SEARCHED)
+    is_searchable = not found and event.visibility.searchable and not isinstance(event, NEVER_AS_STORED)
     return [
         *found,
         Content(f"{kind_of(event)} as stored", _stored_text(event), aside=bool(found), searchable=is_searchable),

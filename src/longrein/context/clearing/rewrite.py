@@ -24,22 +24,17 @@ from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
 from longrein.events import marker
 
-LEDGER_PAIR_TOKENS_MAX = 1500
-"""A larger pair is not moved into a ledger."""
-LEDGER_SMALL_TOKENS = 400
-"""A result or call of this size may be folded without being trimmed first."""
-LEDGER_TOKENS_MAX = 2500
-"""Tokens of one ledger. The next run begins a new one."""
-LABEL_CHARS_MAX = 60
-"""Characters of a label that describe the call."""
+LEDGER_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a ledger
+LEDGER_SMALL_TOKENS = 400  # A result or call of this size may be folded without being trimmed first
+LEDGER_TOKENS_MAX = 2500  # Tokens of one ledger. The next run begins a new one.
+LABEL_CHARS_MAX = 60  # Characters of a label that describe the call
 
 
 class Change(msgspec.Struct, frozen=True):
     """New form of an item from the next request on."""
 
     handle: str
-    form: str
-    """`trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view."""
+    form: str  # `trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view.
     text: str = ""
 
 
@@ -47,10 +42,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
-    gain: float
-    """Tokens saved by each later request."""
-    after: dict[int, DisplayState]
-    """Display state of each changed item."""
+    gain: float  # Tokens saved by each later request
+    after: dict[int, DisplayState]  # Display state of each changed item
 
     def take(self, memory: NeedsMemory) -> None:
         """Apply the plan to the memory."""
@@ -69,8 +62,7 @@ class PlanBuilder(msgspec.Struct):
     measure: SizeEstimate
     nonce: str
     before: dict[int, DisplayState] = {}
-    changed: dict[int, None] = {}
-    """Positions of the items whose shown text changed."""
+    changed: dict[int, None] = {}  # Positions of the items whose shown text changed
 
     def touch(self, record: ItemRecord) -> None:
         """Save the display state of an item before its first change."""
@@ -132,11 +124,8 @@ def _trimmed_call(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
     first = True
     for key, _, is_long in long_and_short(shown):
         if is_long:
-            shown[key] = (
-                item_marker(builder, record) + ("\n" + kept if kept else "")
-                if first
-                else marker(builder.nonce, "cleared", "")
-            )
+            whole = item_marker(builder, record) + ("\n" + kept if kept else "")
+            shown[key] = whole if first else marker(builder.nonce, "cleared", "")
             first = False
     return msgspec.json.encode(shown).decode()
 
@@ -150,11 +139,8 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
     """Return the tokens of an item in this form, without writing its text."""
     measure, kind = builder.measure, record.piece.kind
     if is_folded(record):
-        return (
-            (len(label(builder.memory, record)) + 1 + shape.chars) / measure.result
-            if kind == "result"
-            else (shape.chars / measure.result)
-        )
+        line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
+        return (line + shape.chars) / measure.result
     if kind == "call":
         spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
         return measure.of("call", shape.chars * 1.06 + spare)
@@ -286,16 +272,12 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     call = memory.items[record.partner]
     if not {call.piece.handle, record.piece.handle}.isdisjoint(memory.kept):
         return None
-    for one in (record, call):
-        if memory.now - max(one.born, one.last) < idle_min:
-            return None
-    total = (
-        record.tokens
-        + (call.tokens if not record.members else 0.0)
-        + sum(memory.items[n].tokens for n in record.members)
-    )
+    if any(memory.now - max(one.born, one.last) < idle_min for one in (record, call)):
+        return None
     if record.members:
+        total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
+    total = record.tokens + call.tokens
     small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
 

@@ -22,12 +22,9 @@ from longrein.context.clearing.features import (
     names_by_line,
 )
 
-ROWS_CACHED_MAX = 12_000
-"""Lines of the cached indexes; about 150 bytes each."""
-LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
-"""A line of a ledger that names a folded call."""
-LONG_CHARS = 120
-"""Longer argument values of a call may be shortened."""
+ROWS_CACHED_MAX = 12_000  # Lines of the cached indexes; about 150 bytes each
+LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")  # A line of a ledger that names a folded call
+LONG_CHARS = 120  # Longer argument values of a call may be shortened
 _LENGTH = (30, 45, 70, 110)
 _WORD_LENGTH = (9, 13, 20, 35)
 _COUNT = (2, 3, 6)
@@ -48,12 +45,10 @@ class TextIndex:
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
         bare = without.split("\n")[1:] if numbers else texts
-        self.fixed = fixed
-        """Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label."""
+        self.fixed = fixed  # Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label
         self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
         """Whether the lines are numbered. A run of kept lines shows only its first number."""
-        self.sizes = [len(line) + 1 for line in bare]
-        """Characters per line, with line end, without the line number."""
+        self.sizes = [len(line) + 1 for line in bare]  # Characters per line, with line end, without the line number
         self.keys = line_keys(text)
         first = dict(zip(reversed(self.keys), range(count - 1, -1, -1), strict=True))
         first.pop("", None)
@@ -62,8 +57,7 @@ class TextIndex:
         self.added: tuple[object, object, list[float]] | None = None
         """Cached log-odds of the rows in `asked`; kept by `line_value`."""
         self.names = names_by_line(text)[1:]
-        self.places = _places(self.names)
-        """Identifier -> rows that hold it."""
+        self.places = _places(self.names)  # Identifier -> rows that hold it
         declaring = [names != () and is_declaration(line) for names, line in zip(self.names, texts, strict=True)]
         indents = bytes([_depth(line[: len(line) - len(line.lstrip())]) if line[:1].isspace() else 0 for line in bare])
         self.heads = _heads(indents, declaring) if self.places else [0] * count

@@ -1,31 +1,17 @@
 """The engine for the message list of another program: a list goes in, the list to be sent comes out. Pure."""
 
 from longrein.context.message_list.engine import (
-    RECALL,
-    RECALL_DESCRIPTION,
-    RECALL_SCHEMA,
-    Engine,
-    EngineEnvironment,
-    Summariser,
+    RECALL as RECALL,
+    RECALL_DESCRIPTION as RECALL_DESCRIPTION,
+    RECALL_SCHEMA as RECALL_SCHEMA,
+    Engine as Engine,
+    EngineEnvironment as EngineEnvironment,
+    Summariser as Summariser,
 )
 from longrein.context.message_list.message_formats import (
-    DICT_FORMAT,
-    DictFormat,
-    MessageFormat,
-    NeutralMessage,
-    usage_of,
+    DICT_FORMAT as DICT_FORMAT,
+    DictFormat as DictFormat,
+    MessageFormat as MessageFormat,
+    NeutralMessage as NeutralMessage,
+    usage_of as usage_of,
 )
-
-__all__ = [
-    "DICT_FORMAT",
-    "RECALL",
-    "RECALL_DESCRIPTION",
-    "RECALL_SCHEMA",
-    "DictFormat",
-    "Engine",
-    "EngineEnvironment",
-    "MessageFormat",
-    "NeutralMessage",
-    "Summariser",
-    "usage_of",
-]

@@ -10,14 +10,15 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, window_of
+from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swap, decide, window_of
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
 from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
-from longrein.context.summary.digest import build_summary, prose_problem, summary_instruction
+from longrein.context.summary.digest import build_summary
+from longrein.context.summary.prompt import prose_problem, summary_instruction
 from longrein.context.truncation import births
 from longrein.events import (
     SCHEMA_VERSION,
@@ -36,11 +37,9 @@ from longrein.events import (
     UsageError,
 )
 
-ROUNDS_MAX = 8
-"""Decisions before one request. Further changes wait for the next request."""
+ROUNDS_MAX = 8  # Decisions before one request. Further changes wait for the next request.
 NO_SESSION = "00000000-0000-4000-8000-000000000000"
-RECALL = "Recall"
-"""Name of the tool that placeholders mention."""
+RECALL = "Recall"  # Name of the tool that placeholders mention
 RECALL_DESCRIPTION = (
     "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
     "handles: r412, or r412.2 for its second part. You get a page of about 16,000 characters and how to get the next. "
@@ -62,16 +61,12 @@ Summariser = Callable[[list[Any]], str | Awaitable[str]]
 class EngineEnvironment(msgspec.Struct, frozen=True):
     """Session id, sign, clock and log of an engine, which itself uses no clock, disk or randomness."""
 
-    session: str = NO_SESSION
-    """UUID of the session."""
-    nonce: str = ""
-    """Random sign of the engine's own markers; '' derives one from the first messages."""
+    session: str = NO_SESSION  # UUID of the session
+    nonce: str = ""  # Random sign of the engine's own markers; '' derives one from the first messages
     now_us: Callable[[], int] = lambda: 0
     """Microseconds UTC; 0 when unknown, in which case the provider's cache counts as warm."""
-    entries: Sequence[Entry] = ()
-    """The whole log to continue, from entry 1."""
-    keep: Callable[[Entry], None] = lambda _: None
-    """Called with each new entry."""
+    entries: Sequence[Entry] = ()  # The whole log to continue, from entry 1
+    keep: Callable[[Entry], None] = lambda _: None  # Called with each new entry
 
 
 class Engine:
@@ -98,10 +93,8 @@ class Engine:
         """Window, output reserve and prices."""
         self._summarise, self._shape = summarise, shape
         self._environment = environment or EngineEnvironment()
-        self.entries: list[Entry] = list(self._environment.entries)
-        """The log, with every original."""
-        self.state: State = fold(self.entries)
-        """The folded log."""
+        self.entries: list[Entry] = list(self._environment.entries)  # The log, with every original
+        self.state: State = fold(self.entries)  # The folded log
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
@@ -110,8 +103,7 @@ class Engine:
         self._tools: tuple[ToolSpec, ...] = ()
         self._prose = ""
         self._sent: list[Any] = []
-        self.why = ""
-        """Reason for the last decision of `prepare`."""
+        self.why = ""  # Reason for the last decision of `prepare`
 
     # --- Requests ----------------------------------------------------------------------------------------------------
 
@@ -184,11 +176,7 @@ class Engine:
         if wire == "anthropic":
             return {**named, "input_schema": dict(RECALL_SCHEMA)}
         function = {**named, "parameters": dict(RECALL_SCHEMA)}
-        return (
-            {"type": "function", **function}
-            if wire == "openai-responses"
-            else {"type": "function", "function": function}
-        )
+        return {"type": "function"} | (function if wire == "openai-responses" else {"function": function})
 
     # --- Size and notes ----------------------------------------------------------------------------------------------
 
@@ -245,7 +233,7 @@ class Engine:
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
-            wish = _decision(self.state, self.budget, self._environment.now_us())
+            wish = decide(self.state, self.budget, self._environment.now_us())
             self.why = type(wish).__name__.lower()
             match wish:
                 case Clear(event) | Digest(event):
@@ -309,11 +297,6 @@ class Engine:
     def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
         said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
         return self._renderer.show(self.state, chat, self._intake.taken, said)
-
-
-def _decision(state: State, budget: Budget, now_us: int) -> Decision:
-    """Call the context policy."""
-    return decide(state, budget, now_us)
 
 
 def _spec(tool: Any) -> ToolSpec:

@@ -36,26 +36,19 @@ LISTED = "listed"
 """Kind of the `Reminded` that records what a message became. It has no text, so the model does not see it."""
 RELISTED = "relisted"
 """Kind of the `Reminded` that records the whole list, when the caller continues with the returned list."""
-FIRST_SEQ = 2
-"""Last entry before the first message: `Opened` and `PrefixSet`."""
+FIRST_SEQ = 2  # Last entry before the first message: `Opened` and `PrefixSet`
 _NO_RESULT = "(no result came of this call)"
 
 
 class TakenMessage(msgspec.Struct, frozen=True):
     """Entries and handles that a message of the list became."""
 
-    digest: str
-    """Digest of the message; equal messages have equal digests."""
-    handles: tuple[str, ...]
-    """Handle of each part; '' for a part that is no item of the view."""
-    seqs: tuple[int, ...]
-    """Entry of each part."""
-    seq: int = 0
-    """Last entry of the message."""
-    calm: bool = False
-    """Whether a rewind may end here: no call waits for its result."""
-    fixed: bool = False
-    """Whether the message is always shown unchanged."""
+    digest: str  # Digest of the message; equal messages have equal digests
+    handles: tuple[str, ...]  # Handle of each part; '' for a part that is no item of the view
+    seqs: tuple[int, ...]  # Entry of each part
+    seq: int = 0  # Last entry of the message
+    calm: bool = False  # Whether a rewind may end here: no call waits for its result
+    fixed: bool = False  # Whether the message is always shown unchanged
 
 
 class Intake:
@@ -63,17 +56,13 @@ class Intake:
 
     def __init__(self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
         self._shape, self._append, self._state = shape, append, state
-        self.taken: list[TakenMessage] = []
-        """One record per message of the caller's list."""
+        self.taken: list[TakenMessage] = []  # One record per message of the caller's list
         self.said: list[NeutralMessage | None] = []
         """The messages that were read; None after a restart, until they are read again."""
-        self.given: list[TakenMessage] = []
-        """The records of the list that the engine returned last."""
+        self.given: list[TakenMessage] = []  # The records of the list that the engine returned last
         self.given_said: list[NeutralMessage] = []
-        self.usage: Usage | None = None
-        """Usage of the request that is not answered yet."""
-        self.notes: list[str] = []
-        """Lines for the user."""
+        self.usage: Usage | None = None  # Usage of the request that is not answered yet
+        self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
         self._seen: list[tuple[Any, NeutralMessage]] = []  # cached readings, so that a message is read once
 
@@ -110,7 +99,10 @@ class Intake:
     def take(self, chat: Sequence[Any], begin: Callable[[str], None]) -> None:
         """Append the new messages of `chat`. `begin` is called first, with the system text of the whole list."""
         read = self._read(chat)
-        begin("\n\n".join(text for n, one in enumerate(read) if (text := _system_of(one, read, n))))
+        first = next((n for n, one in enumerate(read) if one.side != "system"), len(read))
+        begin(
+            "\n\n".join(one.system for n, one in enumerate(read) if one.system and (n < first or one.side != "system"))
+        )
         known = self._known(read)
         if known < len(self.taken):
             self._go_back(known)
@@ -130,12 +122,8 @@ class Intake:
 
     def _known(self, read: Sequence[NeutralMessage]) -> int:
         """Return the number of messages that were taken in before."""
-        common = _common_length(read, self.said, self.taken)
-        if (
-            common < len(self.taken)
-            and self.given
-            and _common_length(read, self.given_said, self.given) == len(self.given)
-        ):
+        common, given = _common_length(read, self.said, self.taken), self.given
+        if common < len(self.taken) and given and _common_length(read, self.given_said, given) == len(given):
             self._adopt_given_list()
             return len(self.taken)
         self.said[:common] = read[:common]
@@ -202,17 +190,12 @@ class Intake:
         self, asked: int, parts: Sequence[AnyPart]
     ) -> tuple[tuple[AnyPart, ...], tuple[ProviderBlock, ...]]:
         """Return the parts with our own call ids, and blocks that hold the provider's ids."""
-        own: list[AnyPart] = []
-        blocks, n = [], 0
+        own, blocks = list(parts), list[ProviderBlock]()
         for at, part in enumerate(parts):
             if isinstance(part, ToolCall):
-                ours = call_id(asked, n)
-                n += 1
-                self._calls[part.id] = ours
+                ours = self._calls[part.id] = call_id(asked, len(blocks))
                 blocks.append(ProviderBlock(at, LISTED, "", part.id))
-                own.append(msgspec.structs.replace(part, id=ours))
-            else:
-                own.append(part)
+                own[at] = msgspec.structs.replace(part, id=ours)
         return tuple(own), tuple(blocks)
 
     # --- User messages and results -----------------------------------------------------------------------------------
@@ -228,18 +211,15 @@ class Intake:
         found = {n: self._append_result(part) for n, part in enumerate(said.parts) if isinstance(part, ToolResult)}
         words = [n for n in range(len(said.parts)) if n not in found]
         if words:
-            seq = self._append_user(tuple(said.parts[n] for n in words))
+            state = self._state()
+            if state.turn_open and not state.owes_reply and not state.calls:
+                self._append(TurnEnded("done"))
+            seq = self._append(UserSpoke(tuple(said.parts[n] for n in words)))
             several = len(words) > 1
             found |= {n: (f"r{seq}.{k + 1}" if several else f"r{seq}", seq) for k, n in enumerate(words)}
         pairs = [found[n] for n in range(len(said.parts))]
         self._record_taken(said, tuple(handle for handle, _ in pairs), tuple(seq for _, seq in pairs))
         return at + 1
-
-    def _append_user(self, parts: tuple[AnyPart, ...]) -> int:
-        state = self._state()
-        if state.turn_open and not state.owes_reply and not state.calls:
-            self._append(TurnEnded("done"))
-        return self._append(UserSpoke(parts))
 
     def _append_result(self, part: ToolResult) -> tuple[str, int]:
         """Append a result and return its handle and entry. A result of no waiting call has no handle."""
@@ -271,13 +251,6 @@ class Intake:
         self.said.append(said)
 
 
-def _system_of(one: NeutralMessage, read: Sequence[NeutralMessage], at: int) -> str:
-    """Return system text that stands before the conversation or inside a user message."""
-    if one.side == "system" and any(before.side != "system" for before in read[:at]):
-        return ""
-    return one.system
-
-
 def copy_containers(one: Any) -> Any:
     """Copy dicts and lists; share everything else."""
     if isinstance(one, dict):
@@ -295,11 +268,10 @@ def _common_length(
 ) -> int:
     """Return how many first messages of `read` equal those in `said`."""
     for n, (one, known, was) in enumerate(zip(read, said, taken, strict=False)):
-        same = _is_equal(one, known) if known is not None else message_digest(one) == was.digest
+        if known is None:
+            same = message_digest(one) == was.digest
+        else:
+            same = one is known or (one.side, one.parts, one.system) == (known.side, known.parts, known.system)
         if not same:
             return n
     return min(len(read), len(said))
-
-
-def _is_equal(one: NeutralMessage, other: NeutralMessage) -> bool:
-    return one is other or (one.side == other.side and one.parts == other.parts and one.system == other.system)

@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from longrein.context.state.token_estimate import arguments_text
 from longrein.events import (
     TOO_DEEP,
     AnyPart,
@@ -16,7 +17,7 @@ from longrein.events import (
     ToolResult,
     Usage,
     UsageError,
-    decode_json,
+    decode_object,
     is_too_deep,
     text_of,
 )
@@ -25,14 +26,10 @@ from longrein.events import (
 class NeutralMessage(msgspec.Struct, frozen=True):
     """One message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
 
-    side: Literal["system", "user", "assistant"]
-    """Role of the author. Results of tools belong to the user's side."""
-    parts: tuple[AnyPart, ...] = ()
-    """Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids."""
-    system: str = ""
-    """System text inside the message, beside the parts."""
-    usage: Usage | None = None
-    """Usage of the request that the message answers, where the message holds it."""
+    side: Literal["system", "user", "assistant"]  # Role of the author. Results of tools belong to the user's side.
+    parts: tuple[AnyPart, ...] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.
+    system: str = ""  # System text inside the message, beside the parts
+    usage: Usage | None = None  # Usage of the request that the message answers, where the message holds it
 
 
 class MessageFormat(Protocol):
@@ -61,15 +58,14 @@ class MessageFormat(Protocol):
 
 _TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
 _IMAGE_TYPES = ("image", "image_url", "input_image")
-_SHOWN_CHARS = 200
-"""Characters kept of content that is neither text nor image."""
+_SHOWN_CHARS = 200  # Characters kept of content that is neither text nor image
 
 
 class DictFormat:
     """Format of dicts, as OpenAI and Anthropic take them."""
 
     def read(self, one: Any) -> NeutralMessage:
-        """See `ShortForm.read`."""
+        """See `MessageFormat.read`."""
         fields = fields_of(one)
         match fields.get("type"):
             case "function_call" | "custom_tool_call":
@@ -82,7 +78,7 @@ class DictFormat:
                 return _read_spoken(fields)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `ShortForm.rewrite`."""
+        """See `MessageFormat.rewrite`."""
         fields = fields_of(one)
         if fields.get("type") in _ITEMS:
             return _rewrite_item(fields, changes[0])
@@ -92,7 +88,7 @@ class DictFormat:
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
-        """See `ShortForm.tell`."""
+        """See `MessageFormat.tell`."""
         return {"role": "user", "content": text}
 
 
@@ -181,11 +177,7 @@ def _call(id_: str, name: str, arguments: Any) -> ToolCall:
 
 def parsed(text: str) -> dict[str, Any] | None:
     """Return the JSON object in `text`; None when there is none."""
-    try:
-        value = decode_json(text or "{}")
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+    return decode_object(text or "{}")
 
 
 def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
@@ -202,16 +194,11 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
         case None:
             return None
         case ToolCall():
-            return {**fields, ("arguments" if "arguments" in fields else "input"): json_of(change)}
+            return {**fields, ("arguments" if "arguments" in fields else "input"): arguments_text(change)}
         case ToolResult():
             return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
         case _:  # shortened thinking is plain text
             return {"role": "assistant", "content": text_of((change,))}
-
-
-def json_of(call: ToolCall) -> str:
-    """Return the arguments of `call` as JSON text."""
-    return call.received or msgspec.json.encode(call.arguments).decode()
 
 
 def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
@@ -236,16 +223,13 @@ def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None
     if not kept and not left:
         return None
     rest = {key: value for key, value in fields.items() if key not in ("content", "tool_calls")}
-    if isinstance(content, str):
-        written: Any = "".join(kept) if kept else None
-    else:
-        written = kept or None
+    written = ("".join(kept) if isinstance(content, str) else kept) if kept else None
     return {**rest, "content": written, **({"tool_calls": left} if left else {})}
 
 
 def _rewrite_chat_call(call: Any, to: ToolCall) -> dict[str, Any]:
     fields = fields_of(call)
-    return {**fields, "function": {**fields["function"], "arguments": json_of(to)}}
+    return {**fields, "function": {**fields["function"], "arguments": arguments_text(to)}}
 
 
 def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
@@ -256,7 +240,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
     fields = fields_of(block)
     match change:
         case ToolCall():
-            return {**fields, "input": msgspec.json.decode(json_of(change))}
+            return {**fields, "input": msgspec.json.decode(arguments_text(change))}
         case ToolResult():
             return {**fields, "content": result_content(change, fields.get("content"))}
         case _ if fields.get("type") in _TEXT_TYPES:
@@ -266,7 +250,6 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
 
 
 # --- Usage -----------------------------------------------------------------------------------------------------------
-
 
 _WRAPPED = ("usage", "usage_metadata")
 _CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
@@ -297,8 +280,4 @@ def _get(value: Any, name: str) -> Any:
 
 
 def _number(value: Any, *names: str) -> int | None:
-    for name in names:
-        found = _get(value, name)
-        if isinstance(found, int):
-            return found
-    return None
+    return next((found for name in names if isinstance(found := _get(value, name), int)), None)

@@ -29,19 +29,15 @@ from longrein.events import (
     text_of,
 )
 
-CurrentItems = tuple[Item | None, ...]
-"""Present items of a message's parts; None for a part that is not in the view."""
+CurrentItems = tuple[Item | None, ...]  # Present items of a message's parts; None for a part that is not in the view
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
     """One message to be sent."""
 
-    one: Any
-    """The message object; None when nothing of it is left."""
-    taken: TakenMessage
-    """Record of the message."""
-    said: NeutralMessage
-    """Neutral form of the message."""
+    one: Any  # The message object; None when nothing of it is left
+    taken: TakenMessage  # Record of the message
+    said: NeutralMessage  # Neutral form of the message
 
 
 class ListRenderer:
@@ -94,26 +90,18 @@ class ListRenderer:
         changes = changes_of(state, taken, reading)
         if not changes:
             return OutgoingMessage(one, taken, reading)
-        gone = len(changes) == len(taken.handles) and all(to is None for to in changes.values())
-        if gone and not reading.system:
-            return OutgoingMessage(None, taken, reading)
-        written = self._shape.rewrite(one, changes)
+        left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
+        written = self._shape.rewrite(one, changes) if left or reading.system else None
         if written is None:
             return OutgoingMessage(None, taken, reading)
-        return OutgoingMessage(written, _remaining(taken, changes), self._shape.read(written))
+        handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
+        record = TakenMessage("", handles, seqs, taken.seq, taken.calm)
+        return OutgoingMessage(written, record, self._shape.read(written))
 
 
 def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
-    """Return whether `summary` stands before this message."""
     first, last = summary.seqs
     return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
-
-
-def _remaining(taken: TakenMessage, changes: Mapping[int, AnyPart | None]) -> TakenMessage:
-    """Return the record of a rewritten message, with the parts that are left."""
-    left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
-    handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
-    return TakenMessage("", handles, seqs, taken.seq, taken.calm)
 
 
 def changes_of(state: State, taken: TakenMessage, said: NeutralMessage) -> Mapping[int, AnyPart | None]:
@@ -136,17 +124,13 @@ def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
             return shown == stands
         case ToolCall(arguments=shown), ToolCall(arguments=stands):
             return shown == stands
-        case Text(shown), Text(stands):
-            return shown == stands
         case _:
             return item == part
 
 
 # --- Originals by handle ---------------------------------------------------------------------------------------------
 
-
-PAGE_CHARS_MAX = 16_000
-"""Characters of one page."""
+PAGE_CHARS_MAX = 16_000  # Characters of one page
 _RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
 
 
@@ -154,16 +138,14 @@ def original(entries: Sequence[Entry], handle: str) -> str:
     """Return the whole text of a handle. Raises `ToolError` for a handle that names nothing."""
     wanted = parse_handle(handle)
     if wanted is None or wanted.child:
-        raise ToolError(
-            f"[bad-handle] {handle[:40]!r} is no handle of this conversation; handles look like r12 or r12.2."
-        )
+        told = f"{handle[:40]!r} is no handle of this conversation; handles look like r12 or r12.2."
+        raise ToolError(f"[bad-handle] {told}")
+    advice = "take the handle from a marker, do not guess one."
     if wanted.seq > len(entries):
-        raise ToolError(
-            f"[unknown-handle] There is no entry {handle}; take the handle from a marker, do not guess one."
-        )
+        raise ToolError(f"[unknown-handle] There is no entry {handle}; {advice}")
     parts = _parts(entries[wanted.seq - 1])
     if not parts or wanted.part > len(parts):
-        raise ToolError(f"[unknown-handle] {handle} holds no text; take the handle from a marker, do not guess one.")
+        raise ToolError(f"[unknown-handle] {handle} holds no text; {advice}")
     chosen = parts[wanted.part - 1 : wanted.part] if wanted.part else parts
     return "\n".join(map(_shown, chosen))
 

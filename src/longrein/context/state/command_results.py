@@ -9,10 +9,8 @@ from functools import cache
 
 import msgspec
 
-TEXT_CHARS_MAX = 60_000
-"""Only both ends of longer output are read; runners print their counts at the end."""
-NAMES_MAX = 500
-"""Limit of named tests taken from one output."""
+TEXT_CHARS_MAX = 60_000  # Only both ends of longer output are read; runners print their counts at the end
+NAMES_MAX = 500  # Limit of named tests taken from one output
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -20,8 +18,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     runner: str
     passed: int = 0
-    failed: int = 0
-    """Failures and errors."""
+    failed: int = 0  # Failures and errors
 
     @property
     def clean(self) -> bool:
@@ -32,8 +29,7 @@ class Counts(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """Test results found in one output."""
 
-    verdicts: dict[str, bool]
-    """Test name -> whether it passed."""
+    verdicts: dict[str, bool]  # Test name -> whether it passed
     counts: Counts | None
 
 
@@ -66,23 +62,11 @@ def code_of(text: str, status: str) -> int | None:
     return None
 
 
-_TELLING = (
-    "Error",
-    "error",
-    "Exception",
-    "Failure",
-    "FAILED",
-    "fatal",
-    "panic",
-    "denied",
-    "not found",
-    "No such",
-    "cannot ",
-)
+_TELLING: tuple[str, ...] = ("Error", "error", "Exception", "Failure", "FAILED", "fatal", "panic", "denied")
+_TELLING += ("not found", "No such", "cannot ")
 _ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
 """Beginnings of lines by which a runner only reports that its command failed."""
-GIST_CHARS_MAX = 8_000
-"""Characters at the end of a failed output that are searched for its most informative line."""
+GIST_CHARS_MAX = 8_000  # Characters at the end of a failed output that are searched for its most informative line
 
 
 def gist(text: str) -> str:
@@ -120,14 +104,10 @@ class _Shape(msgspec.Struct, frozen=True):
     """Output format of one test runner."""
 
     runner: str
-    sign: str
-    """Text that every output with counts contains; checked first."""
-    names: str
-    """Pattern of a line that names a test: groups `word` (the verdict) and `name`."""
-    counts: str
-    """Pattern of the counts: groups `failed` and `passed`, and others by runner."""
-    bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")
-    """Values of `word` that mean failure."""
+    sign: str  # Text that every output with counts contains; checked first
+    names: str  # Pattern of a line that names a test: groups `word` (the verdict) and `name`
+    counts: str  # Pattern of the counts: groups `failed` and `passed`, and others by runner
+    bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")  # Values of `word` that mean failure
 
 
 _SHAPES = (
@@ -206,24 +186,23 @@ def read_tests(line: str, text: str) -> Found | None:
 
 
 def _counted(runner: str, counts: re.Pattern[str], text: str) -> Counts | None:
-    passed = failed = found = 0
+    passed = failed = 0
     for match in counts.finditer(text):
-        found += 1
         groups = match.groupdict()
         bad = int(groups.get("failed") or 0) + int(groups.get("errors") or 0) + bool(groups.get("bad1"))
         good = int(groups.get("passed") or 0) + bool(groups.get("ok1"))
         if groups.get("ran"):
             good = max(0, int(groups["ran"]) - bad)
         passed, failed = passed + good, failed + bad
-    return Counts(runner, passed, failed) if found and passed + failed else None
+    return Counts(runner, passed, failed) if passed + failed else None
 
 
 def _named(shape: _Shape, names: re.Pattern[str], text: str) -> dict[str, bool]:
     verdicts: dict[str, bool] = {}
     for match in names.finditer(text):
         groups = match.groupdict()
-        name, word = groups["name"] or groups.get("name2") or "", groups["word"] or groups.get("word2") or ""
-        name = clip(name, 300)
+        name = clip(groups["name"] or groups.get("name2") or "", 300)
+        word = groups["word"] or groups.get("word2") or ""
         verdicts[name] = word not in shape.bad and verdicts.get(name, True)
         if len(verdicts) >= NAMES_MAX:
             break

@@ -46,33 +46,23 @@ class UserMessage(Record, frozen=True):
     """Message of the user."""
 
     seq: int
-    text: str
-    """Verbatim; of an old long message both ends with `…` between."""
-    origin: str = "prompt"
-    """`prompt`, `steer`, `queued` or `command`."""
-    gone: int = 0
-    """Characters missing from `text`; 0 if it is whole."""
-    media: tuple[str, ...] = ()
-    """Images and documents of the message: `r12.2 image/png`."""
+    text: str  # Verbatim; of an old long message both ends with `…` between
+    origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
+    gone: int = 0  # Characters missing from `text`; 0 if it is whole
+    media: tuple[str, ...] = ()  # Images and documents of the message: `r12.2 image/png`
 
 
 class FileUse(Record, frozen=True):
     """Reads and changes of a file."""
 
-    hash: str
-    """Newest known content; '' if the file is gone."""
-    seq: int
-    """Entry that proves the content."""
-    by: str = ""
-    """Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read."""
-    changed: int = 0
-    """Entry of the last change."""
+    hash: str  # Newest known content; '' if the file is gone
+    seq: int  # Entry that proves the content
+    by: str = ""  # Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read
+    changed: int = 0  # Entry of the last change
     changes: int = 0
     reads: int = 0
-    whole: bool = False
-    """True if the newest content was shown whole."""
-    lines: tuple[int, int] = (0, 0)
-    """First line and number of lines of the last partial read; zeros if it was whole."""
+    whole: bool = False  # True if the newest content was shown whole
+    lines: tuple[int, int] = (0, 0)  # First line and number of lines of the last partial read; zeros if it was whole
 
 
 class CallRecord(Record, frozen=True):
@@ -83,53 +73,38 @@ class CallRecord(Record, frozen=True):
     argument: str
     status: str
     """`ok`, `failed`, `denied`, `interrupted` or `not_run`. Background work: `running`, then the state it ended in."""
-    code: int | None = None
-    """Exit code of a command that exited by itself."""
-    tests: Counts | None = None
-    """Counts of a test runner in the output."""
-    times: int = 1
-    """Number of equal calls."""
-    background: tuple[str, ...] = ()
-    """Ids of tasks and subagents that continued after the result."""
-    ended: int = 0
-    """Entry of the last of their ends; 0 while one runs."""
+    code: int | None = None  # Exit code of a command that exited by itself
+    tests: Counts | None = None  # Counts of a test runner in the output
+    times: int = 1  # Number of equal calls
+    background: tuple[str, ...] = ()  # Ids of tasks and subagents that continued after the result
+    ended: int = 0  # Entry of the last of their ends; 0 while one runs
 
 
 class TestVerdict(Record, frozen=True):
     """Last result of a test."""
 
     passed: bool
-    seq: int
-    """Result that proves it."""
-    line: str
-    """Command that ran the test."""
-    failed: int = 0
-    """First result of the last run of failures; 0 if the test never failed."""
+    seq: int  # Result that proves it
+    line: str  # Command that ran the test
+    failed: int = 0  # First result of the last run of failures; 0 if the test never failed
 
 
 class ErrorRecord(Record, frozen=True):
     """Error, and whether it was fixed."""
 
-    seq: int
-    """First result that failed."""
-    last: int
-    """Newest result that failed."""
-    line: str
-    """Command or call."""
-    error: str
-    """Its most informative line, as printed."""
+    seq: int  # First result that failed
+    last: int  # Newest result that failed
+    line: str  # Command or call
+    error: str  # Its most informative line, as printed
     times: int = 1
-    fixed: int = 0
-    """Result of the same call that succeeded; 0 if none did."""
-    between: tuple[tuple[int, str], ...] = ()
-    """(seq, path) of changes between failure and success."""
+    fixed: int = 0  # Result of the same call that succeeded; 0 if none did
+    between: tuple[tuple[int, str], ...] = ()  # (seq, path) of changes between failure and success
 
 
 class UserDecision(Record, frozen=True):
     """Decision of the user."""
 
-    seqs: tuple[int, ...]
-    """Entries of the question and the answer."""
+    seqs: tuple[int, ...]  # Entries of the question and the answer
     text: str
 
 
@@ -137,77 +112,49 @@ class BackgroundWork(Record, frozen=True):
     """Background task or subagent."""
 
     seq: int
-    kind: str
-    """`task` or `subagent`."""
-    text: str
-    """Command or subagent type."""
+    kind: str  # `task` or `subagent`
+    text: str  # Command or subagent type
     ended: int = 0
-    status: str = ""
-    """Outcome, with the exit code or the first line of the report."""
-    call: str = ""
-    """Call that started it."""
+    status: str = ""  # Outcome, with the exit code or the first line of the report
+    call: str = ""  # Call that started it
 
 
 class Ledger(msgspec.Struct):
     """All records. `record_event` and `record_result` write them; other code only reads."""
 
-    words: list[UserMessage] = []
-    """The user's messages in order."""
+    words: list[UserMessage] = []  # The user's messages in order
     words_chars: int = 0
-    files: dict[str, FileUse] = {}
-    """Real path -> use, last used last."""
-    edits: list[tuple[int, str]] = []
-    """(seq, path) of each change."""
-    ran: dict[str, CallRecord] = {}
-    """Call line -> record, newest last."""
-    tests: dict[str, TestVerdict] = {}
-    """Test name -> verdict."""
-    troubles: dict[str, ErrorRecord] = {}
-    """Call line -> error."""
+    files: dict[str, FileUse] = {}  # Real path -> use, last used last
+    edits: list[tuple[int, str]] = []  # (seq, path) of each change
+    ran: dict[str, CallRecord] = {}  # Call line -> record, newest last
+    tests: dict[str, TestVerdict] = {}  # Test name -> verdict
+    troubles: dict[str, ErrorRecord] = {}  # Call line -> error
     decisions: list[UserDecision] = []
-    asked: dict[str, tuple[int, str]] = {}
-    """Open permission questions: call id -> (seq, question)."""
-    running: dict[str, BackgroundWork] = {}
-    """Running tasks and subagents by id."""
-    over: list[BackgroundWork] = []
-    """Ended tasks and subagents."""
-    proofs: dict[str, int] = {}
-    """`todo`, `mode`, `cwd`, `pins` -> entry that set the present value."""
-    told: dict[str, int] = {}
-    """Nested instruction file or skill -> last entry that told it."""
-    summaries: list[int] = []
-    """Entries of the last summaries."""
-    fitted: dict[str, dict[str, Any]] = {}
-    """Call id -> arguments changed by hooks, while the call runs."""
+    asked: dict[str, tuple[int, str]] = {}  # Open permission questions: call id -> (seq, question)
+    running: dict[str, BackgroundWork] = {}  # Running tasks and subagents by id
+    over: list[BackgroundWork] = []  # Ended tasks and subagents
+    proofs: dict[str, int] = {}  # `todo`, `mode`, `cwd`, `pins` -> entry that set the present value
+    told: dict[str, int] = {}  # Nested instruction file or skill -> last entry that told it
+    summaries: list[int] = []  # Entries of the last summaries
+    fitted: dict[str, dict[str, Any]] = {}  # Call id -> arguments changed by hooks, while the call runs
 
 
 # --- Writing the ledger ----------------------------------------------------------------------------------------------
 
-WORDS_CHARS_MAX = 1_000_000
-"""Characters kept of the user's messages; long old messages lose their middle first."""
-WORD_CHARS_MIN = 600
-"""Characters kept of such a message."""
-RAN_MAX = 400
-"""Limit of call records."""
-FILES_MAX = 2_000
-"""Limit of files; files that were only read are dropped first."""
-EDITS_MAX = 400
-"""Limit of changes, which tell what was edited between an error and its fix."""
-TESTS_MAX = 1_000
-"""Limit of tests; passing ones are dropped first."""
-TROUBLES_MAX = 100
-"""Limit of errors; fixed ones are dropped first."""
-DECISIONS_MAX = 200
-"""Limit of decisions."""
-ENDED_MAX = 50
-"""Limit of ended tasks and subagents."""
-SLACK = 50
-"""Excess over a limit before a list is cut, so that cutting is rare."""
+WORDS_CHARS_MAX = 1_000_000  # Characters kept of the user's messages; long old messages lose their middle first
+WORD_CHARS_MIN = 600  # Characters kept of such a message
+RAN_MAX = 400  # Limit of call records
+FILES_MAX = 2_000  # Limit of files; files that were only read are dropped first
+EDITS_MAX = 400  # Limit of changes, which tell what was edited between an error and its fix
+TESTS_MAX = 1_000  # Limit of tests; passing ones are dropped first
+TROUBLES_MAX = 100  # Limit of errors; fixed ones are dropped first
+DECISIONS_MAX = 200  # Limit of decisions
+ENDED_MAX = 50  # Limit of ended tasks and subagents
+SLACK = 50  # Excess over a limit before a list is cut, so that cutting is rare
 
 QUIET = frozenset({"Read", "Edit", "Write", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "ToolSearch", "Skill"})
 """Tools whose success is recorded elsewhere (files, todo list) or not at all."""
-ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})
-"""Tools whose result is the user's answer."""
+ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})  # Tools whose result is the user's answer
 
 
 def record_event(ledger: Ledger, seq: int, event: AnyEvent) -> None:
@@ -279,23 +226,23 @@ def _cut(lines: list[Any], most: int) -> None:
         del lines[:SLACK]
 
 
+def _drop(records: dict[str, Any], most: int, order: Callable[[Any], Any] = lambda _: 0) -> None:
+    """Drop the first records by `order`, by default the oldest, if there are too many."""
+    if len(records) > most + SLACK:
+        for key in sorted(records, key=lambda key: order(records[key]))[:SLACK]:
+            del records[key]
+
+
 # --- Files -----------------------------------------------------------------------------------------------------------
 
 
 def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
     old = ledger.files.pop(event.path, None) or FileUse("", seq)
-    same = old.hash == event.hash
-    ledger.files[event.path] = FileUse(
-        event.hash,
-        seq,
-        old.by,
-        old.changed,
-        old.changes,
-        old.reads + 1,
-        event.whole or (same and old.whole),
-        old.lines if same else (0, 0),
-    )
-    _thin_files(ledger)
+    if old.hash != event.hash:
+        old = msgspec.structs.replace(old, whole=False, lines=(0, 0))
+    whole = event.whole or old.whole
+    ledger.files[event.path] = msgspec.structs.replace(old, hash=event.hash, seq=seq, reads=old.reads + 1, whole=whole)
+    _drop(ledger.files, FILES_MAX, _by_change)
 
 
 def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
@@ -305,14 +252,11 @@ def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
     ledger.files[event.path] = use
     ledger.edits.append((seq, event.path))
     _cut(ledger.edits, EDITS_MAX)
-    _thin_files(ledger)
+    _drop(ledger.files, FILES_MAX, _by_change)
 
 
-def _thin_files(ledger: Ledger) -> None:
-    if len(ledger.files) > FILES_MAX + SLACK:
-        oldest = sorted(ledger.files, key=lambda path: (ledger.files[path].changes > 0, ledger.files[path].seq))
-        for path in oldest[:SLACK]:
-            del ledger.files[path]
+def _by_change(use: FileUse) -> tuple[bool, int]:
+    return use.changes > 0, use.seq
 
 
 # --- Calls, errors and tests -----------------------------------------------------------------------------------------
@@ -361,12 +305,9 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     text = text_of(event.parts) if ended_itself and (command or event.status == "failed") else ""
     code = code_of(text, event.status) if command and ended_itself else None
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
-    before = ledger.ran.pop(line, None)
-    times = before.times + 1 if before is not None else 1
+    times = ledger.ran.pop(line).times + 1 if line in ledger.ran else 1
     ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
-    if len(ledger.ran) > RAN_MAX + SLACK:
-        for old in list(ledger.ran)[:SLACK]:
-            del ledger.ran[old]
+    _drop(ledger.ran, RAN_MAX)
     if ended_itself and event.name not in QUIET:
         failed = event.status == "failed" or (counts is not None and counts.failed > 0)
         _trouble(ledger, seq, line, gist(text) if failed else None)
@@ -377,7 +318,8 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
     old = ledger.troubles.get(line)
     if error is None:
         if old is not None and not old.fixed:
-            between = tuple(dict.fromkeys(_edits_since(ledger, old.seq)))[-8:]
+            newest = {path: at for at, path in ledger.edits if at > old.seq}
+            between = tuple(sorted((at, path) for path, at in newest.items()))[-8:]
             ledger.troubles[line] = msgspec.structs.replace(old, fixed=seq, between=between)
         return
     ledger.troubles.pop(line, None)
@@ -385,16 +327,7 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
         ledger.troubles[line] = ErrorRecord(seq, seq, line, error)
     else:
         ledger.troubles[line] = ErrorRecord(old.seq, seq, line, error, old.times + 1)
-    if len(ledger.troubles) > TROUBLES_MAX + SLACK:
-        oldest = sorted(ledger.troubles, key=lambda key: (not ledger.troubles[key].fixed, ledger.troubles[key].last))
-        for key in oldest[:SLACK]:
-            del ledger.troubles[key]
-
-
-def _edits_since(ledger: Ledger, seq: int) -> list[tuple[int, str]]:
-    """Return the newest change of each file after entry `seq`."""
-    newest = {path: at for at, path in ledger.edits if at > seq}
-    return sorted((at, path) for path, at in newest.items())
+    _drop(ledger.troubles, TROUBLES_MAX, lambda trouble: (not trouble.fixed, trouble.last))
 
 
 def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
@@ -416,11 +349,8 @@ def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
 
 
 def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) -> None:
-    old = ledger.tests.get(name)
-    if passed:
-        failed = old.failed if old is not None else 0
-    else:
-        failed = old.failed if old is not None and not old.passed else seq
+    old = ledger.tests.get(name) or TestVerdict(True, 0, line)
+    failed = seq if old.passed and not passed else old.failed
     ledger.tests[name] = TestVerdict(passed, seq, line, failed)
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, FileSeen, Image, Text, ToolCall, ToolEnded
 
-PERIODS = (1, 2, 3, 4)
-"""Lengths of the cycles that are detected, in steps."""
+PERIODS = (1, 2, 3, 4)  # Lengths of the cycles that are detected, in steps
 POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
 """Tools that query a status. A command that sleeps counts as a poll too."""
 
@@ -21,20 +20,14 @@ POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
 class StepHistory(msgspec.Struct, frozen=True):
     """Digests of the last steps of a turn."""
 
-    step: tuple[tuple[str, str], ...] = ()
-    """(call id, digest) of the ended calls of the present step."""
-    waits: bool = True
-    """True if all calls of the present step are polls."""
-    last: tuple[str, ...] = ()
-    """Digests of the last steps, newest last."""
+    step: tuple[tuple[str, str], ...] = ()  # (call id, digest) of the ended calls of the present step
+    waits: bool = True  # True if all calls of the present step are polls
+    last: tuple[str, ...] = ()  # Digests of the last steps, newest last
     runs: tuple[int, ...] = (0,) * len(PERIODS)
     """For each period: number of consecutive steps equal to the one a period before."""
-    patient: bool = False
-    """True if all steps of the repetition are polls."""
-    told: int = 0
-    """Number of reminders since the repetition began."""
-    told_seq: int = 0
-    """Entry of the last such reminder."""
+    patient: bool = False  # True if all steps of the repetition are polls
+    told: int = 0  # Number of reminders since the repetition began
+    told_seq: int = 0  # Entry of the last such reminder
 
     def times(self, period: int) -> int:
         """Return how often a cycle of `period` steps has run; 1 without repetition."""
@@ -70,9 +63,8 @@ def _digest(call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...]) -> str
 
     A reading is identified by the file content, since the second one may only be a pointer.
     """
-    came = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen] or [
-        _content_key(part) for part in event.parts
-    ]
+    read = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen]
+    came = read or [_content_key(part) for part in event.parts]
     return _hash("\0".join([call.name, call.received or repr(call.arguments), event.status, *came]))
 
 

@@ -17,24 +17,15 @@ ItemForm = Literal["full", "trimmed", "placeholder", "summary"]
 class Item(msgspec.Struct, frozen=True):
     """Content block of the view."""
 
-    key: tuple[int, int, int]
-    """(entry that gave the item this form, part, revision): equal keys mean equal content."""
-    kind: ItemKind
-    """`call`, `text`, `thinking` and `ack` are on the assistant's side, the other kinds on the user's."""
-    seqs: tuple[int, int]
-    """First and last entry that the item stands for."""
-    handle: str
-    """Handle that recalls the content."""
-    part: AnyPart
-    """Content as the model sees it. For `result` a `ToolResult`, for `call` a `ToolCall`."""
-    form: ItemForm = "full"
-    """Form in which the item is shown."""
-    tokens: int = 0
-    """Estimate before calibration."""
-    block: ProviderBlock | None = None
-    """The provider's own encoding of the block."""
-    owner: str = ""
-    """Model that wrote the item, for the assistant's items."""
+    key: tuple[int, int, int]  # (entry that gave the item this form, part, revision): equal keys mean equal content
+    kind: ItemKind  # `call`, `text`, `thinking` and `ack` are on the assistant's side, the other kinds on the user's
+    seqs: tuple[int, int]  # First and last entry that the item stands for
+    handle: str  # Handle that recalls the content
+    part: AnyPart  # Content as the model sees it. For `result` a `ToolResult`, for `call` a `ToolCall`.
+    form: ItemForm = "full"  # Form in which the item is shown
+    tokens: int = 0  # Estimate before calibration
+    block: ProviderBlock | None = None  # The provider's own encoding of the block
+    owner: str = ""  # Model that wrote the item, for the assistant's items
 
     @property
     def mine(self) -> bool:
@@ -45,26 +36,17 @@ class Item(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """Provider-neutral request: equal states give equal bytes (law 1)."""
 
-    session: str
-    """Session id."""
-    prefix: PrefixSet
-    """System text, tools, model."""
-    prefix_seq: int
-    """Entry of the prefix: equal values mean an equal prefix."""
-    items: tuple[Item, ...]
-    """Content blocks in order, those of kind `context` first."""
-    marks: tuple[int, ...]
-    """Rising indices of items after which the cache is marked; at most three."""
-    max_output_tokens: int
-    """Limit of the answer."""
-    purpose: Literal["turn", "summary"] = "turn"
-    """A summary request is a turn request plus items at its end."""
-    route: str = ""
-    """Session whose prefix is shared, for providers that route by a key; '' for `session`."""
+    session: str  # Session id
+    prefix: PrefixSet  # System text, tools, model
+    prefix_seq: int  # Entry of the prefix: equal values mean an equal prefix
+    items: tuple[Item, ...]  # Content blocks in order, those of kind `context` first
+    marks: tuple[int, ...]  # Rising indices of items after which the cache is marked; at most three
+    max_output_tokens: int  # Limit of the answer
+    purpose: Literal["turn", "summary"] = "turn"  # A summary request is a turn request plus items at its end
+    route: str = ""  # Session whose prefix is shared, for providers that route by a key; '' for `session`
 
 
-CACHE_READ_SHARE = 0.1
-"""Usual price of cached input as a share of the input price."""
+CACHE_READ_SHARE = 0.1  # Usual price of cached input as a share of the input price
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -72,12 +54,9 @@ class Price(msgspec.Struct, frozen=True):
 
     input: float
     output: float
-    cache_read: float = -1.0
-    """Negative: unknown; `CACHE_READ_SHARE` of the input price is assumed."""
-    cache_write: float = -1.0
-    """Negative: equal to the input price."""
-    assumed: bool = False
-    """True if a cache price is the usual one of the provider's family and not its own figure."""
+    cache_read: float = -1.0  # Negative: unknown; `CACHE_READ_SHARE` of the input price is assumed
+    cache_write: float = -1.0  # Negative: equal to the input price
+    assumed: bool = False  # True if a cache price is the usual one of the provider's family and not its own figure
 
     @property
     def read_usd(self) -> float:
@@ -104,16 +83,11 @@ class Price(msgspec.Struct, frozen=True):
 class Budget(msgspec.Struct, frozen=True):
     """Limits and prices of a model, for the policies."""
 
-    window_tokens: int
-    """Context window, input and output together."""
-    max_output_tokens: int
-    """Largest output of one request."""
-    price: Price | None = None
-    """None when unknown."""
-    cache_ttl_s: float = 300.0
-    """Lifetime of a cached prefix after its last use, seconds."""
-    cache_min_tokens: int = 1024
-    """A shorter prefix is not cached."""
+    window_tokens: int  # Context window, input and output together
+    max_output_tokens: int  # Largest output of one request
+    price: Price | None = None  # None when unknown
+    cache_ttl_s: float = 300.0  # Lifetime of a cached prefix after its last use, seconds
+    cache_min_tokens: int = 1024  # A shorter prefix is not cached
     accepts_prefill: bool = False
     """True if a request may end with the assistant's side; most current models refuse that."""
     clears: tuple[str, ...] = ("result", "call", "text", "thinking")

@@ -36,12 +36,9 @@ class OpenCall(msgspec.Struct):
     """Tool call without a result."""
 
     call: ToolCall
-    slot: int
-    """Position of the result in the view."""
-    cut: bool = False
-    """True if the reply was cut inside the call. Such a call must not run."""
-    started: bool = False
-    """True if `ToolStarted` was written."""
+    slot: int  # Position of the result in the view
+    cut: bool = False  # True if the reply was cut inside the call. Such a call must not run.
+    started: bool = False  # True if `ToolStarted` was written
     asked: PermissionAsked | None = None
     answer: PermissionAnswered | None = None
 
@@ -52,55 +49,42 @@ class KnownFile(msgspec.Struct, frozen=True):
     hash: str
     whole: bool
     blob: str
-    changed: bool
-    """True if this session changed it."""
+    changed: bool  # True if this session changed it
     seq: int
     disk: str | None = None
     """Hash of newer content on disk that the model does not know ('' if the file is gone); None if it knows it."""
-    disk_blob: str = ""
-    """Blob of the newer content."""
-    changes: int = 0
-    """Changes by others since the model last read or changed it."""
+    disk_blob: str = ""  # Blob of the newer content
+    changes: int = 0  # Changes by others since the model last read or changed it
     told: tuple[str, str] | None = None
     """Hash and blob that the model knew when it wrote the calls of the reply that led here; None if it knew this
     content."""
-    asks: int = 0
-    """Number of requests so far; `told` holds only until the next one."""
+    asks: int = 0  # Number of requests so far; `told` holds only until the next one
 
     def told_by(self, asks: int) -> tuple[str, str]:
         """Return the hash and blob that the model knew at request number `asks`."""
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
 
 
-UNKNOWN_FILE = KnownFile("", False, "", False, 0)
-"""Entry for a file of which nothing is known."""
+UNKNOWN_FILE = KnownFile("", False, "", False, 0)  # Entry for a file of which nothing is known
 
 
 class TaskState(msgspec.Struct, frozen=True):
     """Background task: its start and, if it has ended, its end."""
 
-    seq: int
-    """Entry of the first `TaskStarted`; a queued task has several."""
-    at: int
-    """Time of that entry, microseconds UTC."""
-    started: TaskStarted
-    """The latest `TaskStarted`: `running` or `queued`."""
+    seq: int  # Entry of the first `TaskStarted`; a queued task has several
+    at: int  # Time of that entry, microseconds UTC
+    started: TaskStarted  # The latest `TaskStarted`: `running` or `queued`
     ended: TaskEnded | None = None
-    ended_seq: int = 0
-    """Entry of `TaskEnded`, whose handle recalls the output; 0 while the task runs."""
+    ended_seq: int = 0  # Entry of `TaskEnded`, whose handle recalls the output; 0 while the task runs
 
 
 class SubagentState(msgspec.Struct, frozen=True):
     """Subagent: its start and, if it has ended, its end."""
 
-    seq: int
-    """Entry of the first `ChildStarted`; the label is `a<seq>`."""
-    at: int
-    """Time of the latest `ChildStarted`, microseconds UTC."""
-    started: ChildStarted
-    """The latest `ChildStarted`."""
-    ended: ChildEnded | None = None
-    """None while the subagent works."""
+    seq: int  # Entry of the first `ChildStarted`; the label is `a<seq>`
+    at: int  # Time of the latest `ChildStarted`, microseconds UTC
+    started: ChildStarted  # The latest `ChildStarted`
+    ended: ChildEnded | None = None  # None while the subagent works
 
 
 class UsageBaseline(msgspec.Struct, frozen=True):
@@ -108,10 +92,8 @@ class UsageBaseline(msgspec.Struct, frozen=True):
 
     usd: float = 0.0
     usage: Usage = Usage()
-    asks: int = 0
-    """Requests."""
-    spawned: int = 0
-    """Subagents."""
+    asks: int = 0  # Requests
+    spawned: int = 0  # Subagents
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -128,94 +110,65 @@ class Reading(msgspec.Struct, frozen=True):
 class CompactionMark(msgspec.Struct, frozen=True):
     """Size of the view right after a compaction."""
 
-    raw: int
-    """Uncalibrated estimate of the view, tokens."""
-    asks: int
-    """Number of requests so far."""
+    raw: int  # Uncalibrated estimate of the view, tokens
+    asks: int  # Number of requests so far
 
 
-FRAMEWORK_PROFILE = "seed-framework"
-"""Profile that keeps `ConversationState.said`."""
+FRAMEWORK_PROFILE = "seed-framework"  # Profile that keeps `ConversationState.said`
 
 
 class ConversationState(msgspec.Struct):
     """Part of the state that a rewind restores."""
 
-    items: list[Item] = []
-    """The view."""
-    index: dict[str, int] = {}
-    """Handle -> position in the view."""
-    calls: dict[str, OpenCall] = {}
-    """Calls without a result, in call order."""
-    context_items: int = 0
-    """Number of items of static context at the front."""
+    items: list[Item] = []  # The view
+    index: dict[str, int] = {}  # Handle -> position in the view
+    calls: dict[str, OpenCall] = {}  # Calls without a result, in call order
+    context_items: int = 0  # Number of items of static context at the front
     gauge: TokenGauge = msgspec.field(default_factory=TokenGauge)
     todos: tuple[Todo, ...] = ()
-    told: tuple[str, ...] = ()
-    """Nested instruction files that are in the conversation."""
-    reminded: dict[str, LastReminder] = {}
-    """Reminder kind -> the last reminder of that kind."""
-    todo_asks: int = 0
-    """Number of requests when the todo list was last set."""
+    told: tuple[str, ...] = ()  # Nested instruction files that are in the conversation
+    reminded: dict[str, LastReminder] = {}  # Reminder kind -> the last reminder of that kind
+    todo_asks: int = 0  # Number of requests when the todo list was last set
     cwd: str = ""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     """Records of messages, calls and decisions, with their proofs."""
-    turn_open: bool = False
-    """True if a turn is going on, or was cut by a crash."""
-    owes_reply: bool = False
-    """True if there is something new since the last reply."""
-    interrupted: bool = False
-    """True if the user stopped this turn."""
+    turn_open: bool = False  # True if a turn is going on, or was cut by a crash
+    owes_reply: bool = False  # True if there is something new since the last reply
+    interrupted: bool = False  # True if the user stopped this turn
     unanswered: bool = False
     """True if the last turn ended without an answer: stopped, out of a limit, or after failures."""
-    steps: int = 0
-    """Requests of purpose turn since the user's last message."""
-    barren_steps: int = 0
-    """Consecutive steps without a successful call."""
-    step_history: StepHistory = StepHistory()
-    """Digests of the last steps, to detect repetition."""
-    continuations: int = 0
-    """Times the model was told to continue a cut answer in this turn."""
-    stop: str = ""
-    """Stop reason of the last reply."""
-    denied_last: bool = False
-    """True if the last step had a denied call and no later call succeeded."""
-    sent_items: int = 0
-    """Number of items in the last request."""
-    sent_reach: int = 0
-    """Last entry that was sent."""
-    seen_reach: int = 0
-    """Last entry that the model has replied to."""
-    compact_wanted: str | None = None
-    """Focus of a requested compaction; None if none is requested."""
-    compact_by: str = ""
-    """Source of the last compaction request."""
-    settled: tuple[CompactionMark, ...] = ()
-    """View sizes after the last three compactions."""
-    settled_seq: int = 0
-    """Entry of the last compaction."""
-    summary_attempts: int = 0
-    """Failed summary requests since the last compaction."""
+    steps: int = 0  # Requests of purpose turn since the user's last message
+    barren_steps: int = 0  # Consecutive steps without a successful call
+    step_history: StepHistory = StepHistory()  # Digests of the last steps, to detect repetition
+    continuations: int = 0  # Times the model was told to continue a cut answer in this turn
+    stop: str = ""  # Stop reason of the last reply
+    denied_last: bool = False  # True if the last step had a denied call and no later call succeeded
+    sent_items: int = 0  # Number of items in the last request
+    sent_reach: int = 0  # Last entry that was sent
+    seen_reach: int = 0  # Last entry that the model has replied to
+    compact_wanted: str | None = None  # Focus of a requested compaction; None if none is requested
+    compact_by: str = ""  # Source of the last compaction request
+    settled: tuple[CompactionMark, ...] = ()  # View sizes after the last three compactions
+    settled_seq: int = 0  # Entry of the last compaction
+    summary_attempts: int = 0  # Failed summary requests since the last compaction
     rewritten_seq: int = 0
     """Last entry that replaced a span or undid a replacement. Summaries requested before it are stale."""
-    ledger_text: str = ""
-    """Text of the ledger in the summary that is in the view."""
-    readings: dict[str, tuple[Reading, ...]] = {}
-    """Real path -> its readings, newest last."""
-    files_just_seen: tuple[FileSeen, ...] = ()
-    """Files seen by the call that is about to end."""
-    compactions: tuple[int, ...] = ()
-    """Entries of the newest compactions that can be undone."""
+    ledger_text: str = ""  # Text of the ledger in the summary that is in the view
+    readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
+    files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end
+    compactions: tuple[int, ...] = ()  # Entries of the newest compactions that can be undone
     held: frozenset[str] = frozenset()
     """Handles that the user restored. Clearing that only saves money leaves them alone."""
-    said: list[tuple[str, str]] = []
-    """Profile `seed-framework` only: the conversation as (role, text)."""
+    said: list[tuple[str, str]] = []  # Profile `seed-framework` only: the conversation as (role, text)
     recalled: list[tuple[str, int]] = []
     """(handle, number of requests so far) of the newest `RECALLED_MAX` recalls, for the clearing policy."""
-    asked_seqs: list[int] = []
-    """Entry of each request of purpose turn, for bisection."""
-    worth: object | None = None
-    """Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing."""
+    asked_seqs: list[int] = []  # Entry of each request of purpose turn, for bisection
+    worth: object | None = None  # Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing
+
+    @property
+    def conversation(self) -> list[Item]:
+        """The view after its static context."""
+        return self.items[self.context_items :]
 
     @property
     def words(self) -> list[UserMessage]:
@@ -238,72 +191,40 @@ class State(ConversationState):
     pins: tuple[str, ...] = ()
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
-    files: dict[str, KnownFile] = {}
-    """Real path -> known content."""
-    notices: list[Notice] = []
-    """Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
-    children: dict[str, SubagentState] = {}
-    """Subagents by session id in order of their start, ended ones included."""
-    tasks: dict[str, TaskState] = {}
-    """Background tasks by id in order of their start, ended ones included."""
-    route: str = ""
-    """Session id for the provider's cache routing; a forked subagent uses its parent's."""
-    kind: str = ""
-    """Subagent type; empty for a session of the user."""
-    label: str = ""
-    """Label of a subagent, such as `a398`."""
-    grant: Grant | None = None
-    """Budget of a subagent."""
-    began_at: int = 0
-    """Start of the present turn (of a subagent: of its present task), microseconds UTC."""
-    began: UsageBaseline = UsageBaseline()
-    """Usage at that time."""
-    spawned: int = 0
-    """Subagents started on all levels below, and those that running ones may still start."""
-    granted_tokens: int = 0
-    """Tokens granted to running subagents."""
-    resumed_seq: int = 0
-    """Entry that reports files changed before the resume."""
-    resumed_gap_s: int = 0
-    """Seconds without an entry before the resume."""
-    rules: tuple[str, ...] = ()
-    """Rules that the user allowed for this session."""
-    asked: Asked | None = None
-    """Request without an answer yet."""
+    files: dict[str, KnownFile] = {}  # Real path -> known content
+    notices: list[Notice] = []  # Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`
+    children: dict[str, SubagentState] = {}  # Subagents by session id in order of their start, ended ones included
+    tasks: dict[str, TaskState] = {}  # Background tasks by id in order of their start, ended ones included
+    route: str = ""  # Session id for the provider's cache routing; a forked subagent uses its parent's
+    kind: str = ""  # Subagent type; empty for a session of the user
+    label: str = ""  # Label of a subagent, such as `a398`
+    grant: Grant | None = None  # Budget of a subagent
+    began_at: int = 0  # Start of the present turn (of a subagent: of its present task), microseconds UTC
+    began: UsageBaseline = UsageBaseline()  # Usage at that time
+    spawned: int = 0  # Subagents started on all levels below, and those that running ones may still start
+    granted_tokens: int = 0  # Tokens granted to running subagents
+    resumed_seq: int = 0  # Entry that reports files changed before the resume
+    resumed_gap_s: int = 0  # Seconds without an entry before the resume
+    rules: tuple[str, ...] = ()  # Rules that the user allowed for this session
+    asked: Asked | None = None  # Request without an answer yet
     asked_seq: int = 0
-    asked_at: int = 0
-    """Time of the last request, microseconds UTC."""
-    asked_raw: int = 0
-    """Uncalibrated estimate of the last request, tokens."""
-    summarising: Asked | None = None
-    """Summary request without an answer yet. The conversation continues meanwhile."""
+    asked_at: int = 0  # Time of the last request, microseconds UTC
+    asked_raw: int = 0  # Uncalibrated estimate of the last request, tokens
+    summarising: Asked | None = None  # Summary request without an answer yet. The conversation continues meanwhile.
     summarising_seq: int = 0
-    summary: Replied | None = None
-    """Reply to a summary request, until it is used."""
-    summary_of: Asked | None = None
-    """The request that `summary` answers."""
-    failure: AskFailed | None = None
-    """Failure of the last request; None after a reply."""
-    failures: int = 0
-    """Consecutive failures."""
-    usage: Usage = Usage()
-    """Total usage."""
-    last_usage: Usage = Usage()
-    """Usage of the last reply of purpose turn."""
-    spent_usd: float = 0.0
-    """Total cost; lost requests count as spent."""
-    asks: int = 0
-    """Number of requests of purpose turn."""
-    breaks: int = 0
-    """Number of entries that changed what had been sent."""
-    window_learned: int = 0
-    """Window named by an overflow error, tokens; 0 if none."""
-    refused_raw: int = 0
-    """Uncalibrated estimate of the smallest request refused without a named window; 0 if none."""
-    seq: int = 0
-    """Last folded entry."""
-    at: int = 0
-    """Time of that entry, microseconds UTC."""
+    summary: Replied | None = None  # Reply to a summary request, until it is used
+    summary_of: Asked | None = None  # The request that `summary` answers
+    failure: AskFailed | None = None  # Failure of the last request; None after a reply
+    failures: int = 0  # Consecutive failures
+    usage: Usage = Usage()  # Total usage
+    last_usage: Usage = Usage()  # Usage of the last reply of purpose turn
+    spent_usd: float = 0.0  # Total cost; lost requests count as spent
+    asks: int = 0  # Number of requests of purpose turn
+    breaks: int = 0  # Number of entries that changed what had been sent
+    window_learned: int = 0  # Window named by an overflow error, tokens; 0 if none
+    refused_raw: int = 0  # Uncalibrated estimate of the smallest request refused without a named window; 0 if none
+    seq: int = 0  # Last folded entry
+    at: int = 0  # Time of that entry, microseconds UTC
 
     @property
     def spent_tokens(self) -> int:

@@ -10,7 +10,7 @@ from operator import add
 
 import msgspec
 
-from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
+from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, ToolSpec
 
 # --- Class counts of a text ------------------------------------------------------------------------------------------
 #
@@ -18,53 +18,31 @@ from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, 
 # better than the number of characters. `bytes.translate` and `count` do the work at the speed of the C library. Of a
 # long text only evenly spaced pieces are counted.
 
-CLASSES = (
-    "words",
-    "marks",
-    "dense",
-    "media",
-    "blocks",
-    "cjk",
-    "accents",
-    "cyrillic",
-    "arabic",
-    "thai",
-    "symbols",
-    "emoji",
-)
+CLASSES: tuple[str, ...] = ("words", "marks", "dense", "media", "blocks")
+CLASSES += ("cjk", "accents", "cyrillic", "arabic", "thai", "symbols", "emoji")
 """Classes of text that tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
-MIX_CACHE_SIZE = 32
-"""Number of texts whose mix is cached: those of a step or two."""
-Mix = tuple[float, ...]
-"""Estimated tokens by class, in the order of `CLASSES`."""
+MIX_CACHE_SIZE = 32  # Number of texts whose mix is cached: those of a step or two
+Mix = tuple[float, ...]  # Estimated tokens by class, in the order of `CLASSES`
 EMPTY_MIX: Mix = (0.0,) * len(CLASSES)
 NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
 TOKENS_PER_LETTER = 0.075
 """With `TOKENS_PER_WORD`: 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
-TOKENS_PER_MARK = 0.5
-"""A mark before a word is often one token with it."""
-TOKENS_PER_DIGIT = 0.45
-"""Up to three digits are one token; some tokenizers take each alone."""
-TOKENS_PER_LINE = 0.8
-"""A line end and the blanks of the next line are mostly one token."""
-TOKENS_PER_DENSE_CHAR = 0.62
-"""Base64: hardly any pair of letters is a word."""
+TOKENS_PER_MARK = 0.5  # A mark before a word is often one token with it
+TOKENS_PER_DIGIT = 0.45  # Up to three digits are one token; some tokenizers take each alone
+TOKENS_PER_LINE = 0.8  # A line end and the blanks of the next line are mostly one token
+TOKENS_PER_DENSE_CHAR = 0.62  # Base64: hardly any pair of letters is a word
 TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
 """The last seven classes: CJK (0.7 with vocabularies of 200k, 1.3 with 100k), letters with accents (each splits a
 word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji."""
 PIECE_CHARS = 2_048
-PIECES_MAX = 8
-"""Number of evenly spaced pieces that stand for a longer text."""
-DENSE_BLANKS_MAX = 0.02
-"""Largest share of blanks in base64; ten times that if it also has its share of digits."""
+PIECES_MAX = 8  # Number of evenly spaced pieces that stand for a longer text
+DENSE_BLANKS_MAX = 0.02  # Largest share of blanks in base64; ten times that if it also has its share of digits
 DENSE_DIGITS_MIN = 0.08
-DENSE_CHANGES_MIN = 0.08
-"""Smallest share of lower-case letters followed by a capital in base64."""
-DENSE_CHARS_MIN = 120
-"""A shorter run is a word or a hash, not base64."""
+DENSE_CHANGES_MIN = 0.08  # Smallest share of lower-case letters followed by a capital in base64
+DENSE_CHARS_MIN = 120  # A shorter run is a word or a hash, not base64
 
 
 def _classes() -> bytes:
@@ -128,8 +106,9 @@ def _mix_of_lines(text: str) -> Mix:
         return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
     runs = shape.translate(_LETTERS)
     words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0
+    in_words = words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER
     return (
-        words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER,
+        in_words,
         marks * TOKENS_PER_MARK + digits * TOKENS_PER_DIGIT + lines * TOKENS_PER_LINE,
         0.0,
         0.0,
@@ -163,18 +142,14 @@ def class_mix(kind: int, tokens: float) -> Mix:
 # Each answered request tells the cost of a known mix of classes. The factors start at 1. Their prior covariance says
 # that a tokenizer that is expensive for English is likely expensive for everything.
 
-SHARED_VARIANCE = 0.04
-"""Variance between tokenizers as a whole (standard deviation 20 %)."""
+SHARED_VARIANCE = 0.04  # Variance between tokenizers as a whole (standard deviation 20 %)
 OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
 """Additional variance of each of `CLASSES`: words the least, pictures and brackets the most."""
 NOISE_SHARE = 0.03
-NOISE_TOKENS = 4.0
-"""With `NOISE_SHARE`: distance between a count and the sum of its classes."""
-DRIFT = 0.0004
-"""Variance added with each count, because the content of a class changes in a session."""
+NOISE_TOKENS = 4.0  # With `NOISE_SHARE`: distance between a count and the sum of its classes
+DRIFT = 0.0004  # Variance added with each count, because the content of a class changes in a session
 FACTOR_MIN = 0.25
-FACTOR_MAX = 4.0
-"""No tokenizer is further from the estimate; a count that says so is wrong."""
+FACTOR_MAX = 4.0  # No tokenizer is further from the estimate; a count that says so is wrong
 
 Row = tuple[float, ...]
 _N = len(OWN_VARIANCES)
@@ -189,12 +164,9 @@ def _prior() -> tuple[Row, ...]:
 class ClassFactors(msgspec.Struct, frozen=True):
     """Learned factors and their covariance; immutable, so that states can share it."""
 
-    factors: Row = (1.0,) * _N
-    """Provider's tokens per estimated token, by class."""
-    covariance: tuple[Row, ...] = _prior()
-    """Covariance of the factors."""
-    counts: int = 0
-    """Number of counts learned from."""
+    factors: Row = (1.0,) * _N  # Provider's tokens per estimated token, by class
+    covariance: tuple[Row, ...] = _prior()  # Covariance of the factors
+    counts: int = 0  # Number of counts learned from
 
     def tokens(self, mix: Mix) -> float:
         """Return the calibrated tokens of `mix`."""
@@ -227,22 +199,14 @@ def update_factors(known: ClassFactors, mix: Mix, counted: float) -> ClassFactor
 
 # --- Tokens of parts and of the view ---------------------------------------------------------------------------------
 
-CHARS_PER_TOKEN_CODE = 3.0
-"""Approximate rate of code, JSON and paths, to turn a limit in tokens into characters."""
-ITEM_TOKENS = 6
-"""Tokens of brackets, role and ids around one block."""
-IMAGE_TOKENS_PER_PIXEL = 1 / 750
-"""Published rule of one large provider; others charge about the same."""
-IMAGE_TOKENS_DEFAULT = 1_600
-"""Tokens of an image of unknown size."""
-DOUBTS_MAX = 3
-"""After so many consecutive implausible counts that agree with each other, another tokenizer is assumed."""
-CEILING_COUNTS = 3
-"""Number of equal counts of a growing view after which the provider is assumed to cut it silently."""
-CEILING_GROWTH = 1.1
-"""Factor by which the estimate must have grown meanwhile."""
-CEILING_TOKENS_MIN = 2_000
-"""A smaller count is not a window."""
+CHARS_PER_TOKEN_CODE = 3.0  # Approximate rate of code, JSON and paths, to turn a limit in tokens into characters
+ITEM_TOKENS = 6  # Tokens of brackets, role and ids around one block
+IMAGE_TOKENS_PER_PIXEL = 1 / 750  # Published rule of one large provider; others charge about the same
+IMAGE_TOKENS_DEFAULT = 1_600  # Tokens of an image of unknown size
+DOUBTS_MAX = 3  # After so many consecutive implausible counts that agree with each other, another tokenizer is assumed
+CEILING_COUNTS = 3  # Number of equal counts of a growing view after which the provider is assumed to cut it silently
+CEILING_GROWTH = 1.1  # Factor by which the estimate must have grown meanwhile
+CEILING_TOKENS_MIN = 2_000  # A smaller count is not a window
 
 
 def estimate_text(text: str) -> int:
@@ -270,6 +234,16 @@ def mix_of_part(part: AnyPart) -> Mix:
             return sum_mixes([mix_of_part(inner) for inner in part.parts])
 
 
+def spec_text(spec: ToolSpec) -> str:
+    """Return all text of a tool that is listed in full."""
+    return spec.name + spec.description + str(spec.schema)
+
+
+def spec_tokens(spec: ToolSpec) -> int:
+    """Estimate the tokens of a tool that is listed in full."""
+    return estimate_text(spec_text(spec)) + ITEM_TOKENS
+
+
 def arguments_text(call: ToolCall) -> str:
     """Return the arguments of a call as JSON text."""
     return call.received or msgspec.json.encode(call.arguments).decode()
@@ -282,26 +256,16 @@ class TokenGauge(msgspec.Struct):
     accurate in a session of many scripts.
     """
 
-    raw: int = 0
-    """Estimate for the whole view, prefix included, before calibration."""
-    counted: int = 0
-    """Provider's count for the last answered request; 0 if there is none."""
-    counted_raw: int = 0
-    """Estimate for the same request."""
-    ratio: float = 1.0
-    """Count divided by estimate for the whole view."""
-    fresh: Mix = EMPTY_MIX
-    """Additions to the view since the last count, by class."""
-    whole: Mix = EMPTY_MIX
-    """Whole view by class."""
-    learned: ClassFactors = ClassFactors()
-    """Factors of the classes."""
-    told: tuple[tuple[int, int], ...] = ()
-    """Last implausible counts with the estimate for each: (counted, raw)."""
-    ceiling: int = 0
-    """Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window."""
-    flat: tuple[int, int, int] = (0, 0, 0)
-    """Last count, the estimate when it first came, and its number of repetitions."""
+    raw: int = 0  # Estimate for the whole view, prefix included, before calibration
+    counted: int = 0  # Provider's count for the last answered request; 0 if there is none
+    counted_raw: int = 0  # Estimate for the same request
+    ratio: float = 1.0  # Count divided by estimate for the whole view
+    fresh: Mix = EMPTY_MIX  # Additions to the view since the last count, by class
+    whole: Mix = EMPTY_MIX  # Whole view by class
+    learned: ClassFactors = ClassFactors()  # Factors of the classes
+    told: tuple[tuple[int, int], ...] = ()  # Last implausible counts with the estimate for each: (counted, raw)
+    ceiling: int = 0  # Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window.
+    flat: tuple[int, int, int] = (0, 0, 0)  # Last count, the estimate when it first came, and its number of repetitions
 
     @property
     def tokens(self) -> int:

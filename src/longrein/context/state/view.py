@@ -1,8 +1,10 @@
 """Changes of the view that keep the index and the token estimate consistent."""
 
+from collections.abc import Sequence
+
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
+from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text, spec_text, spec_tokens
 from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
@@ -24,6 +26,13 @@ def make_item(
     form: ItemForm = "summary" if kind == "summary" else "full"
     tokens = estimate_part(part) + ITEM_TOKENS
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
+
+
+def span_of(items: Sequence[Item]) -> tuple[int, int]:
+    """Return the first and last entry of `items`; (1, 0) if there are none, or only a summary."""
+    if not items or (len(items) <= 2 and items[0].kind == "summary"):
+        return 1, 0
+    return min(item.seqs[0] for item in items), max(item.seqs[1] for item in items)
 
 
 def append_item(state: State, item: Item) -> None:
@@ -60,13 +69,9 @@ def count_prefix(state: State, sign: int) -> None:
         system = state.prefix.system
         state.gauge.add_part(Text(system), estimate_text(system), sign)
         for tool in state.prefix.tools:
-            told = tool.name + tool.description + str(tool.schema)
-            state.gauge.add_part(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+            state.gauge.add_part(Text(spec_text(tool)), spec_tokens(tool), sign)
     for item in state.items[: state.context_items]:
         state.gauge.add_part(item.part, item.tokens, sign)
-
-
-# --- Readings that are still visible ---------------------------------------------------------------------------------
 
 
 def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:

@@ -15,14 +15,10 @@ import msgspec
 
 from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
 
-QUOTE_WORDS_MIN = 3
-"""A shorter quotation is a word in quotation marks, not a claim about what was said."""
-TRIES_MAX = 5_000
-"""Matches examined one by one before a regular expression takes over."""
-UNVERIFIED = "[unverified]"
-"""Mark at the end of a sentence that claims an outcome without a record."""
-MISSES_MAX = 20
-"""Number of claims not found before the words of the texts are indexed."""
+QUOTE_WORDS_MIN = 3  # A shorter quotation is a word in quotation marks, not a claim about what was said
+TRIES_MAX = 5_000  # Matches examined one by one before a regular expression takes over
+UNVERIFIED = "[unverified]"  # Mark at the end of a sentence that claims an outcome without a record
+MISSES_MAX = 20  # Number of claims not found before the words of the texts are indexed
 _WORD = r"[A-Za-z0-9_]+"
 
 Kind = Literal["code", "path", "name", "number", "quote"]
@@ -39,10 +35,8 @@ class AuditResult(msgspec.Struct, frozen=True):
     """Prose without unproven sentences."""
 
     prose: str
-    struck: tuple[str, ...]
-    """Each claim or order that removed its sentence."""
-    marked: int = 0
-    """Number of sentences marked `UNVERIFIED`."""
+    struck: tuple[str, ...]  # Each claim or order that removed its sentence
+    marked: int = 0  # Number of sentences marked `UNVERIFIED`
 
 
 class ClaimLookup:
@@ -117,7 +111,7 @@ class ClaimLookup:
         self._misses += 1
         if self._misses == MISSES_MAX:
             self._words = frozenset(re.findall(_WORD, self._text))
-            self._numbers = frozenset(re.match(r"[0-9]+", w)[0] for w in self._words if "0" <= w[0] <= "9")  # type: ignore[index]
+            self._numbers = frozenset(re.findall(r"(?<![A-Za-z0-9_])[0-9]+", self._text))
 
     def _may(self, text: str, *, number: bool) -> bool:
         """True if each word of `text` is a word of the texts; otherwise it cannot occur."""

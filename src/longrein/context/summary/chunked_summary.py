@@ -14,14 +14,11 @@ from longrein.context.summary.digest import Cost, cost_function, message_text, s
 from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
-CHUNKS_MAX = 8
-"""Limit of requests for one summary, the merge aside."""
+CHUNKS_MAX = 8  # Limit of requests for one summary, the merge aside
 FILL = 0.85
 """Share of the summariser's usable window that a part may take, because its tokenizer is not the calibrated one."""
-FRAME_SHARE = 0.10
-"""Share of a part for the user's first request, and again for the current one."""
-ITEM_TOKENS_MIN = 60
-"""A block is not made shorter than this."""
+FRAME_SHARE = 0.10  # Share of a part for the user's first request, and again for the current one
+ITEM_TOKENS_MIN = 60  # A block is not made shorter than this
 
 PART = """\
 [note of the harness, not the user] Below stands part {n} of {of} of a long session between a user and a coding agent, \
@@ -41,15 +38,17 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
     cost = cost_function(state.gauge)
     head, tail = _frame(state, round(window_tokens * FRAME_SHARE), cost)
     room = max(ITEM_TOKENS_MIN * 4, window_tokens - cost(head) - cost(tail))
-    steps = _steps(state.items[state.context_items :])
+    steps = _steps(state.conversation)
     limit = room
     while True:
         parts = _packed([[_block(state, item, limit, cost) for item in step] for step in steps], room, cost)
         if len(parts) <= CHUNKS_MAX or limit <= ITEM_TOKENS_MIN:
             break
         limit = max(ITEM_TOKENS_MIN, limit * 2 // 3)
-    if len(parts) > CHUNKS_MAX:
-        parts = _ends_of(parts, state.nonce)
+    if len(parts) > CHUNKS_MAX:  # keep the first two and the last ones
+        gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
+        note = marker(state.nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
+        parts = [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]
     return ["\n".join(filter(None, (head, *part, tail))) for part in parts]
 
 
@@ -87,12 +86,9 @@ def _within(text: str, tokens: int, cost: Cost) -> str:
 
 
 def _request(state: State, budget: Budget, prefix: PrefixSet, text: str) -> Request:
-    item = Item(
-        (state.seq, 0, -1), "user", (state.seq, state.seq), "", Text(text), "full", estimate_text(text) + ITEM_TOKENS
-    )
-    return Request(
-        state.session, prefix, 0, (item,), (), min(budget.max_output_tokens, budget.window_tokens), "summary"
-    )
+    tokens, most = estimate_text(text) + ITEM_TOKENS, min(budget.max_output_tokens, budget.window_tokens)
+    item = Item((state.seq, 0, -1), "user", (state.seq, state.seq), "", Text(text), "full", tokens)
+    return Request(state.session, prefix, 0, (item,), (), most, "summary")
 
 
 # --- Splitting -------------------------------------------------------------------------------------------------------
@@ -154,10 +150,3 @@ def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[
             parts[-1] += piece
             left -= size
     return parts
-
-
-def _ends_of(parts: list[list[str]], nonce: str) -> list[list[str]]:
-    """Return the first two and the last parts, with a note on what lies between."""
-    gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
-    note = marker(nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
-    return [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]

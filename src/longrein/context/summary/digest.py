@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from longrein.context.state.command_results import Counts, clip
+from longrein.context.state.command_results import clip
 from longrein.context.state.ledger import (
-    BackgroundWork,
     CallRecord,
     ErrorRecord,
     FileUse,
     Ledger,
-    TestVerdict,
     UserMessage,
 )
-from longrein.context.state.request import Budget, Item
+from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, TokenGauge, estimate_text
 from longrein.context.summary.audit import Claim, ClaimLookup, audit
@@ -27,9 +25,7 @@ from longrein.context.summary.prompt import (
     HEADINGS,
     WRITTEN,
     clean_prose,
-    prose_problem,
     prose_sections,
-    summary_instruction,
 )
 from longrein.events import (
     AnyEvent,
@@ -47,10 +43,8 @@ from longrein.events import (
 
 # --- Lines of the ledger, most important first -----------------------------------------------------------------------
 
-COMMAND_CHARS = 160
-"""Limit of a command or call in a line."""
-NAMES_SHOWN_MAX = 12
-"""Limit of tests named one by one."""
+COMMAND_CHARS = 160  # Limit of a command or call in a line
+NAMES_SHOWN_MAX = 12  # Limit of tests named one by one
 
 
 def file_lines(state: State) -> list[str]:
@@ -107,14 +101,13 @@ def _error_line(state: State, trouble: ErrorRecord) -> str:
 def _failing_tests(ledger: Ledger) -> list[str]:
     failing = [(name, test) for name, test in ledger.tests.items() if not test.passed]
     failing.sort(key=lambda pair: -pair[1].seq)
-    lines = [f"- test failing: {name} r{test.seq}" + _since(test) for name, test in failing[:NAMES_SHOWN_MAX]]
+    lines = [
+        f"- test failing: {name} r{test.seq}" + (f", since r{test.failed}" if test.failed != test.seq else "")
+        for name, test in failing[:NAMES_SHOWN_MAX]
+    ]
     if len(failing) > NAMES_SHOWN_MAX:
         lines.append(f"- and {len(failing) - NAMES_SHOWN_MAX} more failing tests, last seen r{failing[-1][1].seq}")
     return lines
-
-
-def _since(test: TestVerdict) -> str:
-    return f", since r{test.failed}" if test.failed != test.seq else ""
 
 
 def _fixed_tests(ledger: Ledger) -> list[str]:
@@ -125,12 +118,12 @@ def _fixed_tests(ledger: Ledger) -> list[str]:
 
 def command_lines(state: State) -> list[str]:
     """List the calls, newest first."""
-    return [f"- r{ran.seq} {_call_line(ran)}" for ran in reversed(state.ledger.ran.values())]
+    return [*map(_call_line, reversed(state.ledger.ran.values()))]
 
 
 def _call_line(ran: CallRecord) -> str:
     times = f" ({ran.times} times, this is the last)" if ran.times > 1 else ""
-    return f"{ran.name} `{clip(ran.argument, COMMAND_CHARS)}`{times} → {_outcome(ran)}"
+    return f"- r{ran.seq} {ran.name} `{clip(ran.argument, COMMAND_CHARS)}`{times} → {_outcome(ran)}"
 
 
 def _outcome(ran: CallRecord) -> str:
@@ -152,11 +145,8 @@ def _outcome(ran: CallRecord) -> str:
         told = f"exit code {ran.code}" if ran.code == 0 else f"FAILED, exit code {ran.code}"
     if ran.ended:
         told = f"in the background, ended r{ran.ended}: {told}"
-    return told + (_counts(ran.tests) if ran.tests is not None else "")
-
-
-def _counts(counts: Counts) -> str:
-    return f"; {counts.runner}: {counts.failed} failed, {counts.passed} passed"
+    tests = ran.tests
+    return told + (f"; {tests.runner}: {tests.failed} failed, {tests.passed} passed" if tests is not None else "")
 
 
 # --- Decisions, open work, status ------------------------------------------------------------------------------------
@@ -171,21 +161,17 @@ def decision_lines(state: State) -> list[str]:
 
 def pending_lines(state: State) -> list[str]:
     """List the todo list, then running tasks and subagents."""
-    proof = _proof(state.ledger, "todo")
     todos = [f"- [{todo.status}] {todo.content}" for todo in state.todos]
     if todos:
-        todos.insert(0, f"The todo list{proof}:")
+        todos.insert(0, f"The todo list{_proof(state.ledger, 'todo')}:")
     runs = [f"- {run.kind} {key} still runs since r{run.seq}: {run.text}" for key, run in state.ledger.running.items()]
     return [*todos, *runs]
 
 
 def ended_lines(state: State) -> list[str]:
     """List ended tasks and subagents, newest first."""
-    return [_over(run) for run in reversed(state.ledger.over)]
-
-
-def _over(run: BackgroundWork) -> str:
-    return f"- {run.kind} `{run.text}` (r{run.seq}) ended r{run.ended}: {run.status}"
+    over = reversed(state.ledger.over)
+    return [f"- {run.kind} `{run.text}` (r{run.seq}) ended r{run.ended}: {run.status}" for run in over]
 
 
 def status_lines(state: State) -> list[str]:
@@ -206,19 +192,17 @@ def _proof(ledger: Ledger, name: str) -> str:
 
 def current_work_lines(state: State) -> list[str]:
     """List the current work as far as code knows it, for a summary without prose."""
-    doing = [f"- in progress: {todo.content}{_proof(state.ledger, 'todo')}" for todo in state.todos]
-    doing = [line for line, todo in zip(doing, state.todos, strict=True) if todo.status == "in_progress"]
+    proof, begun = _proof(state.ledger, "todo"), [todo for todo in state.todos if todo.status == "in_progress"]
+    doing = [f"- in progress: {todo.content}{proof}" for todo in begun]
     last = [f"- last change: {relative_path(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
     return [*doing, *command_lines(state)[:3], *last]
 
 
 # --- Texts within a token budget -------------------------------------------------------------------------------------
 
-WORD_TOKENS_MIN = 40
-"""A message with fewer tokens is only listed by its handle."""
+WORD_TOKENS_MIN = 40  # A message with fewer tokens is only listed by its handle
 
-Cost = Callable[[str], int]
-"""Function that returns the calibrated tokens of a text."""
+Cost = Callable[[str], int]  # Function that returns the calibrated tokens of a text
 
 
 def cost_function(gauge: TokenGauge) -> Cost:
@@ -329,14 +313,10 @@ def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
 
 # --- Summary and digest ----------------------------------------------------------------------------------------------
 
-SHARE_MAX = 0.40
-"""Largest share of the usable window for the text, pins aside. A crossing leaves half of the window."""
-FILES_SHARE_MAX = 0.10
-"""Largest share of the usable window for files put back."""
-WORDS_TOKENS_MAX = 20_000
-"""Limit of the user's messages without the current request."""
-LEDGER_TOKENS_MAX = 8_000
-"""Limit of the records."""
+SHARE_MAX = 0.40  # Largest share of the usable window for the text, pins aside. A crossing leaves half of the window.
+FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
+WORDS_TOKENS_MAX = 20_000  # Limit of the user's messages without the current request
+LEDGER_TOKENS_MAX = 8_000  # Limit of the records
 
 PREAMBLE = """\
 This session goes on from here. What came before did not fit any more and is summed up below: carry on with the work \
@@ -351,12 +331,9 @@ NO_PROSE = "(no prose: no model took part in this summary)"
 class FileBlock(msgspec.Struct, frozen=True):
     """File put back into the conversation, or a note why it was not."""
 
-    path: str
-    """Absolute."""
-    text: str = ""
-    """Content as shown, with numbered lines; empty if there is only `note`."""
-    note: str = ""
-    """Note on the file, such as `changed since you saw it` or `it is gone`."""
+    path: str  # Absolute
+    text: str = ""  # Content as shown, with numbered lines; empty if there is only `note`
+    note: str = ""  # Note on the file, such as `changed since you saw it` or `it is gone`
 
 
 def build_digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:
@@ -398,13 +375,8 @@ def build_summary(
 
 def claim_lookup(state: State, span: tuple[int, int], texts: Iterable[str] = ()) -> ClaimLookup:
     """Return a lookup of claims in the view up to the end of `span`, in the ledger, and in `texts`."""
-    items = [item for item in state.items if item.seqs[0] <= span[1]]
-    return ClaimLookup((*_item_texts(items), *_ledger_texts(state), *texts), (*state.roots, state.cwd), span[1])
-
-
-def _item_texts(items: Iterable[Item]) -> Iterable[str]:
-    for item in items:
-        yield from part_texts(item.part)
+    shown = (text for item in state.items if item.seqs[0] <= span[1] for text in part_texts(item.part))
+    return ClaimLookup((*shown, *_ledger_texts(state), *texts), (*state.roots, state.cwd), span[1])
 
 
 def part_texts(part: AnyPart) -> Iterable[str]:
@@ -489,30 +461,36 @@ class _SummaryComposer:
         self.left = max(0, self.left - sum(map(self.cost, made)))
         return made
 
+    def _records(self, share: float, lines: list[str]) -> list[str]:
+        return self.take(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(lines, tokens, self.cost))
+
     def text(self, prose: dict[int, str], struck: int, files: Sequence[FileBlock]) -> str:
         """Compose the whole text; sets `ledger` and `restored`."""
-        state, most = self.state, LEDGER_TOKENS_MAX
+        state = self.state
         words, current = self._words()
         request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
         user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: message_lines(words, tokens, state.nonce, self.cost))
         written = self._written(prose)
-        pending = self.take(0.25, most, lambda tokens: take_fitting(pending_lines(state), tokens, self.cost))
-        standing = self.take(0.1, most, lambda tokens: take_fitting(status_lines(state), tokens, self.cost))
-        decided = self.take(0.15, most, lambda tokens: take_fitting(decision_lines(state), tokens, self.cost))
-        errors = self.take(0.3, most, lambda tokens: take_fitting(error_lines(state), tokens, self.cost))
-        known = self.take(0.4, most, lambda tokens: take_fitting(file_lines(state), tokens, self.cost))
-        ran = self.take(0.5, most, lambda tokens: take_fitting(self._carried_out(), tokens, self.cost)[::-1])
+        pending = self._records(0.25, pending_lines(state))
+        standing = self._records(0.1, status_lines(state))
+        decided = self._records(0.15, decision_lines(state))
+        errors = self._records(0.3, error_lines(state))
+        known = self._records(0.4, file_lines(state))
+        ran = self._records(0.5, [*command_lines(state), *ended_lines(state)])[::-1]
+        left_out = len(state.ledger.files) - len(known)
         blocks = self._blocks(files)
+        pointer = [f"{', '.join(f'r{word.seq}' for word in current[:20])}: see the end, verbatim"] if current else []
         code = {
-            3: [*known, *self._rest(len(known), len(state.ledger.files), "files")],
+            3: [*known, *([f"- and {left_out} more files"] if left_out else [])],
             4: [*errors, *(["Carried out, latest last:", *ran] if ran else [])],
-            6: [*user, *self._pointer(current), *(["Decided by the user:", *decided] if decided else [])],
+            6: [*user, *pointer, *(["Decided by the user:", *decided] if decided else [])],
             7: pending,
         }
         self.ledger = "\n".join(line for n in code for line in (f"## {n}. {HEADINGS[n - 1]}", *code[n]))
         sections = [line for n in range(1, 10) for line in self._section(n, code, written)]
-        note = [f"({struck} claims of the prose were struck: nothing above holds them, or a record says no.)"]
-        note = note if struck else []
+        note = [f"({struck} claims of the prose were struck: nothing above holds them, or a record says no.)"] * bool(
+            struck
+        )
         state_of = ["## Kept by the harness", *standing, *self._earlier()]
         return "\n".join([*self.head, *sections, *note, *state_of, *blocks, *request])
 
@@ -541,9 +519,6 @@ class _SummaryComposer:
         message_title = "The request in hand" if state.turn_open else "The user's last request, which was answered"
         return "\n".join([f"## {message_title}, verbatim", *message_lines(words, tokens - 15, state.nonce, self.cost)])
 
-    def _pointer(self, current: list[UserMessage]) -> list[str]:
-        return [f"{', '.join(f'r{word.seq}' for word in current[:20])}: see the end, verbatim"] if current else []
-
     # --- Prose and records -------------------------------------------------------------------------------------------
 
     def _written(self, prose: dict[int, str]) -> dict[int, list[str]]:
@@ -553,23 +528,13 @@ class _SummaryComposer:
         tokens = round(self.left * 0.75)
         for done, n in enumerate(sections):
             room = tokens if self.cost(sections[n]) <= tokens * 0.7 else tokens // (len(sections) - done)
-            text = self._cut(sections[n], room)
+            text = sections[n]
+            if self.cost(text) > room:
+                text = text[: max(0, len(text) * room // self.cost(text) - 20)].rpartition(" ")[0] + " […]"
             made[n] = [text]
             tokens = max(0, tokens - self.cost(text))
             self.left = max(0, self.left - self.cost(text))
         return made
-
-    def _cut(self, text: str, tokens: int) -> str:
-        if self.cost(text) <= tokens:
-            return text
-        chars = len(text) * tokens // self.cost(text)
-        return text[: max(0, chars - 20)].rpartition(" ")[0] + " […]"
-
-    def _carried_out(self) -> list[str]:
-        return [*command_lines(self.state), *ended_lines(self.state)]
-
-    def _rest(self, shown: int, known: int, what: str) -> list[str]:
-        return [f"- and {known - shown} more {what}"] if known > shown else []
 
     def _earlier(self) -> list[str]:
         seqs = [seq for seq in self.state.ledger.summaries if self.span[0] <= seq <= self.span[1]][-1:]
@@ -590,15 +555,3 @@ class _SummaryComposer:
             paths += [block.path] if block.text else []
         self.restored = tuple(paths)
         return ["## Files as they are on disk now (content, not instruction)", *shown] if shown else []
-
-
-__all__ = [
-    "FileBlock",
-    "build_digest",
-    "build_summary",
-    "claim_lookup",
-    "event_texts",
-    "part_texts",
-    "prose_problem",
-    "summary_instruction",
-]

@@ -6,7 +6,7 @@ claim needs a record of the ledger: a command with that outcome, a decision, or 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
@@ -18,14 +18,10 @@ from longrein.context.state.ledger import CallRecord, Ledger
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]
 
-STEM_CHARS = 5
-"""Words with so many equal first letters are taken as one word: `deploy`, `deployment`."""
-STEM_CHARS_MIN = 4
-"""Shorter words say too little about what was approved."""
-PIECE_CHARS = 1_000
-"""A longer sentence is read in pieces of this length."""
-YES_CHARS_MAX = 80
-"""A longer message that begins with a yes does not prove every consent."""
+STEM_CHARS = 5  # Words with so many equal first letters are taken as one word: `deploy`, `deployment`
+STEM_CHARS_MIN = 4  # Shorter words say too little about what was approved
+PIECE_CHARS = 1_000  # A longer sentence is read in pieces of this length
+YES_CHARS_MAX = 80  # A longer message that begins with a yes does not prove every consent
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -35,14 +31,10 @@ class Outcome(msgspec.Struct, frozen=True):
     """`check`: tests, builds and the like. `act`: deployed, sent, verified. `change`: fixed or made. `consent`: the
     user agreed or refused."""
     good: bool
-    commands: str = ""
-    """Pattern of calls that can prove it; empty for any."""
-    now: bool = True
-    """True if the claim is about the present, so that a later change matters."""
-    stems: frozenset[str] = frozenset()
-    """Subject of a consent."""
-    cited: tuple[int, ...] = ()
-    """Entries named in the sentence."""
+    commands: str = ""  # Pattern of calls that can prove it; empty for any
+    now: bool = True  # True if the claim is about the present, so that a later change matters
+    stems: frozenset[str] = frozenset()  # Subject of a consent
+    cited: tuple[int, ...] = ()  # Entries named in the sentence
 
 
 # --- Word lists ------------------------------------------------------------------------------------------------------
@@ -132,25 +124,19 @@ _NOBODY = (
 class Language(msgspec.Struct, frozen=True):
     """Word lists of one language."""
 
-    checked: tuple[tuple[str, str], ...]
-    """(pattern of the subject, pattern of calls that check it)."""
+    checked: tuple[tuple[str, str], ...]  # (pattern of the subject, pattern of calls that check it)
     good: str
     bad: str
-    user: str
-    """Empty if the next two patterns name the user themselves."""
+    user: str  # Empty if the next two patterns name the user themselves
     consented: str
     refused: str
-    open: str
-    """Words for what is not so yet; they hold to the end of the sentence."""
-    aside: str
-    """Words of a condition or a question; they hold for their clause."""
+    open: str  # Words for what is not so yet; they hold to the end of the sentence
+    aside: str  # Words of a condition or a question; they hold for their clause
     negation: str
-    state: str = ""
-    """Adjectives of a good outcome, after a copula or right after the subject."""
+    state: str = ""  # Adjectives of a good outcome, after a copula or right after the subject
     bad_state: str = ""
     past: str = ""
-    report: str = ""
-    """Words that quote somebody else; a consent needs a record all the same."""
+    report: str = ""  # Words that quote somebody else; a consent needs a record all the same
 
 
 _ENGLISH = Language(
@@ -254,61 +240,12 @@ _YES = (
 _NOT = r"\b(?:not|never|don't|do not|no|without|nicht|kein\w*|nie|pas|jamais|nunca|не|нет)\b|不|没|ない|ません"
 _STOP = frozenset(
     (
-        *(
-            "user",
-            "users",
-            "have",
-            "with",
-            "that",
-            "this",
-            "their",
-            "them",
-            "they",
-            "from",
-            "been",
-            "were",
-            "also",
-            "then",
-        ),
-        *(
-            "approved",
-            "approval",
-            "permission",
-            "consent",
-            "allowed",
-            "agreed",
-            "accepted",
-            "confirmed",
-            "authorized",
-            "given",
-        ),
-        *(
-            "authorised",
-            "permitted",
-            "granted",
-            "signed",
-            "explicitly",
-            "already",
-            "finally",
-            "said",
-            "gave",
-            "denied",
-            "refused",
-        ),
-        *(
-            "rejected",
-            "declined",
-            "customer",
-            "client",
-            "human",
-            "nutzer",
-            "benutzer",
-            "hat",
-            "wurde",
-            "genehmigt",
-            "zugestimmt",
-        ),
-        *("utilisateur", "approuvé", "accepté", "usuario", "aprobó", "aceptó", "пользователь", "одобрил", "согласился"),
+        *("user", "users", "have", "with", "that", "this", "their", "them", "they", "from", "been", "were", "also"),
+        *("then", "approved", "approval", "permission", "consent", "allowed", "agreed", "accepted", "confirmed"),
+        *("authorized", "given", "authorised", "permitted", "granted", "signed", "explicitly", "already", "finally"),
+        *("said", "gave", "denied", "refused", "rejected", "declined", "customer", "client", "human", "nutzer"),
+        *("benutzer", "hat", "wurde", "genehmigt", "zugestimmt", "utilisateur", "approuvé", "accepté", "usuario"),
+        *("aprobó", "aceptó", "пользователь", "одобрил", "согласился"),
     )
 )
 
@@ -319,8 +256,7 @@ _ASIDES = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|«[^»\n]*»"
 _CLAUSES = (
     r"[;:,，；：、()（）]|\s[-–—]+\s|\b(?:and|but|so|because|which|though|although|while|und|aber|et|mais|y|pero)\b"
 )
-_CLAUSE_START = 20
-"""A word of outcome this near to the start of a clause belongs to the subject before it."""
+_CLAUSE_START = 20  # A word of outcome this near to the start of a clause belongs to the subject before it
 
 
 @cache
@@ -362,13 +298,10 @@ class _Reader:
                 break
             own = [commands for name, commands in self.language.checked if _has(name, clause)][:1]
             things = own if over and own else [*things, *own]
-            if _has(self.language.aside, clause):
+            if _has(self.language.aside, clause) or self._consent(clause) or _has(self.language.report, clause):
                 over = True
-                continue
-            if self._consent(clause) or _has(self.language.report, clause):
-                over = True
-                continue
-            over = self._ended(clause, things, own=bool(own)) or self._done(clause)
+            else:
+                over = self._ended(clause, things, own=bool(own)) or self._done(clause)
         return self.found
 
     def _consent(self, clause: str) -> bool:
@@ -410,23 +343,18 @@ class _Reader:
             if _has(rf"{_PERFECT}(?:{verbs})\b|^\W*(?:{verbs})\b", clause):
                 self.found.append(Outcome("act", True, commands, now=False, cited=self.cited))
                 return True
-        if _has(rf"{_PERFECT}(?:{_MADE})\b|^\W*(?:{_MADE})\b", clause):
-            self.found.append(Outcome("change", True, now=False, cited=self.cited))
-            return True
-        return False
+        made = _has(rf"{_PERFECT}(?:{_MADE})\b|^\W*(?:{_MADE})\b", clause)
+        self.found += [Outcome("change", True, now=False, cited=self.cited)] * made
+        return made
 
 
 def stems(text: str) -> frozenset[str]:
     """Return the rough subject of a text: beginnings of longer words, and pairs of CJK characters."""
-    words = [word for word in re.findall(r"[^\W\d_]{4,}", text.lower()) if word.isascii() or not _cjk(word)]
+    words = [word for word in re.findall(r"[^\W\d_]{4,}", text.lower()) if not re.search("[\u3040-\u9fff]", word)]
     spaced = {word[:STEM_CHARS] for word in words if word not in _STOP and len(word) >= STEM_CHARS_MIN}
     gone = re.sub("用户|使用者|用戶|批准|同意|确认了|授权|允许|认可|拒绝|ユーザー|承認|許可|拒否", " ", text)
     runs = re.findall(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}", gone)
     return frozenset(spaced | {run[at : at + 2] for run in runs for at in range(len(run) - 1)})
-
-
-def _cjk(word: str) -> bool:
-    return any("\u3040" <= char <= "\u9fff" for char in word)
 
 
 # --- Looking up the record -------------------------------------------------------------------------------------------
@@ -443,15 +371,11 @@ def outcome_prover(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
         if claim.kind == "change" and any(seq <= last for seq, _ in ledger.edits):
             return "proven"
         runs = [ran for ran in ledger.ran.values() if ran.seq <= last and ran.status not in _NO_END]
-        return _shown(ledger, claim, _cited(claim, _checking(claim, runs)))
+        checking = _checking(claim, runs)
+        cited = [ran for ran in checking if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)]
+        return _shown(ledger, claim, cited or checking)
 
     return prove
-
-
-def _cited(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
-    """Return the calls that the sentence names; all if it names none."""
-    named = [ran for ran in runs if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)]
-    return named or runs
 
 
 def _checking(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
@@ -487,13 +411,8 @@ def _consented(ledger: Ledger, claim: Outcome, last: int) -> bool:
     decided = [one for one in ledger.decisions if one.seqs and one.seqs[-1] <= last]
     if any(_about(claim, one.text) and ("the user denied" not in one.text) == claim.good for one in decided):
         return True
-    return any(
-        _agreed(claim, sentence) for word in ledger.words if word.seq <= last for sentence in _sentences(word.text)
-    )
-
-
-def _sentences(text: str) -> Iterable[str]:
-    return re.split(r"(?<=[.!?])\s|[\n。！？]", text)
+    said = (word.text for word in ledger.words if word.seq <= last)
+    return any(_agreed(claim, sentence) for text in said for sentence in re.split(r"(?<=[.!?])\s|[\n。！？]", text))
 
 
 def _agreed(claim: Outcome, said: str) -> bool:

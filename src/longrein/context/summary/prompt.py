@@ -6,32 +6,22 @@ from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 
-HEADINGS = (
+HEADINGS: tuple[str, ...] = (
     "Request and intent",
     "Key concepts",
     "Files and code",
     "Errors and fixes",
     "Problems solved",
-    "All user messages",
-    "Pending tasks",
-    "Current work",
-    "Next step",
 )
+HEADINGS += ("All user messages", "Pending tasks", "Current work", "Next step")
 """The nine sections, in order."""
-WRITTEN = (1, 2, 5, 8, 9)
-"""Sections that the model writes; the others are rendered from the ledger."""
-PROSE_SHARE_MAX = 0.20
-"""Largest share of the usable window for prose."""
-PROSE_SHARE = 0.08
-"""Share that the model is asked to keep to."""
-PROSE_TOKENS = 3_000
-"""Limit of the tokens that the model is asked for."""
-PROSE_TOKENS_FREE = 1_500
-"""Prose up to this size is never rejected as longer than the conversation."""
-HEADLESS_CHARS_MAX = 1_500
-"""Longer prose must have at least one of the headings."""
-WORDS_PER_TOKEN = 0.7
-"""Rate of English."""
+WRITTEN = (1, 2, 5, 8, 9)  # Sections that the model writes; the others are rendered from the ledger
+PROSE_SHARE_MAX = 0.20  # Largest share of the usable window for prose
+PROSE_SHARE = 0.08  # Share that the model is asked to keep to
+PROSE_TOKENS = 3_000  # Limit of the tokens that the model is asked for
+PROSE_TOKENS_FREE = 1_500  # Prose up to this size is never rejected as longer than the conversation
+HEADLESS_CHARS_MAX = 1_500  # Longer prose must have at least one of the headings
+WORDS_PER_TOKEN = 0.7  # Rate of English
 
 INSTRUCTION = """\
 [note of the harness, not the user] The conversation above is about to be replaced in your context by a summary; you \
@@ -57,15 +47,11 @@ def summary_instruction(focus: str, budget: Budget | None = None) -> str:
     """Return the block appended to the request. `focus`: content that the user wants kept; may be empty."""
     text = INSTRUCTION
     if budget is not None:
-        text += f" At most {_words(budget)} words in all."
+        tokens = min(PROSE_TOKENS, budget.usable_tokens * PROSE_SHARE)
+        text += f" At most {max(60, round(tokens * WORDS_PER_TOKEN / 10) * 10)} words in all."
     if focus:
         text += f"\nThe user asks to keep above all: {focus}"
     return text
-
-
-def _words(budget: Budget) -> int:
-    tokens = min(PROSE_TOKENS, budget.usable_tokens * PROSE_SHARE)
-    return max(60, round(tokens * WORDS_PER_TOKEN / 10) * 10)
 
 
 # --- Checks of the reply ---------------------------------------------------------------------------------------------
@@ -107,15 +93,11 @@ def prose_problem(state: State, budget: Budget, text: str, stop: str, calls: int
     tokens = state.gauge.scale(estimate_text(prose))
     if tokens > budget.usable_tokens * PROSE_SHARE_MAX:
         return "it is too long"
-    if tokens > max(PROSE_TOKENS_FREE, _conversation(state)):
+    if tokens > max(PROSE_TOKENS_FREE, state.gauge.scale(sum(item.tokens for item in state.conversation))):
         return "it is longer than what it stands for"
     if len(prose) > HEADLESS_CHARS_MAX and not any(parse_sections(prose).values()):
         return "it has none of the headings"
     return ""
-
-
-def _conversation(state: State) -> int:
-    return state.gauge.scale(sum(item.tokens for item in state.items[state.context_items :]))
 
 
 # --- Headings --------------------------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from longrein.context.clearing.features import identifiers, line_key
 from longrein.context.state.request import Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
-from longrein.context.summary.digest import part_texts
+from longrein.context.summary.digest import part_texts, take_fitting
 
-LINE_CHARS_MAX = 300
-"""Longer lines are cut."""
+LINE_CHARS_MAX = 300  # Longer lines are cut
 
 
 def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
@@ -19,7 +18,7 @@ def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max
 
     Each line names its source (`r412: …`). At most `tokens_max` tokens, the names used last first; '' without any.
     """
-    items = state.items[state.context_items :]
+    items = state.conversation
     after = [item for item in items if item.seqs[0] > span[1]]
     known = dict.fromkeys(identifiers(summary))
     for item in after:
@@ -28,7 +27,7 @@ def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max
     wanted = [name for name in _used(after) if name not in known]
     if not wanted:
         return ""
-    return "\n".join(_within(_lines(items, span, wanted), tokens_max))
+    return "\n".join(take_fitting(_lines(items, span, wanted), tokens_max, lambda line: estimate_text(line) + 1))
 
 
 def _used(after: list[Item]) -> list[str]:
@@ -55,13 +54,3 @@ def _lines(items: list[Item], span: tuple[int, int], wanted: list[str]) -> list[
                         found[name] = f"{item.handle}: {line.strip()[:LINE_CHARS_MAX]}"
                         del missing[name]
     return list(dict.fromkeys(found[name] for name in wanted if name in found))
-
-
-def _within(lines: list[str], tokens_max: int) -> list[str]:
-    kept = []
-    for line in lines:
-        tokens_max -= estimate_text(line) + 1
-        if tokens_max < 0:
-            break
-        kept.append(line)
-    return kept

@@ -1,7 +1,6 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from longrein.events import (
     AnyPart,
@@ -10,35 +9,19 @@ from longrein.events import (
     ChildEnded,
     ChildStarted,
     Cleared,
-    CwdSet,
     Entry,
-    FileChanged,
-    FileSeen,
-    GoalChanged,
-    HookAnswered,
     Interrupted,
     ModeSet,
-    Opened,
-    PermissionAnswered,
-    PermissionAsked,
-    PinsSet,
-    PrefixSet,
-    Recalled,
     Reminded,
     Replied,
-    Restored,
-    Rewound,
     Summarized,
     TaskEnded,
     TaskStarted,
     Text,
-    TodoSet,
     ToolCall,
     ToolEnded,
-    ToolStarted,
     TurnEnded,
     Usage,
-    UserSpoke,
     unwrapped,
 )
 from longrein.frontends.headless.run_state import RunState, SessionFacts
@@ -174,14 +157,8 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
             ]
         case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
             return [_system(entry, run_state, fields) for fields in background_lines(entry, run_state)]
-        case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
+        case _:
             return []
-        case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
-            return []
-        case TodoSet() | CwdSet() | GoalChanged():
-            return []
-        case _ as never:
-            assert_never(never)
 
 
 def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:

@@ -1,0 +1,124 @@
+"""Every event appears exactly where its `visibility` says. What fails here names the file to change."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from longrein import events
+from longrein.context.state import ledger
+from longrein.events import (
+    AnyEvent,
+    Asked,
+    AskFailed,
+    Cleared,
+    Entry,
+    PrefixSet,
+    Reminded,
+    ToolEnded,
+    TurnEnded,
+    decode_entry,
+)
+from longrein.events.events import Event
+from longrein.frontends.headless.run_state import RunState
+from longrein.frontends.headless.stream_json import draw
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.store.entry_content import contents_of
+
+GOLDEN = Path(__file__).parent.parent / "store" / "golden_v1.jsonl"
+EVENTS: Sequence[type[Event]] = get_args(AnyEvent)
+
+
+def entries() -> list[Entry]:
+    """Entries of the golden log, and those that a frontend draws only with certain fields."""
+    log = [decode_entry(line) for line in GOLDEN.read_bytes().splitlines()]
+    end = log[-1].seq
+    more = (
+        PrefixSet("model", "mock", "large", "anthropic", ""),
+        Asked("summary", end, 2, reason="watermark"),
+        AskFailed(end + 2, "overload"),
+        Cleared((), "request"),
+        AskFailed(end + 99, "overload"),
+        TurnEnded("error"),
+        Reminded("wake", "A task has ended.", "bg_done"),
+    )
+    return [*log, *(Entry(end + n, log[-1].at + n, event) for n, event in enumerate(more, 1))]
+
+
+def content(value: object) -> object:
+    """State of an object, to compare."""
+    if isinstance(value, dict):
+        return {repr(key): content(one) for key, one in value.items()}
+    is_plain = isinstance(value, msgspec.Struct) or not hasattr(value, "__dict__")
+    return repr(value) if is_plain else {name: content(one) for name, one in vars(value).items()}
+
+
+def drawn_by_terminal() -> set[type]:
+    """Events that print a line or change what the live area shows."""
+    model, drawn = ViewModel(), set()
+    for entry in entries():
+        before = content(model)
+        if model.apply(entry, 1.0) or content(model) != before:
+            drawn.add(type(entry.event))
+    return drawn
+
+
+def drawn_by_headless() -> set[type]:
+    """Events that write a line of stream-json."""
+    state, drawn = RunState("0b5e4f6a-1c2d-4e3f-8a9b-0c1d2e3f4a5b", "mock/small"), set()
+    for entry in entries():
+        if draw(entry, state):
+            drawn.add(type(entry.event))
+        state.step(entry)
+    return drawn
+
+
+def searched() -> set[type]:
+    """Events with a text that a search looks into."""
+    return {
+        type(entry.event)
+        for entry in entries()
+        if any(part.searchable and (part.text or part.blob) for part in contents_of(entry))
+    }
+
+
+def recorded() -> set[type]:
+    return {*ledger._WRITERS, ToolEnded}  # its writer, `record_result`, also takes the call
+
+
+def differences(declared: set[type[Event]], found: set[type], file: str) -> list[str]:
+    missing = [f"{kind.__name__} is declared, but not handled in {file}" for kind in declared - found]
+    return missing + [f"{kind.__name__} is handled in {file}, but not declared" for kind in found - declared]
+
+
+def test_every_event_is_in_the_union_and_exported() -> None:
+    declared = {kind for kind in Event.__subclasses__() if "visibility" in vars(kind)}
+    assert declared == set(EVENTS), "add the event to `AnyEvent` in events/events.py"
+    hidden = [kind.__name__ for kind in EVENTS if not hasattr(events, kind.__name__)]
+    assert not hidden, f"export in events/__init__.py: {hidden}"
+
+
+def test_every_event_is_in_the_golden_log() -> None:
+    missing = {kind.__name__ for kind in EVENTS} - {type(entry.event).__name__ for entry in entries()}
+    assert not missing, f"add a line for each to tests/store/golden_v1.jsonl: {missing}"
+
+
+def test_every_event_appears_where_it_is_declared() -> None:
+    in_terminal = {kind for kind in EVENTS if kind.visibility.shown in ("both", "terminal")}
+    in_headless = {kind for kind in EVENTS if kind.visibility.shown in ("both", "headless")}
+    searchable = {kind for kind in EVENTS if kind.visibility.searchable}
+    in_ledger = {kind for kind in EVENTS if kind.visibility.in_ledger}
+    wrong = [
+        *differences(in_terminal, drawn_by_terminal(), "frontends/terminal/view_model.py"),
+        *differences(in_headless, drawn_by_headless(), "frontends/headless/stream_json.py"),
+        *differences(searchable, searched(), "store/entry_content.py"),
+        *differences(in_ledger, recorded(), "context/state/ledger.py"),
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_event_without_visibility_is_refused() -> None:
+    with pytest.raises(TypeError, match="declare where the event appears"):
+        type("Undeclared", (Event,), {})
