@@ -68,6 +68,16 @@ async def filled(state: Path, last: int, session: str = ID) -> None:
     await log.close()
 
 
+async def store(state: Path, new: Iterable[Entry]) -> str:
+    """Create a closed session of these entries, the first of them an `Opened`; return its id."""
+    new = list(new)
+    assert isinstance(new[0].event, Opened)
+    log = await make(state, new[0].event.session)
+    await add(log, new)
+    await log.close()
+    return log.session
+
+
 def folder(state: Path, session: str = ID) -> Path:
     return state / "sessions" / session
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from longrein.events import StoreDamaged
-from longrein.store import Reader
-from tests.store.fixtures import ID, add, crash, entries, entry, filled, folder, make, reopen
+from tests.store.fixtures import add, crash, entries, entry, filled, folder, make, reopen
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +38,6 @@ async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: i
     log = await reopen(tmp_path)
     assert log.read_blob(blob) == data
     assert log.blob_path(blob) == path
-    reader = Reader(str(tmp_path), ID)
-    assert reader.blob_range(blob, 10, 20) == data[10:30]
     assert sum(1 for _ in folder(tmp_path).glob("blobs/*/*")) == (size > 64 * 1024)
     await log.close()
 

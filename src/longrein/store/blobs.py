@@ -12,8 +12,9 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from longrein.atomic_file import flush, flush_path, replace_file, write_all, write_file
 from longrein.events import StoreDamaged
-from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
+from longrein.store.session_folder import BLOBS, make_folder, new_file
 
 INLINE_BYTES_MAX = 64 * 1024
 """Blobs up to this size go into the database, which saves a flush."""
@@ -37,10 +38,7 @@ def is_hash(text: str) -> bool:
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob do not match its hash.
-
-    Also a `KeyError`, for callers that only ask for the bytes.
-    """
+    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask for the bytes."""
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
@@ -53,10 +51,7 @@ def verify_blob(data: object, blob: str, place: str) -> bytes:
 
 
 def read_blob_file(folder: str, blob: str) -> bytes:
-    """Return the verified bytes of a blob file.
-
-    Raises `KeyError` when it does not exist, `BlobDamaged`.
-    """
+    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist, `BlobDamaged`."""
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -79,10 +74,7 @@ class BlobBatch:
 
 
 class Blobs:
-    """Blobs that wait for a commit of one session's log.
-
-    The loop's thread adds, the writer thread commits.
-    """
+    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer thread commits."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -98,9 +90,7 @@ class Blobs:
         return blob
 
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
-        """Prepare the file at `path` for `adopt`.
-
-        Returns (hash, bytes) for a small file, (hash, path of a link or copy) else.
+        """Return (hash, bytes) of a small file, else (hash, path of a link or copy, for `adopt`).
 
         For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
         regular file.
@@ -120,10 +110,7 @@ class Blobs:
             return _copy_file(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Move the finished file `path` to its place as `blob`.
-
-        It is flushed before the next commit.
-        """
+        """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
@@ -141,10 +128,7 @@ class Blobs:
         return bool(self._pending)
 
     def temporary_path(self) -> str:
-        """Return a path for a new file in the blobs folder.
-
-        The next open removes files that nobody adopted.
-        """
+        """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
         make_folder(os.path.join(self.folder, BLOBS))
         return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
 
@@ -156,17 +140,14 @@ class Blobs:
             if data is not None and len(data) <= INLINE_BYTES_MAX:
                 batch.bodies[blob] = data
             else:
-                if blob not in self._flushed:
-                    self._flush_to_file(blob, data)
-                    self._flushed.add(blob)
+                self._flush_to_file(blob, data)
                 batch.files.append(blob)
         return batch
 
     def flush_files(self) -> None:
         """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
-        for blob in [blob for blob in list(self._pending) if self._pending[blob] is None and blob not in self._flushed]:
+        for blob in [blob for blob in list(self._pending) if self._pending[blob] is None]:
             self._flush_to_file(blob, None)
-            self._flushed.add(blob)
 
     def mark_committed(self, batch: BlobBatch) -> None:
         """Drop the blobs of a committed batch from the pending ones."""
@@ -175,29 +156,28 @@ class Blobs:
             self._flushed.discard(blob)
 
     def _flush_to_file(self, blob: str, data: bytes | None) -> None:
+        """Bring a blob to disk as a file: `data`, or the content that the file has already."""
+        if blob in self._flushed:
+            return
         path = blob_file(self.folder, blob)
         if data is None:
             flush_path(path)
+            flush_path(os.path.dirname(path))
         else:
-            temporary = self.temporary_path()
-            write_file(temporary, (data,))
             make_folder(os.path.dirname(path))
-            os.rename(temporary, path)
-        flush_path(os.path.dirname(path))
+            replace_file(path, (data,), durable=True, temporary=self.temporary_path())
         flush_path(os.path.join(self.folder, BLOBS))
         flush_path(self.folder)
+        self._flushed.add(blob)
 
-    def remove_unnamed(self, named: Callable[[], set[str]]) -> int:
-        """Remove files that no commit named, which a crash leaves behind; return their number."""
-        removed = 0
-        names: set[str] | None = None
-        for path, blob in blob_files(self.folder):
-            names = named() if names is None else names
+    def remove_unnamed(self, named: Callable[[], set[str]]) -> None:
+        """Remove files that no commit named, which a crash leaves behind."""
+        files = list(blob_files(self.folder))
+        names = named() if files else set()
+        for path, blob in files:
             if blob not in names:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                    removed += 1
-        return removed
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
@@ -226,10 +206,7 @@ def _try_link(path: str, target: str) -> bool:
 
 
 def _copy_file(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; return its hash.
-
-    Leaves nothing behind on failure.
-    """
+    """Copy `file` to the new file `target`, on disk; return its hash. Leaves nothing behind on failure."""
     digest = hashlib.sha256()
 
     def pieces() -> Iterator[bytes]:
@@ -237,15 +214,12 @@ def _copy_file(file: BinaryIO, target: str) -> str:
             digest.update(piece)
             yield piece
 
-    write_file(target, pieces())
+    write_file(target, pieces(), durable=True)
     return digest.hexdigest()
 
 
 class GrowingBlob:
-    """A blob written piece by piece (`port.BlobWriter`).
-
-    In memory up to 64 kB, then in a file.
-    """
+    """A blob written piece by piece (`port.BlobWriter`): in memory up to 64 kB, then in a file."""
 
     def __init__(self, blobs: Blobs, finished: Callable[[], object]) -> None:
         """`finished` is called when a file waits to be flushed."""
@@ -269,7 +243,7 @@ class GrowingBlob:
         if self._descriptor < 0 and len(self._start) + len(data) > INLINE_BYTES_MAX:
             self._spill()
         if self._descriptor >= 0:
-            self._write(data)
+            write_all(self._descriptor, data)
         else:
             self._start += data
         self._hash.update(data)
@@ -306,13 +280,8 @@ class GrowingBlob:
         path = self._blobs.temporary_path()
         self._descriptor = new_file(path)
         self._path = path
-        self._write(self._start)
+        write_all(self._descriptor, self._start)
         self._start = bytearray()
-
-    def _write(self, data: bytes | bytearray) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
 
     def _close(self) -> None:
         os.close(self._descriptor)

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from longrein.store.session_folder import flush
+from longrein.atomic_file import flush
 
 MARK_FILE = "high-water-mark"
 """File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on one line."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Event
 
+from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
 from longrein.store.blobs import Blobs, GrowingBlob
@@ -25,13 +26,11 @@ from longrein.store.session_folder import (
     INBOX,
     SessionLock,
     existing_folder,
-    flush_path,
     is_on_network,
     make_folder,
     make_session_folder,
     session_id,
     take_lock,
-    write_file,
 )
 from longrein.store.snapshot import write_snapshot
 from longrein.store.threads import run_in_thread
@@ -60,20 +59,16 @@ class SharedStore:
         self._last_number = ROOT
         self._numbers: dict[str, int] = {}
 
-    def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Create the database of a new session, in the writer thread."""
-        self.writer = Writer(
-            self.folder, lambda: Database(self.folder, self.blobs, self.notes, network=network), wall_us
-        )
+    def start(self, wall_us: Callable[[], int], *, fresh: bool, network: bool) -> Sequence[LogSummary]:
+        """Start the writer thread, which opens the database; `fresh`: it creates that of a new session.
 
-    def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[LogSummary]:
-        """Open the existing database in the writer thread.
-
-        Returns a list that holds its `LogSummary` once the writer's future `opened` is done.
+        Returns a list that holds the `LogSummary` of an existing log once the writer's future `opened` is done.
         """
         summaries: list[LogSummary] = []
 
         def open_database() -> Database:
+            if fresh:
+                return Database(self.folder, self.blobs, self.notes, network=network)
             database, summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
             summaries.append(summary)
             return database
@@ -117,22 +112,21 @@ async def open_log(
 
     Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
-    session, fresh = session_id(session), False
-    if create:
-        folder, fresh = make_session_folder(state_dir, session)
-    else:
-        folder = existing_folder(state_dir, session)
+    session = session_id(session)
+    folder, fresh = make_session_folder(state_dir, session) if create else (existing_folder(state_dir, session), False)
     try:
         lock = await take_lock(folder, wall_us)
     except OSError as error:
         raise store_failure(error, folder) from None
-    log = SessionLog(SharedStore(folder, lock), Reader(state_dir, session), SessionRows(session, ROOT, listed=True))
+    shared = SharedStore(folder, lock)
+    log = SessionLog(shared, Reader(state_dir, session), SessionRows(session, ROOT, listed=True))
     network = is_on_network(folder) if network is None else network
+    summaries = shared.start(wall_us, fresh=fresh, network=network)
     if fresh:
-        log.start(wall_us, network)
         return log
     try:
-        await log.load(wall_us, network)
+        await asyncio.wrap_future(shared.writer.opened)
+        log.take_over(summaries[0])
         if create and log.entries:
             raise SessionError(f"there is already a session {session}; go on with `longrein -r {session}`")
     except BaseException:
@@ -172,15 +166,8 @@ class SessionLog:
     def _writer(self) -> Writer:
         return self._shared.writer
 
-    def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Create the database of a new session, in the writer thread."""
-        self._shared.start(wall_us, network)
-
-    async def load(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Open the existing database in the writer thread and take over its contents."""
-        summaries = self._shared.load(wall_us, network)
-        await asyncio.wrap_future(self._writer.opened)
-        summary = summaries[0]
+    def take_over(self, summary: LogSummary) -> None:
+        """Take over the contents of the log that was opened."""
         self.entries = StoredEntries(self.reader, summary.rows, summary.size)
         self.inbox = [Message(number, body) for number, body in summary.inbox]
         self.was_cut = ROOT in summary.cut
@@ -191,10 +178,7 @@ class SessionLog:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Check the entries up to seq `last`, which the snapshot spared at open.
-
-        Returns the damage or ''.
-        """
+        """Check the entries up to seq `last`, which the snapshot spared at open; return the damage or ''."""
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
@@ -292,8 +276,7 @@ class SessionLog:
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """See `port.Log.put`."""
         message = self._shared.next_message_id()
-        write = Write(flush=flush)
-        write.put = [(message, body, self.number)]
+        write = Write(flush=flush, put=[(message, body, self.number)])
         self._rows.add_listing(write)
         self._last_write = self._writer.write(write)
         self._rows.watch_commit(self._last_write)
@@ -314,17 +297,14 @@ class SessionLog:
 
     async def _store_messages(self, names: Sequence[str]) -> list[Message]:
         known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
-        found = []
-        write = Write(flush=True)
-        for name in names:
-            if name not in known:
-                found.append(Message(self._shared.next_message_id(), read_message(self.folder, name)))
-        write.put = [(message.id, message.body, ROOT) for message in found]
-        write.names = [name for name in names if name not in known]
+        new = [name for name in names if name not in known]
+        found = [Message(self._shared.next_message_id(), _read_message(self.folder, name)) for name in new]
         if found:
-            await asyncio.wrap_future(self._writer.write(write))
+            put = [(message.id, message.body, ROOT) for message in found]
+            await asyncio.wrap_future(self._writer.write(Write(flush=True, put=put, names=new)))
         for name in names:
-            remove_message(self.folder, name)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.folder, INBOX, name))
         return found
 
     # --- Blobs
@@ -409,7 +389,7 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
     temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
     try:
         make_folder(inbox)
-        write_file(temporary, (body,))
+        write_file(temporary, (body,), durable=True)
         # ordered by the kernel's time; pid and number make the name unique
         name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
         os.rename(temporary, os.path.join(inbox, name))
@@ -426,18 +406,10 @@ def inbox_files(folder: str) -> list[str]:
         return []
 
 
-def read_message(folder: str, name: str) -> bytes:
+def _read_message(folder: str, name: str) -> bytes:
     """Return the body of a message file; empty when the file is gone."""
     try:
         with open(os.path.join(folder, INBOX, name), "rb") as file:
             return file.read(MESSAGE_BYTES_MAX)
     except OSError:
         return b""
-
-
-def remove_message(folder: str, name: str) -> None:
-    """Remove a message file; a missing one is fine."""
-    try:
-        os.unlink(os.path.join(folder, INBOX, name))
-    except OSError:
-        return

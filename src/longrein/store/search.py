@@ -14,12 +14,12 @@ from typing import Protocol
 
 import msgspec
 
-from longrein.events import ChildStarted, Entry
-from longrein.store.database import Row, entry_key, entry_seq
+from longrein.events import Entry
+from longrein.store.database import Row, entry_key, entry_seq, transaction
 from longrein.store.entry_content import Content, contents_of, encoding_of, title_of
 from longrein.store.port import SearchHit, SearchResult
 from longrein.store.reader import Reader, entry_of
-from longrein.store.session_folder import new_file
+from longrein.store.session_folder import new_file, unlink
 
 # --- Queries and matches (pure functions) ----------------------------------------------------------------------------
 #
@@ -122,8 +122,6 @@ def snippet(text: str, match: MatchPosition) -> str:
 # --- Search ----------------------------------------------------------------------------------------------------------
 
 
-CHILDREN_MAX = 20
-"""Number of newest subagents that are searched with their parent."""
 BLOB_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of a text blob, from its start, that are searched."""
 
@@ -134,36 +132,6 @@ class TextSource(Protocol):
     def entry(self, seq: int, /) -> Entry | None: ...
     def tail(self) -> tuple[int, int]: ...
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
-
-
-class SearchableSession(Protocol):
-    """A session that can be searched, with its subagents."""
-
-    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult: ...
-    def child(self, session: str, /) -> "SearchableSession | None": ...
-
-
-def search_tree(session: SearchableSession, query: str, limit: int, before: int = 0) -> SearchResult:
-    """Search a session and its newest subagents, whose handles begin with `a<seq>/`."""
-    found = session.search(query, limit, before)
-    hits, more = [*found.hits], found.more
-    for label, child_id in itertools.islice(_children(session), CHILDREN_MAX):
-        child = session.child(child_id) if len(hits) < limit else None
-        if child is not None:
-            child_result = child.search(query, limit - len(hits), own=True)
-            hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in child_result.hits]
-            more = more or child_result.more
-    return SearchResult(tuple(hits), more)
-
-
-def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
-    """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first label."""
-    seen = set()
-    for entry in session.of_kind("ChildStarted"):
-        if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
-            seen.add(entry.event.child)
-            yield f"a{entry.event.again or entry.seq}", entry.event.child
 
 
 def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
@@ -209,10 +177,7 @@ def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """Iterate (handle, part, text).
-
-    Leaves out `Recall`: its results repeat the log, its calls hold the query.
-    """
+    """Iterate (handle, part, text), without those of `Recall`: its results repeat the log, its calls hold the query."""
     contents = contents_of(entry)
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
@@ -278,8 +243,8 @@ class IndexUnavailable(Exception):
     """The index cannot be used, and the log must be read."""
 
 
-def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> Iterator[int]:
-    """Iterate seqs of entries after `after` that may hold all of `words`, newest first.
+def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> list[int]:
+    """Return seqs of entries after `after` that may hold all of `words`, newest first.
 
     `texts_of` returns the texts of an entry in lower case. Entries that several sessions share are indexed once.
     Raises `IndexUnavailable` when the words are too short or the index cannot be used, and what `Reader` raises.
@@ -289,17 +254,14 @@ def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after
         raise IndexUnavailable("too short")
     path = os.path.join(reader.folder, NAME)
     try:
-        return iter(_look_up(path, reader, long, texts_of, after))
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-            raise IndexUnavailable(str(error)) from None
-    except OSError as error:
-        raise IndexUnavailable(str(error)) from None
-    try:  # damaged: rebuild once
-        for end in ("", "-journal"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path + end)
-        return iter(_look_up(path, reader, long, texts_of, after))
+        try:
+            return _look_up(path, reader, long, texts_of, after)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise
+        for end in ("", "-journal"):  # damaged: rebuild once
+            unlink(path + end)
+        return _look_up(path, reader, long, texts_of, after)
     except (sqlite3.Error, OSError) as error:
         raise IndexUnavailable(str(error)) from None
 
@@ -313,17 +275,9 @@ def _look_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf,
             end = min(last, reader.tail()[0])
             while not _index_batch(connection, reader, number, end, texts_of):
                 pass
-            held = _entries_with_all(connection, number, words)
+            held = set.intersection(*(_entries_with_word(connection, number, word) for word in words))
             found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
     return found
-
-
-def _entries_with_all(connection: sqlite3.Connection, number: int, words: Sequence[str]) -> set[int]:
-    found: set[int] | None = None
-    for word in words:
-        held = _entries_with_word(connection, number, word)
-        found = held if found is None else found & held
-    return found or set()
 
 
 def _open_index(path: str) -> sqlite3.Connection:
@@ -333,7 +287,7 @@ def _open_index(path: str) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
         if _layout(connection) != LAYOUT:
-            with _transaction(connection):
+            with transaction(connection):
                 if _layout(connection) != LAYOUT:  # another process may have created them meanwhile
                     for table in TABLES:
                         connection.execute(table)
@@ -347,19 +301,6 @@ def _layout(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in a transaction, rolled back on error."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -> set[int]:
     """Return seqs of entries of session `number` of which a piece has all tokens of `word`."""
     start = word[:NARROW_CHARS]
@@ -371,13 +312,10 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
 
 
 def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
-    """Index new entries of session `number` up to `last` in one transaction.
-
-    Returns whether all are indexed.
-    """
+    """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
     if _indexed_to(connection, reader, number) >= last:
         return True
-    with _transaction(connection):
+    with transaction(connection):
         after = _indexed_to(connection, reader, number)  # another process may have indexed more meanwhile
         row, room = None, BATCH_CHARS
         for row in reader.rows_of(number, after, last):
@@ -392,10 +330,7 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
 
 
 def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """Return the last indexed entry of session `number`.
-
-    Raises sqlite3.DatabaseError when the log has changed.
-    """
+    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the log has changed."""
     found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
     if found is None:
         return 0

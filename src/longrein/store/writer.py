@@ -9,7 +9,7 @@ from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
-from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number
+from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number, last_key
 from longrein.store.errors import is_damage, mark_suspect, store_failure
 from longrein.store.repair import restore_moved_database
 
@@ -126,10 +126,7 @@ class Writer:
         if failure:
             self._last_keys, self._last_failure = before, failure
         for _, future in batch:
-            if failure:
-                future.set_exception(failure)
-            else:
-                future.set_result(None)
+            _resolve(future, failure)
 
     def _order_error(self, database: Database, write: Write) -> SessionError | None:
         """Return the error of a write whose entries do not continue their logs, else None.
@@ -151,7 +148,7 @@ class Writer:
 
     def _last_key(self, database: Database, number: int) -> int:
         """Return the key of the last entry of session `number`, or the key before its first one."""
-        found = self._last_keys.get(number) or database.last_key(number)
+        found = self._last_keys.get(number) or last_key(database.connection, number)
         return found or entry_key(number, self._start_seqs.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
@@ -202,20 +199,23 @@ class Writer:
     def _end(self, database: Database, future: "Future[Any]") -> None:
         failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.has_pending() else self._check_files_at_end(database)
-        failure = failure or self._sync(database)
-        if failure:
-            future.set_exception(failure)
-        else:
-            future.set_result(None)
+            failure = self._attempt(database, ()) if database.blobs.has_pending() else self._check_files(database)
+        _resolve(future, failure or self._sync(database))
 
-    def _check_files_at_end(self, database: Database) -> SessionError | None:
+    def _check_files(self, database: Database) -> SessionError | None:
         """Check that the database files are still in place; else writes since the last check are lost."""
         try:
             database.check_files()
         except DatabaseMoved:
             return StoreDamaged(restore_moved_database(database))
         return None
+
+
+def _resolve(future: "Future[None]", failure: SessionError | None) -> None:
+    if failure:
+        future.set_exception(failure)
+    else:
+        future.set_result(None)
 
 
 def _future() -> "Future[Any]":
