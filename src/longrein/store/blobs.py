@@ -12,6 +12,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+import msgspec
+
 from longrein.atomic_file import flush, flush_path, replace_file, write_all, write_file
 from longrein.events import StoreDamaged
 from longrein.store.session_folder import BLOBS, make_folder, new_file
@@ -63,14 +65,11 @@ def read_blob_file(folder: str, blob: str) -> bytes:
     return verify_blob(data, blob, path)
 
 
-class BlobBatch:
-    """Blobs of one commit."""
+class BlobBatch(msgspec.Struct):
+    """Blobs of one commit: hash -> bytes of those that go into the database, and hashes of files that are on disk."""
 
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-        """Hash -> bytes, for blobs that go into the database."""
-        self.files: list[str] = []
-        """Hashes of blob files, all of them on disk."""
+    bodies: dict[str, bytes] = {}
+    files: list[str] = []
 
 
 class Blobs:
@@ -78,7 +77,8 @@ class Blobs:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._pending: dict[str, bytes | None] = {}  # None: a finished file whose data is not flushed
+        self.pending: dict[str, bytes | None] = {}
+        """Hash -> bytes of a blob that waits for a commit; None for a finished file whose data is not flushed."""
         self._flushed: set[str] = set()
         self._numbers = itertools.count(1)
 
@@ -86,7 +86,7 @@ class Blobs:
         """Keep `data` with the next commit; return its hash."""
         blob = blob_hash(data)
         if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
-            self._pending.setdefault(blob, bytes(data))
+            self.pending.setdefault(blob, bytes(data))
         return blob
 
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
@@ -102,12 +102,16 @@ class Blobs:
             if len(start) <= INLINE_BYTES_MAX:
                 return blob_hash(start), start
             temporary = self.temporary_path()
-            if _try_link(path, temporary):
-                flush(file.fileno())
-                file.seek(0)
-                return hashlib.file_digest(file, "sha256").hexdigest(), temporary
             file.seek(0)
-            return _copy_file(file, temporary), temporary
+            try:
+                os.link(path, temporary)
+            except OSError:  # links are not possible here
+                write_file(temporary, _pieces(file), durable=True)
+            else:
+                os.chmod(temporary, 0o600)
+                flush(file.fileno())
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest(), temporary
 
     def adopt(self, blob: str, path: str) -> None:
         """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
@@ -117,15 +121,7 @@ class Blobs:
             return
         make_folder(os.path.dirname(target))
         os.rename(path, target)
-        self._pending[blob] = None
-
-    def pending_bytes(self, blob: str) -> bytes | None:
-        """Return the bytes of a blob that is not committed yet; None when it is not held in memory."""
-        return self._pending.get(blob)
-
-    def has_pending(self) -> bool:
-        """Whether a blob waits for a commit."""
-        return bool(self._pending)
+        self.pending[blob] = None
 
     def temporary_path(self) -> str:
         """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
@@ -135,8 +131,8 @@ class Blobs:
     def prepare_commit(self) -> BlobBatch:
         """Return all pending blobs; large ones are on disk as files on return. Raises OSError."""
         batch = BlobBatch()
-        for blob in list(self._pending):
-            data = self._pending[blob]
+        for blob in list(self.pending):
+            data = self.pending[blob]
             if data is not None and len(data) <= INLINE_BYTES_MAX:
                 batch.bodies[blob] = data
             else:
@@ -146,13 +142,13 @@ class Blobs:
 
     def flush_files(self) -> None:
         """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
-        for blob in [blob for blob in list(self._pending) if self._pending[blob] is None]:
+        for blob in [blob for blob in list(self.pending) if self.pending[blob] is None]:
             self._flush_to_file(blob, None)
 
     def mark_committed(self, batch: BlobBatch) -> None:
         """Drop the blobs of a committed batch from the pending ones."""
         for blob in (*batch.bodies, *batch.files):
-            del self._pending[blob]
+            del self.pending[blob]
             self._flushed.discard(blob)
 
     def _flush_to_file(self, blob: str, data: bytes | None) -> None:
@@ -193,29 +189,9 @@ def blob_files(folder: str) -> Iterator[tuple[str, str]]:
             yield item.path, item.name
 
 
-def _try_link(path: str, target: str) -> bool:
-    """Make `target` a hard link to `path`; False where links are not possible."""
-    try:
-        os.link(path, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
-    os.chmod(target, 0o600)
-    return True
-
-
-def _copy_file(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; return its hash. Leaves nothing behind on failure."""
-    digest = hashlib.sha256()
-
-    def pieces() -> Iterator[bytes]:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            yield piece
-
-    write_file(target, pieces(), durable=True)
-    return digest.hexdigest()
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE_BYTES):
+        yield piece
 
 
 class GrowingBlob:
@@ -255,8 +231,7 @@ class GrowingBlob:
             yield bytes(self._start)
             return
         with open(self._path, "rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
+            yield from _pieces(file)
 
     def finish(self) -> str:
         """Complete the blob; return its hash. Raises OSError."""

@@ -154,14 +154,20 @@ def last_key(connection: sqlite3.Connection, number: int) -> int:
 
 
 def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row, as far as they can be read. The source may have an older layout."""
-    for table in tables:
+    """Copy `tables` as far as they can be read; the source may have an older layout. Raises errors of the target."""
+
+    def until_damage(rows: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         with contextlib.suppress(sqlite3.DatabaseError):
+            yield from rows
+
+    for table in tables:
+        try:
             rows = source.execute(f"SELECT * FROM {table}")
-            names = ", ".join(column[0] for column in rows.description)
-            marks = ", ".join("?" * len(rows.description))
-            for row in rows:
-                target.execute(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", row)
+        except sqlite3.DatabaseError:
+            continue
+        names = ", ".join(column[0] for column in rows.description)
+        marks = ", ".join("?" * len(rows.description))
+        target.executemany(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", until_damage(rows))
 
 
 class DatabaseMoved(Exception):

@@ -89,14 +89,12 @@ class Goals:
         return self._agents[owner]
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
-        """See `tools.GoalPort.goals`."""
         if not self.begun:
             return ()
         found: Sequence[Goal] = await self._run(goal_graph.list_goals, every)
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        """See `tools.GoalPort.add`."""
         goal: Goal = await self._run(goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by))
         self._seen[goal.id] = goal.revision
         return goal
@@ -111,7 +109,6 @@ class Goals:
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
-        """See `tools.GoalPort.update`."""
         change = goal_graph.Change(
             status or None,
             self._clean(title) if title else None,

@@ -73,10 +73,7 @@ _decoder = msgspec.json.Decoder(HighWaterMark)
 
 
 class MarkFile:
-    """The mark file of one session, open for writing.
-
-    Failed writes are ignored, because a mark may be behind.
-    """
+    """The mark file of one session, open for writing. Failed writes are ignored, because a mark may be behind."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, MARK_FILE)

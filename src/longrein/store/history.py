@@ -19,8 +19,6 @@ from longrein.store.search import search
 from longrein.store.threads import run_in_thread
 
 T = TypeVar("T")
-PIECE_BYTES = 1024 * 1024
-"""Bytes of a blob that are read at once."""
 CHILDREN_MAX = 20
 """Number of newest subagents that are searched with their parent."""
 ORIGINALS_MAX = 100
@@ -35,25 +33,12 @@ class SessionHistory(Reader):
         super().__init__(state_dir, session, number)
         self._others: list[SessionHistory] = []
 
-    def pieces(self, blob: str) -> Iterator[bytes]:
-        """Iterate a blob piece by piece. Raises `KeyError` when it does not exist.
-
-        A blob that is a file is not checked against its hash.
-        """
-        path = self.blob_path(blob)
-        if not path:
-            yield self.blob(blob)
-            return
-        with open(path, "rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
-
     def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult:
         """Search this session, newest entries first.
 
         `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares with its parent.
         """
-        return search(self, self, query, limit, before, self.first - 1 if own else 0)
+        return search(self, query, limit, before, self.first - 1 if own else 0)
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """Search this session and its newest subagents, whose handles begin with `a<seq>/`."""

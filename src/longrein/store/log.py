@@ -136,7 +136,7 @@ async def open_log(
 
 
 class SessionLog:
-    """Implementation of `port.Log`; made by `open_log`, and by `child` of another log."""
+    """Implementation of `port.Log`, which describes the methods; made by `open_log`, and by `child` of another log."""
 
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
@@ -198,11 +198,6 @@ class SessionLog:
     # --- Subagents, history and snapshots
 
     def child(self, session: str, shares: int = 0) -> "SessionLog":
-        """Open the log of a subagent. See `port.Log.child`.
-
-        Raises `SessionUnknown` for text that is not a session id, `StoreDamaged` (the next open of the root repairs
-        it).
-        """
         session = session_id(session)
         try:
             return self._child(session, shares)
@@ -229,11 +224,9 @@ class SessionLog:
         return log
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
-        """See `port.Log.history`."""
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
-        """See `port.Log.keep_snapshot`."""
         writing = self._snapshot_write is not None and not self._snapshot_write.done()
         if self.number != ROOT or writing or self._closing.is_set():
             return None
@@ -258,7 +251,6 @@ class SessionLog:
         take: Sequence[int] = (),
         beside: "Sequence[tuple[port.Log, Sequence[Entry], Sequence[int]]]" = (),
     ) -> "Future[None]":
-        """See `port.Log.append`."""
         write = Write(flush=flush)
         self._rows.add(write, entries, take)
         logs = [self]
@@ -274,7 +266,6 @@ class SessionLog:
         return future
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
-        """See `port.Log.put`."""
         message = self._shared.next_message_id()
         write = Write(flush=flush, put=[(message, body, self.number)])
         self._rows.add_listing(write)
@@ -283,7 +274,6 @@ class SessionLog:
         return message, self._last_write
 
     async def collect(self) -> list[Message]:
-        """Take in messages of other processes. See `port.Log.collect`."""
         if self.number != ROOT:
             return []
         names = [name for name in inbox_files(self.folder) if name not in self._collecting]
@@ -297,24 +287,28 @@ class SessionLog:
 
     async def _store_messages(self, names: Sequence[str]) -> list[Message]:
         known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
-        new = [name for name in names if name not in known]
-        found = [Message(self._shared.next_message_id(), _read_message(self.folder, name)) for name in new]
+        found: dict[str, Message] = {}
+        for name in [name for name in names if name not in known]:
+            with (
+                contextlib.suppress(OSError),  # an unreadable one stays
+                open(os.path.join(self.folder, INBOX, name), "rb") as file,
+            ):
+                body = file.read(MESSAGE_BYTES_MAX)
+                found[name] = Message(self._shared.next_message_id(), body)
         if found:
-            put = [(message.id, message.body, ROOT) for message in found]
-            await asyncio.wrap_future(self._writer.write(Write(flush=True, put=put, names=new)))
-        for name in names:
+            put = [(message.id, message.body, ROOT) for message in found.values()]
+            await asyncio.wrap_future(self._writer.write(Write(flush=True, put=put, names=list(found))))
+        for name in (*known, *found):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.folder, INBOX, name))
-        return found
+        return list(found.values())
 
     # --- Blobs
 
     def put_blob(self, data: bytes) -> str:
-        """See `port.Log.put_blob`."""
         return self._blobs.put(data)
 
     async def adopt(self, path: str) -> str:
-        """See `port.Log.adopt`."""
         blob, content = await asyncio.wrap_future(run_in_thread(lambda: self._blobs.copy_for_adoption(path), "adopt"))
         if isinstance(content, bytes):
             return self._blobs.put(content) if content else ""
@@ -323,16 +317,13 @@ class SessionLog:
         return blob
 
     def read_blob(self, blob: str) -> bytes:
-        """See `port.Log.read_blob`."""
-        pending = self._blobs.pending_bytes(blob)
+        pending = self._blobs.pending.get(blob)
         return self.reader.blob(blob) if pending is None else pending
 
     def blob_path(self, blob: str) -> str:
-        """See `port.Log.blob_path`."""
         return self.reader.blob_path(blob)
 
     def new_blob(self) -> GrowingBlob:
-        """See `port.Log.new_blob`."""
         return GrowingBlob(self._blobs, self._flush_files)
 
     def _flush_files(self) -> None:
@@ -340,7 +331,6 @@ class SessionLog:
         self._writer.call(lambda _: self._blobs.flush_files())
 
     async def close(self) -> None:
-        """Flush and release. See `port.Log.close`. A subagent's log only waits for its last write."""
         if self.number != ROOT:
             if self._last_write is not None:  # the caller of that write learns of its error
                 await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
@@ -404,12 +394,3 @@ def inbox_files(folder: str) -> list[str]:
         return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
     except FileNotFoundError:
         return []
-
-
-def _read_message(folder: str, name: str) -> bytes:
-    """Return the body of a message file; empty when the file is gone."""
-    try:
-        with open(os.path.join(folder, INBOX, name), "rb") as file:
-            return file.read(MESSAGE_BYTES_MAX)
-    except OSError:
-        return b""

@@ -79,10 +79,7 @@ class PageScan:
                 yield page
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
-        """Return (rowid, payload) of the cell at offset `at`.
-
-        Raises `ValueError` or `IndexError` if invalid.
-        """
+        """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or `IndexError` if invalid."""
         size, at = _varint(page, at)
         if not 0 < size <= PAYLOAD_BYTES_MAX:
             raise ValueError(size)
@@ -165,10 +162,7 @@ def _local(size: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return (value, offset behind it) of the variable-length integer at `at`.
-
-    Raises `IndexError`.
-    """
+    """Return (value, offset behind it) of the variable-length integer at `at`. Raises `IndexError`."""
     value = 0
     for offset in range(at, at + 8):
         byte = data[offset]
@@ -198,10 +192,7 @@ def _values(payload: bytes, columns: int, key_type: int) -> list[Any] | None:
 
 
 def _value(payload: bytes, at: int, kind: int) -> tuple[Any, int]:
-    """Return (value, offset behind it) of the value of serial type `kind`.
-
-    Raises `ValueError`.
-    """
+    """Return (value, offset behind it) of the value of serial type `kind`. Raises `ValueError`."""
     if kind >= 12:
         end = at + (kind - 12) // 2
         if end > len(payload):

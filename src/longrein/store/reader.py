@@ -25,6 +25,8 @@ from longrein.store.database import (
 from longrein.store.errors import store_failure
 from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
+PIECE_BYTES = 1024 * 1024
+"""Bytes of a blob that are read at once."""
 BATCH_ROWS = 256
 """Rows per query, so that no read stays open long enough to delay the writer's checkpoints."""
 
@@ -237,6 +239,19 @@ class Reader:
             raise KeyError(blob)
         row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
         return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
+
+    def pieces(self, blob: str) -> Iterator[bytes]:
+        """Iterate a blob piece by piece. Raises `KeyError` when it does not exist.
+
+        A blob that is a file is not checked against its hash.
+        """
+        path = self.blob_path(blob)
+        if not path:
+            yield self.blob(blob)
+            return
+        with open(path, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
     def blob_path(self, blob: str) -> str:
         """Return the path of a blob's file; '' when it lies in the database or does not exist."""

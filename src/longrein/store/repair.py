@@ -450,14 +450,10 @@ def _last_message(connection: sqlite3.Connection) -> int:
 
 def _last_number(connection: sqlite3.Connection) -> int:
     """Return the highest session number that any table of the database mentions."""
-    found = ROOT
-    for query in (
-        "SELECT max(number) FROM sessions",
-        "SELECT max(number) FROM inbox",
-        "SELECT max(key) >> 40 FROM entries",
-    ):
-        found = max(found, connection.execute(query).fetchone()[0] or 0)
-    return found
+    tables = (
+        "SELECT number FROM sessions UNION ALL SELECT number FROM inbox UNION ALL SELECT max(key) >> 40 FROM entries"
+    )
+    return int(connection.execute(f"SELECT max(number) FROM ({tables})").fetchone()[0] or ROOT)
 
 
 def _visible_damage(folder: str) -> str:
@@ -505,7 +501,8 @@ def _move_aside(folder: str) -> str:
     """Rename the database and its WAL to `….damaged-<n>`; return the new path. Continues a move that was cut short."""
     path, before = os.path.join(folder, DATABASE), damaged_databases(folder)
     if os.path.exists(path):
-        target = f"{path}.damaged-{len(before) + 1}"
+        last = int(before[-1].rpartition("-")[2]) if before else 0
+        target = f"{path}.damaged-{last + 1}"
         os.rename(path, target)
     else:
         target = before[-1] if before else f"{path}.damaged-1"

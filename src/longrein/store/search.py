@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -49,12 +49,10 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class MatchPosition(msgspec.Struct, frozen=True):
-    """The best match of a query in a text."""
+    """The best match of a query in a text: its offset, and its length in characters."""
 
     start: int
-    """Offset of the match."""
     length: int
-    """Characters of the match."""
     count: int
     """Number of occurrences of the whole query or, if there is none, of its longest word."""
     exact: bool
@@ -103,11 +101,6 @@ def _best_offset(text: str, word: str, others: list[str]) -> int:
     return best
 
 
-def line_number(text: str, at: int) -> int:
-    """Return the number of the line at offset `at`, from 1."""
-    return text.count("\n", 0, at) + 1
-
-
 def snippet(text: str, match: MatchPosition) -> str:
     """Return the line of `match`, shortened on both sides and without control characters."""
     first = text.rfind("\n", 0, match.start) + 1
@@ -134,17 +127,17 @@ class TextSource(Protocol):
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
 
 
-def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
+def search(reader: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
     """Return at most `limit` hits for `query`, by the index, which is updated first.
 
     `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
     """
     wanted = parse_query(query)
     try:
-        seqs: Iterable[int] = find_in_index(reader, wanted.words, lambda entry: texts_of(entry, texts), after)
+        seqs = _find_in_index(reader, wanted.words, after)
     except IndexUnavailable:
-        return scan(texts, query, limit, before, after)
-    return _collect_hits(texts, wanted, seqs, limit, before)
+        return scan(reader, query, limit, before, after)
+    return _collect_hits(reader, wanted, seqs, limit, before)
 
 
 def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
@@ -166,14 +159,8 @@ def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[Searc
         if match is not None:
             title = title_of(entry)
             title += "" if content.title in title or "." not in handle else f", {content.title}"
-            line, shown = line_number(text, match.start), snippet(text, match)
+            line, shown = text.count("\n", 0, match.start) + 1, snippet(text, match)
             yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
-
-
-def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
-    """Iterate the searchable texts of an entry, in lower case."""
-    for _, _, text in _searched_contents(entry, texts):
-        yield lower_case(text)
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
@@ -182,12 +169,12 @@ def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, C
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
         if content.searchable and content.tool != "Recall" and not content.part:
-            text = content.text or (blob_text(texts, content.blob) if content.blob else "")
+            text = content.text or (_blob_text(texts, content.blob) if content.blob else "")
             if text:
                 yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
 
 
-def blob_text(texts: TextSource, blob: str) -> str:
+def _blob_text(texts: TextSource, blob: str) -> str:
     """Return the searchable start of a text blob; '' when the blob is missing."""
     data = bytearray()
     try:
@@ -236,17 +223,15 @@ TABLES = (
 )
 # reached: the last indexed entry of each session and its signature, which differs after a repair of the log
 
-TextsOf = Callable[[Entry], Iterable[str]]
-
 
 class IndexUnavailable(Exception):
     """The index cannot be used, and the log must be read."""
 
 
-def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> list[int]:
+def _find_in_index(reader: Reader, words: Sequence[str], after: int) -> list[int]:
     """Return seqs of entries after `after` that may hold all of `words`, newest first.
 
-    `texts_of` returns the texts of an entry in lower case. Entries that several sessions share are indexed once.
+    Entries that several sessions share are indexed once.
     Raises `IndexUnavailable` when the words are too short or the index cannot be used, and what `Reader` raises.
     """
     long = [word for word in words if len(word) >= GRAM]
@@ -255,25 +240,25 @@ def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after
     path = os.path.join(reader.folder, NAME)
     try:
         try:
-            return _look_up(path, reader, long, texts_of, after)
+            return _look_up(path, reader, long, after)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise
         for end in ("", "-journal"):  # damaged: rebuild once
             unlink(path + end)
-        return _look_up(path, reader, long, texts_of, after)
+        return _look_up(path, reader, long, after)
     except (sqlite3.Error, OSError) as error:
         raise IndexUnavailable(str(error)) from None
 
 
-def _look_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int) -> list[int]:
+def _look_up(path: str, reader: Reader, words: Sequence[str], after: int) -> list[int]:
     found: list[int] = []
     with contextlib.closing(_open_index(path)) as connection:
         for number, first, last in reader.newest_spans():
             if last <= after:
                 break
             end = min(last, reader.tail()[0])
-            while not _index_batch(connection, reader, number, end, texts_of):
+            while not _index_batch(connection, reader, number, end):
                 pass
             held = set.intersection(*(_entries_with_word(connection, number, word) for word in words))
             found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
@@ -311,7 +296,7 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
     return {entry_seq(key) for (key,) in rows}
 
 
-def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
+def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int) -> bool:
     """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
     if _indexed_to(connection, reader, number) >= last:
         return True
@@ -319,7 +304,7 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
         after = _indexed_to(connection, reader, number)  # another process may have indexed more meanwhile
         row, room = None, BATCH_CHARS
         for row in reader.rows_of(number, after, last):
-            room -= _index_entry(connection, row, texts_of(entry_of(reader.folder, row)))
+            room -= _index_entry(connection, reader, row)
             if room <= 0:
                 break
         if row is not None:
@@ -340,10 +325,11 @@ def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> 
     return int(found[0])
 
 
-def _index_entry(connection: sqlite3.Connection, row: Row, texts: Iterable[str]) -> int:
+def _index_entry(connection: sqlite3.Connection, reader: Reader, row: Row) -> int:
     """Index the texts of one entry; return their number of characters."""
     taken = 0
-    for text in texts:
+    for _, _, content in _searched_contents(entry_of(reader.folder, row), reader):
+        text = lower_case(content)
         for start in range(0, len(text), SPAN_CHARS):
             span = connection.execute("INSERT INTO spans(key) VALUES(?)", (row[0],)).lastrowid
             piece = text[start : start + SPAN_CHARS + OVERLAP_CHARS].replace("\0", " ")

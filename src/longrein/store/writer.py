@@ -48,20 +48,19 @@ class Writer:
 
     def write(self, write: Write) -> "Future[None]":
         """Queue a write. The future resolves when it is committed, and with `flush` when it is on disk."""
-        future: Future[None] = _future()
-        self._jobs.put((write, future))
-        return future
+        return self._queue(write)
 
     def call(self, work: Callable[[Database], T]) -> "Future[T]":
         """Queue other work. Its OSError, SQLite error or `SessionError` fails the future."""
-        future: Future[T] = _future()
-        self._jobs.put((work, future))
-        return future
+        return self._queue(work)
 
     def stop(self) -> "Future[None]":
         """Queue the end. The future resolves when all earlier jobs are on disk; then the thread closes the database."""
-        future: Future[None] = _future()
-        self._jobs.put((None, future))
+        return self._queue(None)
+
+    def _queue(self, job: Write | Callable[[Database], Any] | None) -> "Future[Any]":
+        future = _future()
+        self._jobs.put((job, future))
         return future
 
     def _run(self, open_database: Callable[[], Database]) -> None:
@@ -199,7 +198,7 @@ class Writer:
     def _end(self, database: Database, future: "Future[Any]") -> None:
         failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.blobs.has_pending() else self._check_files(database)
+            failure = self._attempt(database, ()) if database.blobs.pending else self._check_files(database)
         _resolve(future, failure or self._sync(database))
 
     def _check_files(self, database: Database) -> SessionError | None:
