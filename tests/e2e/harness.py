@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -305,8 +305,9 @@ def call_ids(entries: Sequence[Entry]) -> list[str]:
 class Provider:
     """The rule-enforcing provider of `longrein.testing.loopback`, on a port of its own, in a thread."""
 
-    def __init__(self, *turns: Loopback, **rules: Any) -> None:
-        self._server = LoopbackProvider(Play(turns=turns, rules=Rules(**rules)))
+    def __init__(self, *turns: Loopback, script: Callable[[Received], Loopback] | None = None, **rules: Any) -> None:
+        """It plays `turns`, or asks `script` for each answer."""
+        self._server = LoopbackProvider(script or Play(turns=turns, rules=Rules(**rules)))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

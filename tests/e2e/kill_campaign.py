@@ -1,16 +1,13 @@
 """R030: a session that is killed with SIGKILL at random instants, gone on with until it is done, then judged.
 
-Three seeds run in the suite. Hundreds: `python -m tests.e2e.kill_campaign 300 [FIRST_SEED]`.
+`make load` runs more seeds than the suite.
 """
 
 import json
 import random
 import signal
 import sqlite3
-import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,25 +182,3 @@ def leftovers(cli: CliHarness) -> Iterator[str]:
     for path in cli.state.rglob("*"):
         if path.is_file() and (".tmp" in path.name or path.name.endswith(".new")):
             yield str(path)
-
-
-def main(count: int, first: int = 0) -> int:
-    """Run seeds `first` … and tell of each that fails; exit 1 if one did."""
-    failed = 0
-    for seed in range(first, first + count):
-        with tempfile.TemporaryDirectory(prefix=f"kill-{seed}-") as folder:
-            campaign = Campaign(Path(folder), seed)
-            try:
-                campaign.run()
-                print(f"seed {seed}: fine, killed {'; '.join(campaign.kills)}", flush=True)
-            except AssertionError:
-                failed += 1
-                print(f"seed {seed}: FAILED, killed {'; '.join(campaign.kills)}\n{traceback.format_exc()}", flush=True)
-            finally:
-                campaign.cli.clean_up()
-    print(f"{count} sessions, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))

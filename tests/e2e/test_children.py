@@ -1,6 +1,5 @@
 """Subagents of the installed command over HTTP: parallel runs, failures, kills and resumes."""
 
-import json
 import re
 import shutil
 import signal
@@ -12,7 +11,7 @@ import pytest
 
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, ToolEnded, ToolStarted
 from longrein.store import Reader
-from longrein.testing.loopback import Call, Fault, Turn
+from longrein.testing.loopback import Call, Turn
 from tests.e2e.harness import CliHarness, Provider, wait_until
 from tests.e2e.test_bad_input import full
 
@@ -79,30 +78,6 @@ def test_E17_E18_three_agents_work_side_by_side_and_report_in_order(cli: CliHarn
         assert type(log[-1].event).__name__ == "TurnEnded"
 
 
-def test_E20_R073_one_that_fails_leaves_the_others_and_the_answer(cli: CliHarness) -> None:
-    bad = [
-        Turn(when="Task BEECH", text="I begin", calls=(Call("Bash", {"command": "echo b"}),)),
-        Turn(when="Task BEECH", fault=Fault(status=401, times=0)),
-    ]
-    with serve(
-        cli,
-        Turn(when="SPLIT", calls=(tasks(*NAMES),)),
-        Turn(when="SPLIT", text="two of three"),
-        *part("APPLE"),
-        *bad,
-        *part("CEDAR"),
-    ):
-        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
-        assert (ran.code, ran.text) == (0, "two of three\n")
-    told = result(cli)
-    assert "| APPLE is done" in told
-    assert "| CEDAR is done" in told
-    assert "FAILED" in told
-    assert "I begin" in told
-    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
-    assert [e.status for e in ends] == ["done", "failed", "done"]
-
-
 def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(cli: CliHarness) -> None:
     for name in NAMES:
         (cli.project / f"{name}.txt").write_text("")
@@ -124,22 +99,6 @@ def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(cl
         assert (cli.project / f"{name}.txt").read_text().count("ran") <= len(started)
     assert len([e for e in cli.entries() if isinstance(e.event, ChildEnded)]) == 3
     assert re.findall(r"\| (\w+) is done", result(cli)) == NAMES
-
-
-def test_headless_denies_what_a_subagent_asks_and_names_it(cli: CliHarness) -> None:
-    write = Turn(when="Task APPLE", calls=(Call("Write", {"file_path": "new.txt", "content": "x"}),))
-    turns = [
-        Turn(when="SPLIT", calls=(tasks("APPLE"),)),
-        Turn(when="SPLIT", text="it could not"),
-        write,
-        Turn(when="Task APPLE", text="denied"),
-    ]
-    with serve(cli, *turns):
-        ran = cli.stream("SPLIT")
-    assert ran.code in (0, 3), ran.told()
-    assert not (cli.project / "new.txt").exists()
-    denials = ran.result["permission_denials"]
-    assert [one["tool_name"] for one in denials] == ["Write"], json.dumps(denials)
 
 
 def git(cli: CliHarness, *words: str) -> str:
@@ -202,16 +161,6 @@ def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(cli: 
     assert [e.event.status for e in log if isinstance(e.event, ToolEnded)] == ["denied", "denied"]
 
 
-def test_no_worktree_outside_git_is_said_and_nothing_is_started(cli: CliHarness) -> None:
-    shutil.rmtree(cli.project / ".git")
-    with serve(cli, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="I do it myself")):
-        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
-        assert ran.told() == (0, "I do it myself\n", "")
-    assert "is not in a git repository" in result(cli)
-    assert "NOT STARTED" in result(cli)
-    assert children(cli) == {}
-
-
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
 def test_E15_a_fork_reads_its_parents_request_from_the_cache(cli: CliHarness, wire: str) -> None:
     (cli.project / "long.txt").write_text("".join(f"line {n} of the file\n" for n in range(1500)))
@@ -233,20 +182,6 @@ def test_E15_a_fork_reads_its_parents_request_from_the_cache(cli: CliHarness, wi
     assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (ended.usage, before.usage)
 
 
-def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(cli: CliHarness) -> None:
-    recall = Call("Recall", {"handle": "a8/r8"})  # the result of its command
-    root = [
-        Turn(when="SPLIT", calls=(tasks("APPLE"),)),
-        Turn(when="SPLIT", calls=(recall,)),
-        Turn(when="SPLIT", text="seen"),
-    ]
-    with serve(cli, *root, *part("APPLE", "echo deep in $LONGREIN_SESSION")):
-        ran = cli.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
-        assert ran.told() == (0, "seen\n", "")
-    assert list(children(cli)) == ["a8"]
-    assert f"deep in {cli.session}" in result(cli)  # processes belong to the root
-
-
 def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(cli: CliHarness) -> None:
     parts = [turn for name in NAMES for turn in part(name, f"touch {name}.on; sleep 60")]
     with serve(cli, Turn(when="SPLIT", calls=(tasks(*NAMES),)), *parts):
@@ -263,7 +198,7 @@ def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(cli: CliHarness) -> No
     assert cli.wait_survivors() == []
 
 
-@pytest.mark.parametrize("limit_bytes", [70_000, 130_000, 200_000])
+@pytest.mark.parametrize("limit_bytes", [70_000, 200_000])
 def test_a_full_disk_while_subagents_start_is_one_line(limit_bytes: int, cli: CliHarness) -> None:
     names = [f"TREE{n}" for n in range(8)]
     parts = [turn for name in names for turn in part(name)]

@@ -38,7 +38,7 @@ from longrein.events import (
     UserSpoke,
     encode_event,
 )
-from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
+from longrein.store import HistoryReader, Reader, SearchResult, SessionHistory, SessionLog, fork_log
 from longrein.store import search as index
 from longrein.store.database import entry_key
 from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
@@ -193,9 +193,9 @@ class Fed:
         self.seqs: list[int] = []
         take = index._index_entry
 
-        def counted(connection: sqlite3.Connection, row: index.Row, texts: Iterator[str]) -> int:
+        def counted(connection: sqlite3.Connection, reader: Reader, row: index.Row) -> int:
             self.seqs.append(index.entry_seq(row[0]))
-            return take(connection, row, texts)
+            return take(connection, reader, row)
 
         monkeypatch.setattr(index, "_index_entry", counted)
 
