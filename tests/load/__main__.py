@@ -14,6 +14,8 @@ SEEDED_TESTS = (
     "tests/testing/test_tree_simulation.py",
     "tests/agent/test_tasks_crash.py",
     "tests/e2e/test_kill.py",
+    "tests/store/test_crash.py",
+    "tests/store/test_children_crash.py",
     "tests/agent/test_secrets.py",
     "tests/agent/test_file_watcher.py",
     "tests/context/test_audit.py",

@@ -31,7 +31,7 @@ from longrein.store import (
     read_entries,
     write_transcript,
 )
-from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, opened, reopen, said
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, new_log, opened, said, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -51,11 +51,10 @@ async def test_a_fork_stands_alone(tmp_path: Path) -> None:
     assert os.stat(log.blob_path(large)).st_nlink == 2
     for path in sorted(folder(tmp_path).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    log = await reopen(tmp_path, OTHER)
-    assert list(log.entries) == [fork_of(6), *original[1:6]]
-    assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
-    await add(log, [entry(7)])
-    await log.close()
+    async with stored_log(tmp_path, OTHER) as log:
+        assert list(log.entries) == [fork_of(6), *original[1:6]]
+        assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
+        await add(log, [entry(7)])
     info = next(info for info in list_sessions(str(tmp_path)) if info.session == OTHER)
     assert (info.cwd, info.title, info.entries, list(log.notes)) == ("/fork", "hello", 7, [])
 
@@ -74,12 +73,11 @@ async def test_a_fork_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
-    out = io.BytesIO()
-    assert export_jsonl(log.reader, out) == 4
-    assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
+        out = io.BytesIO()
+        assert export_jsonl(log.reader, out) == 4
+        assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
 
 
 def talk() -> list[Entry]:

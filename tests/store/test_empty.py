@@ -7,7 +7,7 @@ import pytest
 
 from longrein.events import AnyEvent, Entry, ModeSet, Opened, Parent, PinsSet, PrefixSet, TaskStarted, Text, UserSpoke
 from longrein.store import discard_empty, leave_message, list_sessions
-from tests.store.fixtures import ID, add, make, opened, reopen, wall_us
+from tests.store.fixtures import ID, add, new_log, opened, stored_log, wall_us
 
 pytestmark = pytest.mark.anyio
 PREFIX = PrefixSet("start", "p", "m", "scripted", "Be good.", ())
@@ -18,9 +18,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def stored(tmp_path: Path, *events: AnyEvent) -> None:
-    log = await make(tmp_path)
-    await add(log, [Entry(seq, wall_us(), event) for seq, event in enumerate(events, 1)])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [Entry(seq, wall_us(), event) for seq, event in enumerate(events, 1)])
 
 
 @pytest.mark.parametrize(
@@ -50,9 +49,8 @@ async def test_what_holds_anything_else_stays(tmp_path: Path, last: AnyEvent) ->
 
 
 async def _waits(tmp_path: Path) -> None:
-    log = await reopen(tmp_path)
-    log.put(b"a word that was never taken")
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        log.put(b"a word that was never taken")
 
 
 async def _left(tmp_path: Path) -> None:
@@ -76,8 +74,7 @@ async def test_what_may_hold_something_stays(tmp_path: Path, befalls: Callable[[
 
 
 async def test_what_somebody_has_open_stays(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, [Entry(1, wall_us(), opened(ID, "/a"))])
-    assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [Entry(1, wall_us(), opened(ID, "/a"))])
+        assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
     assert await discard_empty(str(tmp_path), ID, wall_us=wall_us)

@@ -49,9 +49,11 @@ from tests.store.fixtures import (
     crash,
     folder,
     make,
+    new_log,
     opened,
     reopen,
     run_in_process,
+    stored_log,
     wait_status,
     wall_us,
 )
@@ -305,20 +307,19 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
 
     await log.close()
     children = [run_in_process(elsewhere) for _ in range(2)]
-    log = await reopen(tmp_path)
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for n in range(50, 100):
-        await append(log, result(f"needle {n}"))
-        await asyncio.sleep(0)
-    for thread in threads:
-        thread.join()
-    assert [wait_status(child) for child in children] == [0, 0]
-    assert len(counts) == 20
-    assert min(counts) >= 50
-    assert len(found(tmp_path, "needle", 500)) == 100
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for n in range(50, 100):
+            await append(log, result(f"needle {n}"))
+            await asyncio.sleep(0)
+        for thread in threads:
+            thread.join()
+        assert [wait_status(child) for child in children] == [0, 0]
+        assert len(counts) == 20
+        assert min(counts) >= 50
+        assert len(found(tmp_path, "needle", 500)) == 100
 
 
 async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -383,10 +384,9 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
     subagents."""
     log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
     await log.close()
-    child = await make(tmp_path, CHILD)
-    first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
-    await add(child, [Entry(1, wall_us(), first), Entry(2, wall_us(), result("child needle"))])
-    await child.close()
+    async with new_log(tmp_path, CHILD) as child:
+        first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
+        await add(child, [Entry(1, wall_us(), first), Entry(2, wall_us(), result("child needle"))])
     stranger = await written(tmp_path, result("secret"), session=OTHER)
     await stranger.close()
     fork = "6f9d0000-0000-4000-8000-00000000f0f0"

@@ -23,7 +23,7 @@ from longrein.store import (
 )
 from longrein.store import reader as reading
 from longrein.store.session_folder import mount_type
-from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
+from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, new_log, opened, said, stored_log, wall_us
 
 pytestmark = pytest.mark.anyio
 
@@ -61,16 +61,15 @@ async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         state = tmp_path / "new" / "state"
-        log = await make(state)
-        await add(log, [entry(1), entry(2), entry(3, "x" * 100_000)])
-        log.put_blob(b"b" * 100_000)
-        growing = log.new_blob()
-        growing.write(b"g" * 100_000)
-        leave_message(str(state), ID, b"message")
-        await add(log, [entry(4)])
-        list(read_entries(str(state), ID))
-        found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
-        await log.close()
+        async with new_log(state) as log:
+            await add(log, [entry(1), entry(2), entry(3, "x" * 100_000)])
+            log.put_blob(b"b" * 100_000)
+            growing = log.new_blob()
+            growing.write(b"g" * 100_000)
+            leave_message(str(state), ID, b"message")
+            await add(log, [entry(4)])
+            list(read_entries(str(state), ID))
+            found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
     finally:
         os.umask(before)
     names = {path.name for path in found}
@@ -82,9 +81,8 @@ async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
 
 async def spoken(state: Path, number: int, cwd: str, words: str) -> str:
     session = f"{number:08x}-0000-4000-8000-000000000000"
-    log = await make(state, session)
-    await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
-    await log.close()
+    async with new_log(state, session) as log:
+        await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
     return session
 
 
@@ -111,9 +109,8 @@ async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
 
 
 async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_another(tmp_path: Path) -> None:
-    mute = await make(tmp_path)
-    await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
-    await mute.close()
+    async with new_log(tmp_path) as mute:
+        await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
     assert latest_session(str(tmp_path), "/a") == ID
     spoke = await spoken(tmp_path, 1, "/a", "mend the parser")
     os.utime(tmp_path / "sessions" / ID / "log.sqlite", ns=(time.time_ns() + 10**10,) * 2)
@@ -121,13 +118,13 @@ async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_
 
 
 async def test_who_says_an_image_alone_has_said_something(tmp_path: Path) -> None:
-    seen = await make(tmp_path)
-    await add(
-        seen, [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))]
-    )
-    assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
-    await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
-    await seen.close()
+    async with new_log(tmp_path) as seen:
+        await add(
+            seen,
+            [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))],
+        )
+        assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
+        await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
     assert [info.title for info in list_sessions(str(tmp_path))] == ["what is this?"]
 
 
@@ -149,9 +146,8 @@ async def test_one_that_is_made_between_two_looks_is_not_called_damaged(
 
 
 async def test_a_session_without_an_entry_is_not_listed(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    assert list_sessions(str(tmp_path)) == []
-    await log.close()
+    async with new_log(tmp_path):
+        assert list_sessions(str(tmp_path)) == []
     (folder(tmp_path, OTHER)).mkdir()
     assert list_sessions(str(tmp_path)) == []
     assert list(read_entries(str(tmp_path), OTHER)) == []
@@ -241,6 +237,5 @@ async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
         (folder(tmp_path, one) / "high-water-mark").unlink()
     expected = "" if damage == "empty" and not marked else one  # then nothing says where it was started
     assert latest_session(str(tmp_path), "/a") == expected
-    log = await reopen(tmp_path, one)
-    assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
-    await log.close()
+    async with stored_log(tmp_path, one) as log:
+        assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
