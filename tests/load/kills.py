@@ -9,6 +9,7 @@ SIGKILL falls at a random instant. Checks:
 - After 5 s no process of the scenario lives that `longrein tasks` does not list (both killed: after the next start).
 - Longrein alone killed: after the resume each kept task has its true exit code and its whole output.
 - Otherwise a task is `lost` or `killed`, or has its true end: never a success that nobody saw.
+- The model is told of each end once.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -26,7 +28,7 @@ from pathlib import Path
 
 import msgspec
 
-from longrein.events import TaskEnded, TaskStarted
+from longrein.events import Reminded, TaskEnded, TaskStarted
 from longrein.store import Reader, list_sessions
 from tests.e2e.harness import COMMAND, CliHarness, RunningCommand, bash, calls, says, wait_until
 
@@ -169,6 +171,7 @@ def _run_scenario(run: KillRun, scenario: Scenario) -> None:
             scenario.faults.append(f"the resumed longrein ended with {resumed.code}: {resumed.err[-300:]}")
         _check_no_process_left(run, scenario)
     if begun:
+        run.cli.run("-p", "what has ended?", "-c", "--permission-mode", "bypassPermissions")
         _check_ends(run, scenario)
 
 
@@ -182,8 +185,10 @@ def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
 
 
 def _check_ends(run: KillRun, scenario: Scenario) -> None:
-    """Check that each task in the log has one true end."""
+    """Check that each task in the log has one true end, which the model was told once."""
     events = [entry.event for entry in run.cli.entries()]
+    notices = [event.text for event in events if isinstance(event, Reminded) and event.kind in ("bg_done", "bg_lost")]
+    told = Counter(re.findall(r"^\* (b\d+)", "\n".join(notices), re.MULTILINE))
     started = [event for event in events if isinstance(event, TaskStarted)]
     ends = [event for event in events if isinstance(event, TaskEnded)]
     ended = {end.task: end for end in ends}
@@ -195,6 +200,8 @@ def _check_ends(run: KillRun, scenario: Scenario) -> None:
                 scenario.faults.append(f"{start.task} has no end")
                 continue
             scenario.ended[end.state] += 1
+            if told[start.task] != 1:
+                scenario.faults.append(f"{start.task} was told {told[start.task]} times")
             code = next(code for text, code in KINDS.values() if start.command.endswith(f"exit {code}"))
             n = start.command.partition("first-")[2][:1]
             printed = reader.blob(end.output).decode() if end.output else ""
