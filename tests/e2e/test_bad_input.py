@@ -285,7 +285,7 @@ TABLE = [
     ),
 ]
 ELSEWHERE = {
-    SessionBusy: "test_a_session_open_elsewhere_names_the_process",
+    SessionBusy: "tests/e2e/test_parallel_runs.py: of two openers at once one is refused",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
@@ -380,27 +380,6 @@ def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(cli: 
         f"longrein: {cli.project}/{cut}\n",
     )
     assert "Reminded" not in cli.left()
-
-
-def test_a_session_open_elsewhere_names_the_process(cli: CliHarness) -> None:
-    """R039."""
-    cli.plays(calls(bash("sleep 60")), says("never"))
-    holder = cli.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json")
-    holder.wait_for("assistant")
-    ran = cli.run("-p", "y", "-c")
-    session = cli.session
-    who = f"process {holder.pid} on {os.uname().nodename}"
-    assert ran.told() == (
-        SessionBusy.exit_code,
-        "",
-        f"longrein: session {session} is open in {who}; close that one, or go on in a copy with --fork-session\n",
-    )
-    listed = cli.run("sessions")
-    assert f"{session}  " in listed.text
-    assert "(open) x" in listed.text
-    holder.send(signal.SIGTERM)
-    assert holder.end().code == 143
-    assert cli.left().count("UserSpoke") == 1
 
 
 def full(limit_bytes: int) -> Callable[[], None]:

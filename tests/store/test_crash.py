@@ -29,10 +29,8 @@ from tests.store.fixtures import (
     make,
     new_log,
     reopen,
-    run_in_process,
     seqs,
     stored_log,
-    wait_status,
     wall_us,
 )
 
@@ -156,21 +154,6 @@ async def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
     assert not is_open(str(tmp_path), ID)
     async with stored_log(tmp_path) as log:
         assert seqs(log) == [1, 2, 3, 4]
-
-
-async def test_R041_ten_at_once_in_one_state_folder(tmp_path: Path) -> None:
-    def session(number: int) -> str:
-        return f"00000000-0000-4000-8000-{number:012d}"
-
-    async def run(number: int) -> None:
-        async with new_log(tmp_path, session(number)) as log:
-            for seq in range(1, 11):
-                await add(log, [entry(seq, session=session(number))], flush=seq % 2 == 0)
-                list_sessions(str(tmp_path))
-
-    pids = [run_in_process(lambda number=number: run(number)) for number in range(10)]  # type: ignore[misc]
-    assert [wait_status(pid) for pid in pids] == [0] * 10
-    assert [info.entries for info in list_sessions(str(tmp_path))] == [10] * 10
 
 
 async def fill_up(log: SessionLog, seq: int) -> int:

@@ -253,14 +253,6 @@ async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "goals").iterdir()} == {0o600}
 
 
-async def test_many_at_once_in_one_process_lose_nothing(tmp_path: Path) -> None:
-    agents = [goals_of(tmp_path, owner_of(ME, f"a{n}")) for n in range(8)]
-    made = await asyncio.gather(*(agent.add(f"goal {n}", "", ()) for n, agent in enumerate(agents)))
-    assert sorted(goal.id for goal in made) == list(range(1, 9))
-    await asyncio.gather(*(agent.update(goal.id, status="completed") for agent, goal in zip(agents, made, strict=True)))
-    assert await agents[0].goals() == []
-
-
 @pytest.mark.parametrize("damage", ["page", "text", "cut"])
 async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(tmp_path: Path, damage: str) -> None:
     mine = goals_of(tmp_path)

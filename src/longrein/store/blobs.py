@@ -21,7 +21,6 @@ from longrein.store.session_folder import BLOBS, make_folder, new_file
 INLINE_BYTES_MAX = 64 * 1024
 """Blobs up to this size go into the database, which saves a flush."""
 PIECE_BYTES = 256 * 1024
-"""Bytes that are read or written at once."""
 
 
 def blob_file(folder: str, blob: str) -> str:

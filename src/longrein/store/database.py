@@ -20,11 +20,10 @@ import msgspec
 from longrein.atomic_file import flush, flush_path
 from longrein.events import SessionReadOnly
 from longrein.store.blobs import INLINE_BYTES_MAX, BlobBatch, Blobs
-from longrein.store.high_water_mark import HighWaterMark, MarkFile, read_mark
+from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
 from longrein.store.session_folder import DATABASE, new_file
 
 LAYOUT = 3
-"""Version of the tables, stored in `user_version`."""
 LAYOUTS_MAX = 1000
 """A higher `user_version` is damage, not a newer longrein."""
 
@@ -75,7 +74,6 @@ _HASH_QUERY = (
     "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
 )
 SEQ_MAX = (1 << _SEQ_BITS) - 1
-"""Highest seq of an entry."""
 
 
 def entry_key(number: int, seq: int) -> int:
@@ -246,17 +244,14 @@ class Database:
         self.folder = folder
         self.path = os.path.join(folder, DATABASE)
         self.unflushed = False
-        """Whether a commit is not on disk yet."""
         self.root_hash = LogHash()
         """Hash of the root's committed rows; the opener of an existing log sets it."""
         self.mark = read_mark(folder) or HighWaterMark()
         """High-water mark: brought up to date by each commit, written after each flush."""
         self.is_moved = False
         """Whether its files were found missing or replaced."""
-        self._mark_file = MarkFile(folder)
         self._identities: list[tuple[str, tuple[int, int]]] = []
         self.blobs = blobs
-        """Blobs that wait for a commit."""
         self._wal = -1
         self._grown_bytes = 0
         self._is_durable = file_size(self.path) > 4096  # a single page was never checkpointed
@@ -265,7 +260,6 @@ class Database:
         self.connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_S, cached_statements=64
         )
-        """Connection for the writer thread."""
         try:
             self._prepare(notes, network)
         except BaseException:
@@ -363,7 +357,7 @@ class Database:
             self.mark.entries[number] = seq
             if seq:
                 self.mark.cut.add(number)
-        self._mark_file.write(self.mark, durable=True)
+        write_mark(self.folder, self.mark, durable=True)
 
     def check_files(self) -> None:
         """Raise `DatabaseMoved` when the database is no longer at its path, where writes would be lost."""
@@ -383,7 +377,7 @@ class Database:
         if self._wal >= 0 and self.unflushed:
             flush(self._wal)
         if self.unflushed:
-            self._mark_file.write(self.mark)
+            write_mark(self.folder, self.mark)
         self.unflushed = False
 
     def make_durable(self) -> None:
@@ -421,8 +415,7 @@ class Database:
             self._wal = -1
         if self.mark.updated and not self.unflushed and not self.is_moved:
             self.mark.size_bytes = file_size(self.path)
-            self._mark_file.write(self.mark)  # keeps the mark about as new as the database file
-        self._mark_file.close()
+            write_mark(self.folder, self.mark)  # keeps the mark about as new as the database file
         self.connection.close()
 
 

@@ -15,7 +15,6 @@ _ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
 
 
 PROBE_BYTES = 64 * 1024
-"""Size of the probe file that tests for free room."""
 SUSPECT = "suspect"
 """File in a session's folder that requests a rebuild of the database at the next open, after a write met damage."""
 

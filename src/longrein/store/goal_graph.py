@@ -18,13 +18,9 @@ OPEN = ("pending", "in_progress")
 """Statuses of open goals; open goals block those that depend on them."""
 STATUSES = (*OPEN, "completed", "deleted")
 TITLE_CHARS_MAX = 200
-"""Length limit of a title."""
 BODY_CHARS_MAX = 20_000
-"""Length limit of a body."""
 BLOCKERS_MAX = 50
-"""Most blockers of one goal."""
 OPEN_MAX = 500
-"""Most open goals of a project."""
 SHOWN_CHARS = 2_000
 """Characters of a body that an error shows."""
 NAMED_MAX = 20
@@ -49,7 +45,6 @@ class GoalGraph:
     def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
         self.connection = connection
         self.owner = owner
-        """Owner name of the caller."""
         self.now_us = now_us
         latest = now_us + LEASE_US  # a later end dates from before the clock was set back
         connection.execute("UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest))

@@ -61,9 +61,7 @@ class Goals:
         `network`: whether the state folder is on a network file system; None finds out.
         """
         self.path = os.path.join(state_dir, "goals", f"{key}.sqlite")
-        """Path of the database, whether or not it exists."""
         self.owner = owner
-        """Owner name of the claims that this agent makes."""
         self._wall_us = wall_us
         self._redact = redact
         self._network = network
@@ -172,7 +170,6 @@ class Goals:
 
 T = TypeVar("T")
 LAYOUT = 1
-"""Version of the tables, stored in `user_version`."""
 TABLES = f"""
 CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL,
     owner TEXT NOT NULL, lease_until INTEGER NOT NULL, revision INTEGER NOT NULL, changed_by TEXT NOT NULL,

@@ -47,16 +47,13 @@ class SharedStore:
 
     def __init__(self, folder: str, lock: SessionLock) -> None:
         self.folder = folder
-        """Folder of the root session."""
         self.lock = lock
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
-        """Repairs made at open."""
         self.cut: Collection[int] = ()
-        """Numbers of sessions that have lost their last entries."""
         self.writer: Writer
-        self._last_message = 0
-        self._last_number = ROOT
+        self.last_message = 0
+        self.last_number = ROOT
         self._numbers: dict[str, int] = {}
 
     def start(self, wall_us: Callable[[], int], *, fresh: bool, network: bool) -> Sequence[LogSummary]:
@@ -76,20 +73,16 @@ class SharedStore:
         self.writer = Writer(self.folder, open_database, wall_us)
         return summaries
 
-    def continue_from(self, summary: LogSummary) -> None:
-        """Set the counters for messages and sessions to the highest numbers in use."""
-        self._last_message, self._last_number, self.cut = summary.last_message, summary.last_number, summary.cut
-
     def next_message_id(self) -> int:
         """Return the id of a new inbox message; ids rise over all sessions of the database."""
-        self._last_message += 1
-        return self._last_message
+        self.last_message += 1
+        return self.last_message
 
     def number_for(self, session: str) -> int:
         """Return the number of a session that is not stored yet; the same one each time."""
         if session not in self._numbers:
-            self._last_number += 1
-            self._numbers[session] = self._last_number
+            self.last_number += 1
+            self._numbers[session] = self.last_number
         return self._numbers[session]
 
 
@@ -150,9 +143,7 @@ class SessionLog:
         self.reader = reader
         """Reads committed entries and blobs. For the event loop's thread."""
         self.folder = shared.folder
-        """Folder of the root session."""
         self.number = rows.number
-        """Number of the session in the database."""
         self._shared = shared
         self._rows = rows
         self._blobs = shared.blobs
@@ -173,7 +164,8 @@ class SessionLog:
         self.was_cut = ROOT in summary.cut
         self._rows.about = summary.about
         self.snapshot = summary.snapshot
-        self._shared.continue_from(summary)
+        shared = self._shared
+        shared.last_message, shared.last_number, shared.cut = summary.last_message, summary.last_number, summary.cut
         if summary.unread:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
@@ -357,7 +349,6 @@ class SessionLog:
 
 
 MESSAGE_BYTES_MAX = 1024 * 1024
-"""Size limit of one message from another process."""
 MESSAGES_MAX = 256
 """Most messages that may wait in the folder, and that are taken in at once."""
 

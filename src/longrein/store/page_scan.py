@@ -8,6 +8,7 @@ Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
 """
 
 import contextlib
+import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -69,14 +70,9 @@ class PageScan:
 
     def _leaves(self) -> Iterator[bytes]:
         """Iterate every copy of a leaf page: the WAL's from the newest on, then the main file's."""
-        for frame in reversed(self._frames):
-            page = self._wal.read(frame)
-            if page[:1] == _LEAF:
-                yield page
-        for number in range(1, self._main.count):
-            page = self._main.read(number)
-            if page[:1] == _LEAF:
-                yield page
+        of_wal, of_main = map(self._wal.read, reversed(self._frames)), map(self._main.read, range(1, self._main.count))
+        pages = itertools.chain(of_wal, of_main)
+        return (page for page in pages if page[:1] == _LEAF)
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
         """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or `IndexError` if invalid."""

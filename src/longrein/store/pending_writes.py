@@ -7,7 +7,6 @@ from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, UserSpoke, 
 from longrein.store.database import Write, entry_key
 
 TITLE_CHARS_MAX = 80
-"""Length limit of a session's title."""
 NO_WORDS_TITLE = "(no words)"
 """Title of a session whose first message has no text."""
 

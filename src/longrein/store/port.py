@@ -32,17 +32,13 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Summary of one stored session, as `longrein sessions` lists it. Times are microseconds UTC."""
 
     session: str
-    """UUID."""
     folder: str
     created_at: int
     updated_at: int
     """Time of the last entry."""
     cwd: str
-    """Working directory in which it was started."""
     title: str
-    """First words of the user's first message."""
     entries: int
-    """Number of entries."""
     open: bool
     """Whether a process has it open."""
     damaged: bool = False
@@ -53,11 +49,9 @@ class SearchHit(msgspec.Struct, frozen=True):
     """One part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of the entry."""
 
     handle: str
-    """Handle for `Recall`."""
     seq: int
     at: int
     title: str
-    """Description of the part."""
     line: int
     """Line number of the snippet, from 1."""
     count: int

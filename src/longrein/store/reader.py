@@ -26,7 +26,6 @@ from longrein.store.errors import store_failure
 from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
 PIECE_BYTES = 1024 * 1024
-"""Bytes of a blob that are read at once."""
 BATCH_ROWS = 256
 """Rows per query, so that no read stays open long enough to delay the writer's checkpoints."""
 
@@ -111,9 +110,7 @@ class Reader:
         self.session = session
         """Id of the root session, which names the folder."""
         self.number = number
-        """Number of the session in the database."""
         self.folder = existing_folder(state_dir, session)
-        """Folder of the root session."""
         self._state_dir = state_dir
         self._source = source or ReadConnection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []

@@ -308,26 +308,18 @@ class LogSummary(msgspec.Struct):
     """Contents of a log when it was opened."""
 
     size: int = 0
-    """Number of entries."""
     rows: list[Row] | None = []
     """All rows; None when they are too large to keep."""
     inbox: list[tuple[int, bytes]] = []
-    """The root's messages that were not taken yet."""
     last_message: int = 0
-    """Highest message id in use."""
     last_number: int = ROOT
-    """Highest session number in use."""
     about: About = (0, "", "")
     snapshot: Snapshot | None = None
-    """The snapshot, if it fits the log."""
     hash: LogHash = msgspec.field(default_factory=LogHash)
-    """Hash of the whole log."""
     unread: int = 0
     """Number of first entries that were not checked, because the snapshot covers them."""
     updated: int = 0
-    """Time of the last entry."""
     cut: frozenset[int] = frozenset()
-    """Numbers of sessions that have lost their last entries and were not written since."""
 
 
 def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, LogSummary]:
@@ -476,7 +468,7 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     notes.append(_repair_note(salvage, mark.entries.get(ROOT, 0), why, damaged))
     mark.cut = {number for number in mark.cut | salvage.cut if number in salvage.ends}
     mark.entries, mark.size_bytes = salvage.ends, 0
-    write_mark(folder, mark)  # before the database appears and can be written again
+    write_mark(folder, mark, durable=True)  # before the database appears and can be written again
     move_into_place(building, path)
     unlink(os.path.join(folder, SUSPECT))
     flush_path(folder)

@@ -30,9 +30,7 @@ from longrein.store.session_folder import new_file, unlink
 WORDS_MAX = 16
 """Words of a query; further ones are ignored."""
 WORD_CHARS_MAX = 300
-"""Characters of one word or quoted phrase."""
 SNIPPET_CHARS = 160
-"""Characters of a snippet."""
 MATCHES_MAX = 200
 """Matches of the longest word that are compared to find the best one."""
 NEAR_CHARS = 200
@@ -56,7 +54,6 @@ class MatchPosition(msgspec.Struct, frozen=True):
     count: int
     """Number of occurrences of the whole query or, if there is none, of its longest word."""
     exact: bool
-    """Whether the query occurs as written."""
 
 
 def parse_query(text: str) -> Query:
@@ -197,7 +194,6 @@ def _blob_text(texts: TextSource, blob: str) -> str:
 NAME = "search.sqlite"
 """File in a session's folder; it may be removed at any time."""
 LAYOUT = 1
-"""Version of the tables and of the texts that are indexed."""
 BUSY_S = 10.0
 """Time to wait for another process that updates the index."""
 BATCH_CHARS = 4_000_000
@@ -209,7 +205,6 @@ OVERLAP_CHARS = 80
 NARROW_CHARS = 60
 """Characters of a word that are looked up in the index."""
 GRAM = 3
-"""Characters of a token."""
 
 OPTIONS = "content='', detail=none, columnsize=0, tokenize='trigram case_sensitive 1'"
 TABLES = (

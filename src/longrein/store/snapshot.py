@@ -19,7 +19,6 @@ from longrein.store.database import LogHash
 from longrein.store.port import Snapshot
 
 SNAPSHOT = "state.snapshot"
-"""File in a session's folder."""
 HASH_BYTES = 16
 HEAD_LENGTH_BYTES = 2
 FOLDING_PACKAGES = ("context", "events")

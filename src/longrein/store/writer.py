@@ -31,7 +31,6 @@ class Writer:
         self.closed: Future[None] = _future()
         """Resolves when the thread has closed the database."""
         self.commits = 0
-        """Number of transactions."""
         self._folder = folder
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._wall_us = wall_us
