@@ -17,7 +17,7 @@ from longrein.events import (
     TaskEnded,
     TaskStarted,
 )
-from longrein.testing.loopback import Call, Fault, Received
+from longrein.testing.loopback import Call, Received
 from tests.load.storm import MORE, expand_names
 
 from .harness import CliHarness, Loopback, Provider, bash, call, calls, says, wait_until
@@ -83,21 +83,6 @@ def test_B8_forty_ends_through_a_kill_are_each_told_once(cli: CliHarness) -> Non
     for end in of(cli, TaskEnded):
         assert (end.state, end.code) in (("done", 0), ("failed", wanted[end.task] or None), ("lost", None))
         assert (end.state == "done") <= (wanted[end.task] == 0), "no success that was none"
-
-
-def test_B8_a_notice_whose_request_fails_is_told_again_and_not_twice(cli: CliHarness) -> None:
-    turns = [
-        Loopback(calls=(Call("Bash", {"command": "sleep 0.15; echo built", "run_in_background": True}),)),
-        Loopback(calls=(Call("Bash", {"command": "sleep 0.6"}),)),
-        Loopback(text="I see", fault=Fault(status=529, times=2, headers={"retry-after": "0"})),
-    ]
-    with Provider(*turns) as provider:
-        cli.config.write_text(provider.settings("anthropic", 'model = "served/one"'))
-        assert cli.run("-p", "go", BYPASS).text == "I see\n"
-        note = "* b1 (sleep 0.15; echo built)"
-        sent = [json.dumps(request.json["messages"]).count(note) for request in provider.requests]
-    assert sent == [0, 0, 1, 1, 1]
-    assert len(lines(told(cli))) == 1
 
 
 WATCHED = """

@@ -5,7 +5,6 @@ import contextlib
 import os
 import sqlite3
 import threading
-from binascii import crc32
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,11 +35,9 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     UserSpoke,
-    encode_event,
 )
 from longrein.store import HistoryReader, Reader, SearchResult, SessionHistory, SessionLog, fork_log
 from longrein.store import search as index
-from longrein.store.database import entry_key
 from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.fixtures import (
     ID,
@@ -352,31 +349,7 @@ async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
     assert found(tmp_path, "needle", session=OTHER) == ["r2:1 result of Bash: old needle"]
 
 
-def add_child(state: Path, number: int, session: str, *events: AnyEvent) -> None:
-    """Create a subagent's log in the database of its parent."""
-    with contextlib.closing(sqlite3.connect(folder(state) / "log.sqlite")) as connection, connection:
-        connection.execute("INSERT INTO sessions VALUES(?, ?, 0, '/w', 'child')", (number, session))
-        for seq, event in enumerate(events, 1):
-            body = encode_event(event)
-            row = (entry_key(number, seq), wall_us(), 1, crc32(body), body)
-            connection.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
-
-
 CHILD = "6f9d0000-0000-4000-8000-00000000c111"
-
-
-async def test_a_subagents_log_is_read_and_searched_apart(tmp_path: Path) -> None:
-    log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"), result("parent needle"))
-    await log.close()
-    add_child(tmp_path, 2, CHILD, opened(CHILD), result("child needle"))
-    with past_of(tmp_path) as past:
-        child = past.child(CHILD)
-        assert child is not None
-        assert child.tail()[0] == 2
-        assert [hit.snippet for hit in child.search("needle", 5).hits] == ["child needle"]
-        assert [hit.snippet for hit in past.search("needle", 5).hits] == ["parent needle"]
-        assert past.tail()[0] == 3
-        assert past.child(OTHER) is None
 
 
 async def test_only_this_sessions_tree(tmp_path: Path) -> None:
