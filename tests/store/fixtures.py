@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke
+from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke, text_of
 from longrein.store import SessionLog, open_log
 
 ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
@@ -41,6 +41,12 @@ def entry(seq: int, text: str = "", session: str = ID) -> Entry:
     if seq == 1:
         return Entry(1, wall_us(), opened(session))
     return Entry(seq, wall_us(), said(text or "hello") if seq == 2 else result(seq, text))
+
+
+def text_in(one: Entry) -> str:
+    """Return the text of a message of the user or of a result."""
+    assert isinstance(one.event, UserSpoke | ToolEnded)
+    return text_of(one.event.parts)
 
 
 def entries(first: int, last: int) -> list[Entry]:

@@ -1,6 +1,5 @@
 """Subagents' logs in the database of their root: joint writes, separate reads, entries shared by forks."""
 
-import asyncio
 import errno
 import hashlib
 import io
@@ -173,11 +172,14 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
             one.seq for one in reversed(expected) if type(one.event).__name__ in ("UserSpoke", "Opened")
         ]
 
-    third = await reader_of(log, CHILD, 8)
+    third = log.child(CHILD).reader.entry(8)
+    assert third is not None
+    cousins = log.child(OTHER).reader
+    own = list(cousins.entries(cousins.first - 1))
     for _ in range(2):
         await check(CHILD, [*whole[:5], *first, third])
         await check(GRANDCHILD, [*whole[:5], first[0], *below])
-        await check(OTHER, [*whole[:3], *begun_of(log, OTHER)])
+        await check(OTHER, [*whole[:3], *own])
         await log.close()
         log = await reopen(tmp_path)
     assert seqs(log) == list(range(1, 11))
@@ -186,18 +188,6 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     assert past.entry(3) == whole[2]
     assert [one.seq for one in past.entries(4, 6)] == [5, 6]
     await log.close()
-
-
-async def reader_of(log: object, session: str, seq: int) -> Entry:
-    await asyncio.sleep(0)
-    found = log.child(session).reader.entry(seq)  # type: ignore[attr-defined]
-    assert found is not None
-    return found  # type: ignore[no-any-return]
-
-
-def begun_of(log: object, session: str) -> list[Entry]:
-    reader = log.child(session).reader  # type: ignore[attr-defined]
-    return list(reader.entries(reader.first - 1))
 
 
 # --- Finding, searching, exporting -----------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from tests.store.fixtures import (
     started,
     stored_log,
     subagent_start,
+    text_in,
     wall_us,
 )
 
@@ -89,7 +90,7 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
             continue
         child = log.child(one.event.child)
         own = [e for e in child.entries if e.seq >= child.reader.first]
-        task = own[1].event.parts[0].text  # type: ignore[union-attr]
+        task = text_in(own[1])
         assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
         assert len(own) == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
         assert [message.body for message in child.inbox] == ([] if one.seq % 2 else [b"%d" % one.seq])

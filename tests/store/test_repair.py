@@ -29,6 +29,7 @@ from tests.store.fixtures import (
     reopen,
     seqs,
     stored_log,
+    text_in,
 )
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +61,7 @@ async def check(state: Path, kept: int | None, why: str) -> None:
         aside = folder(state) / "log.sqlite.damaged-1"
         later = [decode_entry(line) for line in Path(f"{aside}.jsonl").read_bytes().splitlines()]
         assert later[-1].seq == LAST
-        assert all(one.event.parts[0].text == f"{one.seq:04} " * 100 for one in later)  # type: ignore[union-attr]
+        assert all(text_in(one) == f"{one.seq:04} " * 100 for one in later)
         told = f"the first {found} of {LAST} entries were kept, the rest is in {aside}"
         told += f", {len(later)} later ones also in {aside}.jsonl as text"
         assert log.notes == [f"the session's database was damaged ({why}): {told}"]
@@ -276,7 +277,7 @@ async def test_wherever_it_is_hit_it_opens_to_a_beginning_or_says_so(state: Path
         assert (folder(state) / "log.sqlite.damaged-1").exists()
         return
     for one in log.entries:
-        assert one.seq < 3 or one.event.parts[0].text == f"{one.seq:04} " * 100  # type: ignore[union-attr]
+        assert one.seq < 3 or text_in(one) == f"{one.seq:04} " * 100
     assert seqs(log) == list(range(1, len(log.entries) + 1))
     await log.close()
 
@@ -352,7 +353,7 @@ async def test_R033_of_a_main_file_cut_short_the_rows_that_are_left_are_kept(sta
         async with stored_log(copy) as log:
             found.append(len(log.entries))
             for one in log.entries:
-                assert one.seq < 3 or one.event.parts[0].text == f"{one.seq:04} " * 100  # type: ignore[union-attr]
+                assert one.seq < 3 or text_in(one) == f"{one.seq:04} " * 100
             assert log.was_cut == (0 < found[-1] < LAST)
         assert [info.title for info in list_sessions(str(copy))] == ["hello"] * bool(found[-1])
     assert found == sorted(found)

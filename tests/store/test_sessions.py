@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -314,9 +314,9 @@ async def _damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("befalls", [_waits, _left, _spool, _damage])
-async def test_what_may_hold_something_stays(tmp_path: Path, befalls: Callable[[Path], object]) -> None:
+async def test_what_may_hold_something_stays(tmp_path: Path, befalls: Callable[[Path], Awaitable[None]]) -> None:
     await stored(tmp_path, opened(ID, "/a"), PREFIX)
-    await befalls(tmp_path)  # type: ignore[misc]
+    await befalls(tmp_path)
     assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
     assert (folder(tmp_path) / "log.sqlite").exists()
 

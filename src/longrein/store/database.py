@@ -403,10 +403,8 @@ class Database:
         if self._wal < 0 or self._grown_bytes < (WAL_IDLE_BYTES if idle else WAL_MAX_BYTES):
             return
         self._grown_bytes = 0
-        try:
+        with contextlib.suppress(sqlite3.OperationalError):
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.OperationalError:
-            return
 
     def close(self) -> None:
         """Close. SQLite checkpoints the WAL into the main file if nobody else reads it."""

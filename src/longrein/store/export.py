@@ -15,7 +15,6 @@ from longrein.events import (
     Interrupted,
     Opened,
     Replied,
-    SessionError,
     Text,
     Thinking,
     ToolCall,
@@ -74,13 +73,12 @@ def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
 
 
 def _new_unused_file(stem: str) -> tuple[str, int]:
-    for number in range(1, 10_000):
-        path = f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl"
+    number, path = 1, f"{stem}.jsonl"
+    while True:
         try:
             return path, new_file(path)
         except FileExistsError:
-            continue
-    raise SessionError(f"{stem}.jsonl and thousands beside it exist; move them away")
+            number, path = number + 1, f"{stem}-{number + 1}.jsonl"
 
 
 # --- Chat turns ------------------------------------------------------------------------------------------------------

@@ -124,9 +124,9 @@ class Reader:
         if self._spans:
             return self._spans
         opened = self.opening_entry()
-        if opened is None:
+        if opened is None or not isinstance(opened.event, Opened):
             return [(self.number, SEQ_MAX)]
-        parent, seq = opened.event.parent, opened.seq  # type: ignore[union-attr]
+        parent, seq = opened.event.parent, opened.seq
         number = self.number_of(parent.session) if seq > 1 and parent is not None else 0
         shared = truncate_spans(self.session_reader(number).spans(), seq - 1) if 0 < number < self.number else []
         self._spans = [*shared, (self.number, SEQ_MAX)]
