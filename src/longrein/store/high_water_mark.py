@@ -48,21 +48,14 @@ def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
     `since_ns`: time of the last write to the database. A mark written long before that is too old.
     """
     try:
-        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if status.st_mtime_ns + LAG_NS < since_ns or status.st_size > BYTES_MAX:
-            return None
-        line = os.read(descriptor, status.st_size).partition(b"\n")[0]
-        if int(line[:8], 16) == crc32(line[8:]):
-            return _decoder.decode(line[8:])
+        with open(f"{folder}/{MARK_FILE}", "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if status.st_mtime_ns + LAG_NS < since_ns or status.st_size > BYTES_MAX:
+                return None
+            line = file.read(status.st_size).partition(b"\n")[0]
+        return _decoder.decode(line[8:]) if int(line[:8], 16) == crc32(line[8:]) else None
     except (OSError, ValueError, msgspec.DecodeError):
-        pass
-    finally:
-        os.close(descriptor)
-    return None
+        return None
 
 
 _encode = msgspec.json.Encoder().encode
