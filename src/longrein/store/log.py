@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Event
 
@@ -45,44 +45,35 @@ class SharedStore:
     For the event loop's thread; only the writer's thread uses the database itself.
     """
 
-    def __init__(self, folder: str, lock: SessionLock) -> None:
+    def __init__(
+        self, folder: str, lock: SessionLock, wall_us: Callable[[], int], *, fresh: bool, network: bool
+    ) -> None:
+        """Start the writer thread, which opens the database; `fresh`: it creates that of a new session."""
         self.folder = folder
         self.lock = lock
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
-        self.cut: Collection[int] = ()
-        self.writer: Writer
-        self.last_message = 0
-        self.last_number = ROOT
+        self.summary = LogSummary()
+        """Contents of an existing log, once the writer's future `opened` is done."""
         self._numbers: dict[str, int] = {}
+        self.writer = Writer(folder, lambda: self._open(fresh, network), wall_us)
 
-    def start(self, wall_us: Callable[[], int], *, fresh: bool, network: bool) -> Sequence[LogSummary]:
-        """Start the writer thread, which opens the database; `fresh`: it creates that of a new session.
-
-        Returns a list that holds the `LogSummary` of an existing log once the writer's future `opened` is done.
-        """
-        summaries: list[LogSummary] = []
-
-        def open_database() -> Database:
-            if fresh:
-                return Database(self.folder, self.blobs, self.notes, network=network)
-            database, summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
-            summaries.append(summary)
-            return database
-
-        self.writer = Writer(self.folder, open_database, wall_us)
-        return summaries
+    def _open(self, fresh: bool, network: bool) -> Database:
+        if fresh:
+            return Database(self.folder, self.blobs, self.notes, network=network)
+        database, self.summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
+        return database
 
     def next_message_id(self) -> int:
         """Return the id of a new inbox message; ids rise over all sessions of the database."""
-        self.last_message += 1
-        return self.last_message
+        self.summary.last_message += 1
+        return self.summary.last_message
 
     def number_for(self, session: str) -> int:
         """Return the number of a session that is not stored yet; the same one each time."""
         if session not in self._numbers:
-            self.last_number += 1
-            self._numbers[session] = self.last_number
+            self.summary.last_number += 1
+            self._numbers[session] = self.summary.last_number
         return self._numbers[session]
 
 
@@ -111,15 +102,15 @@ async def open_log(
         lock = await take_lock(folder, wall_us)
     except OSError as error:
         raise store_failure(error, folder) from None
-    shared = SharedStore(folder, lock)
-    log = SessionLog(shared, Reader(state_dir, session), SessionRows(session, ROOT, listed=True))
     network = is_on_network(folder) if network is None else network
-    summaries = shared.start(wall_us, fresh=fresh, network=network)
+    reader, rows = Reader(state_dir, session), SessionRows(session, ROOT, listed=True)
+    shared = SharedStore(folder, lock, wall_us, fresh=fresh, network=network)
+    log = SessionLog(shared, reader, rows)
     if fresh:
         return log
     try:
         await asyncio.wrap_future(shared.writer.opened)
-        log.take_over(summaries[0])
+        log.take_over(shared.summary)
         if create and log.entries:
             raise SessionError(f"there is already a session {session}; go on with `longrein -r {session}`")
     except BaseException:
@@ -147,15 +138,12 @@ class SessionLog:
         self._shared = shared
         self._rows = rows
         self._blobs = shared.blobs
+        self._writer = shared.writer
         self._collecting: set[str] = set()
         self._last_write: Future[None] | None = None
         self._stop: Future[None] | None = None
         self._snapshot_write: Future[bool] | None = None
         self._closing = Event()
-
-    @property
-    def _writer(self) -> Writer:
-        return self._shared.writer
 
     def take_over(self, summary: LogSummary) -> None:
         """Take over the contents of the log that was opened."""
@@ -164,8 +152,7 @@ class SessionLog:
         self.was_cut = ROOT in summary.cut
         self._rows.about = summary.about
         self.snapshot = summary.snapshot
-        shared = self._shared
-        shared.last_message, shared.last_number, shared.cut = summary.last_message, summary.last_number, summary.cut
+        summary.rows = summary.snapshot = None  # they may be large
         if summary.unread:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
@@ -210,7 +197,7 @@ class SessionLog:
         log = SessionLog(self._shared, reader, SessionRows(session, number, listed=bool(rows)))
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
-        log.was_cut = number in self._shared.cut
+        log.was_cut = number in self._shared.summary.cut
         if rows:
             log._rows.about = reader.about()
         return log
