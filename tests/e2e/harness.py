@@ -7,6 +7,7 @@ its harness, so that a test can find survivors.
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longrein.events import Entry, Replied, Text, ToolCall, ToolEnded, TurnEnded, text_of
+from longrein.events import Entry, Reminded, Replied, TaskEnded, Text, ToolCall, ToolEnded, TurnEnded, text_of
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
@@ -25,6 +26,7 @@ from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
+BYPASS = "--dangerously-skip-permissions"
 
 
 # --- Turns of the scripted model -------------------------------------------------------------------------------------
@@ -294,6 +296,49 @@ def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
     while not happened():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.001)
+
+
+# --- Background tasks ------------------------------------------------------------------------------------------------
+
+
+def background(command: str, **more: Any) -> Turn:
+    return bash(command, run_in_background=True, **more)
+
+
+def of(cli: CliHarness, kind: type) -> list[Any]:
+    return [entry.event for entry in cli.entries() if isinstance(entry.event, kind)]
+
+
+def ended(cli: CliHarness) -> list[tuple[str, str, int | None]]:
+    return [(end.task, end.state, end.code) for end in of(cli, TaskEnded)]
+
+
+def told(cli: CliHarness, kind: str = "bg_done") -> list[str]:
+    """The notices of this kind, as the model got them."""
+    return [event.text for event in of(cli, Reminded) if event.kind == kind and event.text]
+
+
+def lines(notices: Sequence[str]) -> list[str]:
+    """What they say of each task."""
+    return [line for text in notices for line in text.split("\n") if line.startswith("* ")]
+
+
+def alive(mark: str) -> list[int]:
+    """Processes whose command line holds `mark`."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(pid) != os.getpid():
+            found.append(int(pid))
+    return found
+
+
+def full(limit_bytes: int) -> Callable[[], None]:
+    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
 
 
 def call_ids(entries: Sequence[Entry]) -> list[str]:

@@ -5,7 +5,6 @@ in `test_bad_calls`.
 """
 
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -35,7 +34,7 @@ from longrein.events import (
 from longrein.store.blobs import BlobDamaged
 from longrein.store.database import row_checksum
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
 
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
@@ -312,11 +311,6 @@ def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(cli: 
         f"longrein: {cli.project}/{cut}\n",
     )
     assert "Reminded" not in cli.left()
-
-
-def full(limit_bytes: int) -> Callable[[], None]:
-    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
 
 
 @pytest.mark.parametrize("limit_bytes", [0, 30_000, 150_000])

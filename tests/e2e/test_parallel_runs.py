@@ -11,9 +11,8 @@ import pytest
 
 from longrein.events import PrefixSet
 
-from .harness import CliHarness, RunResult, bash, call, calls, fails, says
+from .harness import BYPASS, CliHarness, RunResult, bash, call, calls, fails, says
 
-BYPASS = "--dangerously-skip-permissions"
 KEY = "sk-proj-4fJ8mN2qXw7LtR9vBz6KhD3s"
 TOKENS = {
     "key of a provider": KEY,

@@ -12,9 +12,8 @@ import pytest
 from longrein.events import ModeSet, Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, fails, says
+from .harness import BYPASS, CliHarness, Loopback, Provider, bash, call, calls, fails, says
 
-BYPASS = "--dangerously-skip-permissions"
 UUID = "0192d0c8-0000-7000-8000-0000000000aa"
 PRICE = {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
 
