@@ -374,15 +374,17 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
             assert len(mine.search("needle", 5).hits) == 1
 
 
-async def test_of_kind_and_seq_at(tmp_path: Path) -> None:
+async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
     log = await written(tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(()))
     await append(log, UserSpoke((Text("hi"),)), result("y"))
     with past_of(tmp_path) as past:
         assert [entry.seq for entry in past.of_kind("ToolEnded")] == [10, 7, 6, 5, 4, 3, 2]
         assert [entry.seq for entry in past.of_kind("UserSpoke", "TodoSet")] == [9, 8]
         assert list(past.of_kind("Interrupted")) == []
-        third = past.entry(3)
+        third, now_us = past.entry(3), past.tail()[1]
         assert third is not None
+        ages_us = [now_us - third.at + n for n in (-1, 0, 1)]
+        assert [past.seq_ago(age_us, now_us) for age_us in (*ages_us, 10**15)] == [3, 3, 2, 0]
         assert [past.seq_at(third.at + n) for n in (-1, 0, 1)] == [2, 3, 3]
         assert past.seq_at(0) == 0
     await log.close()
