@@ -1,7 +1,7 @@
 """Small files are written completely or not at all."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +35,17 @@ def test_what_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
         replace_file(str(tmp_path / "folder"), (b"x",), durable=False, temporary=str(tmp_path / "temporary"))
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"):
-        replace_file(str(tmp_path / "a"), (b"x",), durable=False, temporary=str(tmp_path / "link"))
-    assert sorted(os.listdir(tmp_path)) == ["folder", "link"]
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_another_name_of_the_temporary_file_keeps_its_content(
+    tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    (tmp_path / "other").write_bytes(b"mine")
+    link(tmp_path / "other", tmp_path / "a.new")
+    replace_file(str(tmp_path / "a"), (b"x",), durable=False)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"x", "other": b"mine"}
 
 
 def test_a_finished_file_takes_the_place_of_another(tmp_path: Path) -> None:

@@ -114,3 +114,18 @@ async def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
         )
         assert await asyncio.wrap_future(count) == 1
         assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 1
+
+
+async def test_a_temporary_file_that_a_crash_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    """It may be a second name of a task's output."""
+    (tmp_path / "output").write_bytes(b"output of a task")
+    async with new_log(tmp_path) as log:
+        (folder(tmp_path) / "blobs").mkdir()
+        for number in (1, 2, 3):
+            os.link(tmp_path / "output", folder(tmp_path) / "blobs" / f"tmp-{number}")
+        growing = log.new_blob()
+        growing.write(b"g" * 100_000)
+        blobs = growing.finish(), log.put_blob(b"p" * 100_000)
+        await add(log, entries(1, 2))
+        assert [log.read_blob(blob)[:1] for blob in blobs] == [b"g", b"p"]
+    assert (tmp_path / "output").read_bytes() == b"output of a task"

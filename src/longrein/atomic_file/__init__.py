@@ -36,7 +36,9 @@ def move_into_place(finished: str, path: str) -> None:
 
 def write_file(path: str, pieces: Iterable[bytes | bytearray], *, durable: bool, mode: int = 0o600) -> None:
     """Write a file with mode `mode`, whatever the umask; its name is not flushed, and on failure it is removed."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    if os.path.lexists(path):  # left by a killed process; it may have another name too, whose content stays
+        os.unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         os.fchmod(descriptor, mode)
         for piece in pieces:

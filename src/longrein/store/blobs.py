@@ -125,7 +125,8 @@ class Blobs:
     def temporary_path(self) -> str:
         """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
         make_folder(os.path.join(self.folder, BLOBS))
-        return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
+        paths = (os.path.join(self.folder, BLOBS, f"tmp-{number}") for number in self._numbers)
+        return next(path for path in paths if not os.path.lexists(path))
 
     def prepare_commit(self) -> BlobBatch:
         """Return all pending blobs; large ones are on disk as files on return. Raises OSError."""
