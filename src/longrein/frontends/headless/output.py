@@ -43,6 +43,7 @@ class BufferedOutput:
         self._ready: asyncio.Future[None] | None = None
         self._no_wait = False
         self._terminal = False
+        """Whether `fd` is a terminal: then control characters are escaped."""
         self.write_error = ""
         """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
         try:
@@ -132,6 +133,7 @@ class RunReporter:
         self._count = 0
 
     def begin(self) -> None:
+        """Write the init line."""
         if self._style.output == "stream-json":
             self._put([draw_init(self._facts, self._start)])
 
@@ -169,6 +171,7 @@ class RunReporter:
         self._put([{"type": "control_response", "response": error}])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
+        """Write the result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):

@@ -18,6 +18,7 @@ class PartialReply:
     def __init__(self, asked: int) -> None:
         self.asked = asked
         self.lines = 0
+        """Number of events written."""
         self.blocks = 0
         """Number of blocks begun."""
         self.kind = ""
@@ -207,6 +208,7 @@ class SubagentStreams:
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
     def run_state(self, heard: FromSubagent) -> RunState:
+        """Run state of the subagent of an update."""
         found = self._states.get(heard.child)
         if found is None:
             child = self._known(heard)
@@ -214,6 +216,7 @@ class SubagentStreams:
         return found
 
     def partial(self, heard: FromSubagent) -> PartialMessages:
+        """Partial messages of the subagent of an update."""
         return self._partials.setdefault(heard.child, PartialMessages())
 
     def _known(self, heard: FromSubagent) -> Subagent:

@@ -158,6 +158,7 @@ def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
+"""Kinds of reminders about background work."""
 
 
 def draw(entry: Entry, run_state: RunState) -> list[Line]:
@@ -184,6 +185,7 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
+    """Lines of messages and tool results."""
     match entry.event:
         case Replied() as reply:
             return _replied(entry, reply, run_state)

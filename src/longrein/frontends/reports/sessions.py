@@ -10,6 +10,7 @@ from longrein.frontends.text_format import escape_line
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
+"""Characters of a session's title in the table."""
 NO_PROMPT = "(nothing was said)"
 
 
@@ -45,7 +46,9 @@ def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
 
 
 HITS_MAX = 1_000
+"""Largest number of hits of one session."""
 PAGE_HITS = 20
+"""Hits on one page of text."""
 
 
 class SessionHits(msgspec.Struct, frozen=True):

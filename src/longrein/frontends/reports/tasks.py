@@ -13,6 +13,7 @@ from longrein.store import SessionHistory
 from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
 TAIL_LINES = 20
+"""Default number of lines of a task's output."""
 TAIL_BYTES = 256 * 1024
 """Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
@@ -28,8 +29,11 @@ class TaskRow(msgspec.Struct, frozen=True):
     session: str
     """UUID."""
     folder: str
+    """Folder of the session."""
     open: bool
+    """Whether a process has the session open."""
     supervised: bool
+    """Whether its supervisor runs."""
     task: SpooledTask
 
 

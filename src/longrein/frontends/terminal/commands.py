@@ -38,9 +38,11 @@ MODES = ("default", "acceptEdits", "plan")
 """Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
 EVERY_MODE = (*MODES, "bypassPermissions")
 TAIL_LINES = 20
+"""Default number of lines of a task's output."""
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
+"""Width of the first column of the help."""
 
 NOTHING_RUNS = "no command runs that could go to the background"
 TOO_LATE = "that message waits no more: it has been delivered"
@@ -71,6 +73,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
+    """Leave the session with this outcome."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
@@ -82,12 +85,14 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     argument: str
+    """Argument as shown in the help; '' for none."""
     summary: str
     run: "Callable[[CommandContext, str], MaybeAwaitable]"
     """Function of the context and the argument. May raise `LongreinError`."""
     idle_only: bool = False
     """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
+    """Whether its argument may have several lines."""
 
 
 class CommandContext:

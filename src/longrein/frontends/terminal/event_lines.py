@@ -235,6 +235,7 @@ def only_changes(rows: list[Line], around: int = 2) -> list[Line]:
 
 
 GAP: Line = (("dim", "  ⋮"),)
+"""Placeholder of dropped common lines."""
 
 
 def counts(rows: list[Line]) -> str:
@@ -248,8 +249,11 @@ def counts(rows: list[Line]) -> str:
 
 
 USER_LINES_MAX = 12
+"""Lines shown of a user's message."""
 FAILED_LINES_MAX = 4
+"""Lines shown of a failed call's result."""
 DIFF_LINES_MAX = 24
+"""Lines shown of a change."""
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -278,6 +282,7 @@ WAKES = {
     "teammate_message": "a message has come",
     "cron_fired": "it is time",
 }
+"""Kind of a wake -> text."""
 
 
 def status_word(status: str) -> tuple[str, str]:

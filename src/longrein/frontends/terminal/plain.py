@@ -36,6 +36,7 @@ class PlainOutput:
         self._wide = encoding.lower().replace("-", "") == "utf8"
         self.closed = False
         self.last = ""
+        """The last text written or typed."""
 
     def put(self, text: str) -> None:
         """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
@@ -102,6 +103,7 @@ class _PlainConversation:
         self.outcome = Outcome("exit")
         self.context = CommandContext(session, facts, self.view)
         self._shown_question: Question | None = None
+        """The question that was printed last."""
         self._leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
 
@@ -188,6 +190,7 @@ class _PlainConversation:
     # --- Input -------------------------------------------------------------------------------------------------------
 
     async def run_session(self, prompt: str) -> None:
+        """Send the first prompt, if any, and run the session."""
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:

@@ -154,6 +154,7 @@ class Screen:
         return len(self._drawn)
 
     def write(self, rows: Sequence[str]) -> None:
+        """Write ANSI lines at the cursor; only while no rows are drawn."""
         self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
 
     def commit(self, rows: Sequence[str]) -> None:
@@ -165,13 +166,16 @@ class Screen:
         self.app._redraw()
 
     def redraw(self) -> None:
+        """Draw the rows at the bottom again."""
         self.app.invalidate()
 
     @property
     def panel_has_focus(self) -> bool:
+        """Whether the panel has the focus."""
         return self.app.layout.current_window is self._panel
 
     def focus(self, *, panel: bool) -> None:
+        """Focus the panel above the input, or the input."""
         if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
 

@@ -66,6 +66,7 @@ class RunningTask(msgspec.Struct, frozen=True):
     """Start in monotonic seconds; None when it began before the terminal was opened."""
 
     def age_s(self, now_us: int, now_s: float) -> float:
+        """Running time in seconds."""
         return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
@@ -276,6 +277,7 @@ def _first_line(text: str) -> str:
 
 
 ACTS_MAX = 12
+"""Acts kept for each subagent."""
 
 
 class BackgroundActivity:
@@ -318,6 +320,7 @@ class BackgroundActivity:
                 return []
 
     def _track_call(self, entry: Entry, session: str) -> None:
+        """Remember the start of a running call."""
         match entry.event:
             case ToolStarted(call=call):
                 self._call_starts[session, call] = entry.at, self.now_s

@@ -99,6 +99,7 @@ class ViewModel:
         """Start of the phase."""
         self.turn_since_s = 0.0
         self.writing_call = ""
+        """Name of the call that the model is writing."""
         self.calls: dict[str, CallRow] = {}
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
@@ -114,6 +115,7 @@ class ViewModel:
 
     @property
     def busy(self) -> bool:
+        """Whether a turn or a compaction runs."""
         return self.phase != "idle"
 
     @property
@@ -129,6 +131,7 @@ class ViewModel:
             self._questions.pop(question.asked.call, None)
 
     def thinking_line(self) -> str:
+        """The last line of the streamed reasoning."""
         text = "".join(self._thought[-200:]).rstrip()
         return escape_line(text.rpartition("\n")[2])
 
@@ -291,6 +294,7 @@ class ViewModel:
         return self.spaced("note", rows)
 
     def _end_retries(self, now_s: float) -> None:
+        """Leave the retry phase: the model answers."""
         if self.pausing is not None:
             self.pausing = None
             self._enter("thinking", now_s)
