@@ -173,7 +173,7 @@ IO_OWNERS = {
     "rich": {"frontends"},
     "psutil": {"workspace"},
     "random": {"composition", "testing"},
-    "fcntl": {"store", "workspace", "frontends"},
+    "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
     "logging": set(),
 }

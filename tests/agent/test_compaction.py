@@ -21,8 +21,8 @@ from longrein.events import (
     encode_entry,
 )
 from longrein.models import Delta
-from longrein.store import import_jsonl
 from tests.agent.disk_harness import DiskHarness, Script, call, said, says
+from tests.store.fixtures import store
 
 pytestmark = pytest.mark.anyio
 
@@ -304,7 +304,7 @@ async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view
         folder = tmp_path / f"cut{last}"
         folder.mkdir()
         cut = DiskHarness(folder)
-        await import_jsonl(str(cut.state), [encode_entry(e) for e in entries[:last]], wall_us=cut.clock.wall_us)
+        await store(cut.state, entries[:last])
         shown = view(cut.entries())
         assert shown[: len(new)] == new if last >= swap else not made & set(shown), f"cut after {last}"
         assert bool(gone & set(shown)) == (last < swap), f"cut after {last}: {[row[:60] for row in shown]}"

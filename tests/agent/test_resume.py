@@ -15,13 +15,12 @@ from longrein.events import (
     ToolResult,
     ToolStarted,
     TurnEnded,
-    encode_entry,
     text_of,
 )
 from longrein.models import Reply
 from longrein.permissions import Rules
-from longrein.store import import_jsonl
 from tests.agent.disk_harness import DiskHarness, Script, call, says
+from tests.store.fixtures import store
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +81,7 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
     act_again(
         harness, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
     )
-    await import_jsonl(str(harness.state), [encode_entry(e) for e in kept], wall_us=harness.clock.wall_us)
+    await store(harness.state, kept)
     async with harness.session(model(), create=False) as session:
         session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("do it"),)))
         await session.run(once=True)

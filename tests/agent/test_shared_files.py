@@ -22,15 +22,14 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     TurnEnded,
-    encode_entry,
 )
 from longrein.models import Failure, Reply
-from longrein.store import import_jsonl
 from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story
 from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes
 from tests.load.writers import campaign
+from tests.store.fixtures import store
 from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
@@ -384,8 +383,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     entries = harness.entries()
     refused = [e.seq for e in entries if isinstance(e.event, ToolEnded)][1]
     shutil.rmtree(harness.state)
-    cut = [encode_entry(e) for e in entries if e.seq <= refused]
-    await import_jsonl(str(harness.state), cut, wall_us=harness.clock.wall_us)
+    await store(harness.state, entries[:refused])
     async with harness.session(Script(says("done")), create=False) as session:
         session.tell(Continue())
         await session.run(once=True)

@@ -7,16 +7,17 @@ its harness, so that a test can find survivors.
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longrein.events import Entry, Replied, Text, ToolCall, ToolEnded, TurnEnded, text_of
+from longrein.events import Entry, Reminded, Replied, TaskEnded, Text, ToolCall, ToolEnded, TurnEnded, text_of
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
@@ -25,6 +26,7 @@ from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
+BYPASS = "--dangerously-skip-permissions"
 
 
 # --- Turns of the scripted model -------------------------------------------------------------------------------------
@@ -296,6 +298,49 @@ def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
         time.sleep(0.001)
 
 
+# --- Background tasks ------------------------------------------------------------------------------------------------
+
+
+def background(command: str, **more: Any) -> Turn:
+    return bash(command, run_in_background=True, **more)
+
+
+def of(cli: CliHarness, kind: type) -> list[Any]:
+    return [entry.event for entry in cli.entries() if isinstance(entry.event, kind)]
+
+
+def ended(cli: CliHarness) -> list[tuple[str, str, int | None]]:
+    return [(end.task, end.state, end.code) for end in of(cli, TaskEnded)]
+
+
+def told(cli: CliHarness, kind: str = "bg_done") -> list[str]:
+    """The notices of this kind, as the model got them."""
+    return [event.text for event in of(cli, Reminded) if event.kind == kind and event.text]
+
+
+def lines(notices: Sequence[str]) -> list[str]:
+    """What they say of each task."""
+    return [line for text in notices for line in text.split("\n") if line.startswith("* ")]
+
+
+def alive(mark: str) -> list[int]:
+    """Processes whose command line holds `mark`."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(pid) != os.getpid():
+            found.append(int(pid))
+    return found
+
+
+def full(limit_bytes: int) -> Callable[[], None]:
+    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+
+
 def call_ids(entries: Sequence[Entry]) -> list[str]:
     """Ids of all calls the model made."""
     replies = [e.event for e in entries if isinstance(e.event, Replied)]
@@ -305,8 +350,9 @@ def call_ids(entries: Sequence[Entry]) -> list[str]:
 class Provider:
     """The rule-enforcing provider of `longrein.testing.loopback`, on a port of its own, in a thread."""
 
-    def __init__(self, *turns: Loopback, **rules: Any) -> None:
-        self._server = LoopbackProvider(Play(turns=turns, rules=Rules(**rules)))
+    def __init__(self, *turns: Loopback, script: Callable[[Received], Loopback] | None = None, **rules: Any) -> None:
+        """It plays `turns`, or asks `script` for each answer."""
+        self._server = LoopbackProvider(script or Play(turns=turns, rules=Rules(**rules)))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -25,219 +25,47 @@ def raw(name: str, text: str) -> dict[str, Any]:
     return {"name": name, "raw": text}
 
 
-def nothing(project: Path) -> None:
-    """An empty folder."""
-
-
-def holds(name: str, data: bytes) -> Callable[[Path], None]:
-    """The folder has this file."""
-
-    def make(project: Path) -> None:
-        (project / name).write_bytes(data)
-
-    return make
-
-
-def pipe(project: Path) -> None:
-    os.mkfifo(project / "pipe")
-
-
-def loop(project: Path) -> None:
-    (project / "ring").symlink_to("ring")
-
-
-def way_out(project: Path) -> None:
-    (project.parent / "outside.txt").write_text("not yours\n")
-    (project / "way").symlink_to("../outside.txt")
-
-
-class Row(NamedTuple):
-    name: str
-    call: dict[str, Any]
-    says: str
-    status: str = "failed"
-    arrange: Callable[[Path], None] = nothing
-    """Makes what is in the folder."""
-
-
 GOES_ON = (
-    "[not over after 0.2 s: it goes on in the background as {0}. A note tells its end; until then TaskOutput shows "
-    "what it prints and TaskStop({0}) ends it.]"
+    "[not over after 0.2 s: it goes on in the background as b1. A note tells its end; until then TaskOutput shows "
+    "what it prints and TaskStop(b1) ends it.]"
 )
+BAD_JSON = "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. Nothing was done; send"
+BAD_ARGUMENT = '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path'
+NO_ENTRY = "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from markers or from "
 TABLE = [
-    # --- calls that are none
-    Row(
-        "unknown tool",
-        call("Reed", file_path="a"),
-        '[unknown-tool] There is no tool "Reed". Did you mean Read? Tools: Read, Write, Edit, Bash, Grep, Glob, '
-        "TodoWrite, Recall, Compact, TaskList, TaskOutput, TaskStop, TaskInput, Agent, GoalAdd, GoalUpdate, GoalList.",
-    ),
-    Row(
-        "unknown argument",
+    (raw("Read", '{"file_path": "a'), f"{BAD_JSON} valid JSON."),
+    (
         call("Read", file="a"),
-        '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path (required), '
-        "offset, limit. Nothing was done; correct the call and send it again.",
+        f"{BAD_ARGUMENT} (required), offset, limit. Nothing was done; correct the call and send it again.",
     ),
-    Row(
-        "wrong type",
-        call("Bash", command=["ls"]),
-        '[bad-arguments] Bash: "command" must be a string, not ["ls"]. Nothing was done; correct the call and send it '
-        "again.",
-    ),
-    Row(
-        "truncated JSON",
-        raw("Read", '{"file_path": "a'),
-        "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. Nothing was done; send "
-        "valid JSON.",
-    ),
-    Row(
-        "malformed JSON",
-        raw("Read", '{"file_path": }'),
-        "[bad-json] The arguments of Read are not a JSON object: invalid character at byte 14, near "
-        '"{\\"file_path\\": }". Nothing was done; send valid JSON.',
-    ),
-    Row(
-        "JSON that is a list",
-        raw("Read", '["a"]'),
-        "[bad-json] The arguments of Read are not a JSON object: they are a list. Nothing was done; send valid JSON.",
-    ),
-    # --- files
-    Row(
-        "no such file",
-        call("Read", file_path="main.py"),
-        "[not-found] No such file: PROJECT/main.py. Did you mean PROJECT/man.py?",
-        arrange=holds("man.py", b"x\n"),
-    ),
-    Row(
-        "folder",
-        call("Read", file_path="."),
-        "[folder] . is a folder; use Glob, or Bash with ls, to see what is in it.",
-    ),
-    Row(
-        "pipe",
-        call("Read", file_path="pipe"),
-        "[not-a-file] pipe is a device, pipe or socket, not a file.",
-        arrange=pipe,
-    ),
-    Row(
-        "device", call("Read", file_path="/dev/zero"), "[not-a-file] /dev/zero is a device, pipe or socket, not a file."
-    ),
-    Row(
-        "unreadable",
-        call("Read", file_path="/proc/self/mem"),
-        "[unreadable] /proc/self/mem cannot be read: input/output error.",
-    ),
-    Row(
-        "binary",
-        call("Read", file_path="tool"),
-        "[binary] PROJECT/tool is not text: ELF program, 700 bytes. Look into it with Bash (file, xxd, unzip -l …).",
-        arrange=holds("tool", b"\x7fELF\0\1\2" * 100),
-    ),
-    Row(
-        "NUL in a file",
-        call("Read", file_path="nul"),
-        "[binary] PROJECT/nul is not text: binary data, 4 bytes. Look into it with Bash (file, xxd, unzip -l …).",
-        arrange=holds("nul", b"a\0b\n"),
-    ),
-    Row("NUL in a path", call("Read", file_path="a\0b"), "[bad-path] ab is no usable path; give the path of a file."),
-    Row(
-        "invalid UTF-8",
-        call("Read", file_path="latin"),
-        "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]",
-        "ok",
-        holds("latin", b"caf\xe9\n"),
-    ),
-    Row("empty file", call("Read", file_path="none"), "[PROJECT/none is empty]", "ok", holds("none", b"")),
-    Row(
-        "past the end",
-        call("Read", file_path="one", offset=9),
-        "[past-end] PROJECT/one has only 1 line; offset 9 is past.",
-        arrange=holds("one", b"x\n"),
-    ),
-    Row(
-        "1 MB on one line",
-        call("Read", file_path="long"),
-        "1\t" + "x" * 2_000 + "[longrein:NONCE cut: line 1 has 1,000,000 characters; for more: sed -n 1p FILE | cut "
-        "-c2001-4000]",
-        "ok",
-        holds("long", b"x" * 1_000_000),
-    ),
-    Row(
-        "edit of what was not read",
-        call("Edit", file_path="two", old_string="x", new_string="y"),
-        "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
-        arrange=holds("two", b"x\n"),
-    ),
-    Row(
-        "write over what was not read",
+    (call("Read", file_path="pipe"), "[not-a-file] pipe is a device, pipe or socket, not a file."),
+    (call("Read", file_path="/dev/zero"), "[not-a-file] /dev/zero is a device, pipe or socket, not a file."),
+    (
         call("Write", file_path="two", content="y"),
         "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
-        arrange=holds("two", b"x\n"),
     ),
-    # --- commands
-    Row("empty command", bash(" "), "[empty] The command is empty; nothing was run."),
-    Row(
-        "NUL in a command",
-        bash("touch a\0b"),
-        "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
-    ),
-    Row("command that fails", bash("echo oh; exit 3"), "oh\n[exit code 3]"),
-    Row(
-        "no such command",
-        bash("frobnicate"),
-        "bash: line 1: frobnicate: command not found\n[exit code 127 (command not found)]",
-    ),
-    Row("command that kills itself", bash("kill -9 $$"), "[ended by signal SIGKILL]"),
-    Row("waits for input", bash("read answer; echo got:$answer"), "got:", "ok"),
-    Row("waits for all input", bash("cat"), "(no output)", "ok"),
-    Row(
-        "hangs",
-        bash("echo on; sleep 97", timeout=200),
-        "on\n" + GOES_ON.format("b1"),
-        "ok",
-    ),
-    Row(
-        "forks and hangs",
-        bash("sleep 97 & (setsid sleep 98 &) ; wait", timeout=200),
-        GOES_ON.format("b2"),
-        "ok",
-    ),
-    Row("leaves a child", bash("sleep 97 & echo gone"), "gone", "ok"),
-    Row("prints no UTF-8", bash(r"printf '<\377\000>'"), "<\ufffd>", "ok"),
-    Row(
-        "leaves the folder",
-        bash("cd / && pwd"),
-        "/\n[/ is outside the session's folders: the current folder stays PROJECT]",
-        "ok",
-    ),
-    # --- handles
-    Row(
-        "handle that is none",
-        call("Recall", handle="first"),
-        "[bad-handle] 'first' is no handle; handles look like r412, r412.2 (its second part) or a398/r412 (in the log "
-        'of the subagent of r398). To look for words: Recall(query="first").',
-    ),
-    Row(
-        "handle that was guessed",
-        call("Recall", handle="r999"),
-        "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from markers or from "
-        "Recall(query=…), do not guess them.",
-    ),
+    (bash("touch a\0b"), "[bad-command] The command holds a NUL or an invalid character; nothing was run."),
+    (bash("frobnicate"), "bash: line 1: frobnicate: command not found\n[exit code 127 (command not found)]"),
+    (bash("kill -9 $$"), "[ended by signal SIGKILL]"),
+    (call("Recall", handle="r999"), f"{NO_ENTRY}Recall(query=…), do not guess them."),
+    (bash("read answer; echo got:$answer"), "got:"),
+    (bash("sleep 97 & (setsid sleep 98 &) ; wait", timeout=200), GOES_ON),
+    (bash("sleep 97 & echo gone"), "gone"),
 ]
+"""(call, told); the last three succeed. Further mistakes: tests/tools."""
 
 
 def test_bad_calls(cli: CliHarness) -> None:
     """All of one reply: none keeps another from its result."""
-    for row in TABLE:
-        row.arrange(cli.project)
+    os.mkfifo(cli.project / "pipe")
+    (cli.project / "two").write_bytes(b"x\n")
     before = tree(cli.project)
-    cli.plays(calls(*[row.call for row in TABLE]), says("I see."))
+    cli.plays(calls(*[made for made, _ in TABLE]), says("I see."))
     ran = cli.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
     assert ran.told() == (0, "I see.\n", "")
-    nonce = cli.entries()[0].event.nonce  # type: ignore[union-attr]
-    for row, (status, text) in zip(TABLE, cli.results(), strict=True):
-        expected = row.says.replace("PROJECT", str(cli.project)).replace("NONCE", nonce)
-        assert (status, re.sub(r"newest is r\d+", "newest is NEWEST", text)) == (row.status, expected), row.name
+    for number, ((made, told), (status, text)) in enumerate(zip(TABLE, cli.results(), strict=True)):
+        assert re.sub(r"newest is r\d+", "newest is NEWEST", text) == told.replace("PROJECT", str(cli.project)), made
+        assert status == ("ok" if number >= len(TABLE) - 3 else "failed"), made
     assert tree(cli.project) == before
     assert cli.wait_survivors() == []
 
@@ -259,7 +87,8 @@ OUTSIDE = [
 
 
 def test_a_path_outside_the_roots_asks_even_in_acceptEdits(cli: CliHarness) -> None:
-    way_out(cli.project)
+    (cli.folder / "outside.txt").write_text("not yours\n")
+    (cli.project / "way").symlink_to("../outside.txt")
     cli.plays(calls(*[made for _, made in OUTSIDE]), says("I may not."))
     before = tree(cli.folder)
     ran = cli.run("-p", "x", "--permission-mode", "acceptEdits")
@@ -285,24 +114,6 @@ def memory(megabytes: int) -> Callable[[], None]:
     import resource
 
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
-
-
-def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(cli: CliHarness) -> None:
-    cli.settings("[tasks]\npromote = false")
-    cli.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
-    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    assert cli.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
-    assert cli.wait_survivors() == []
-
-
-def test_a_command_that_floods_is_ended_and_its_beginning_kept(cli: CliHarness) -> None:
-    cli.settings("[tools]\noutput_bytes_max = 3000000")
-    cli.plays(calls(bash("yes all work and no play")), calls(bash("echo still here")), says("I see."))
-    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    (flood, told), (_, after) = cli.results()
-    assert flood == "failed"
-    assert told.endswith("[ended: it printed more than 3.0 MB]")
-    assert after == "still here"
 
 
 def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(cli: CliHarness) -> None:
@@ -398,22 +209,6 @@ def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(cli: CliHarnes
     cli.plays(calls(call("Grep", pattern="KEY", output_mode="content")), says("I see."))
     assert cli.run("-p", "x", "--disallowedTools", "Read(.env)", cwd=cli.folder / "link").code == 0
     assert cli.results() == [("ok", "Nothing found.")]
-
-
-def test_a_call_that_the_output_limit_cut_never_runs(cli: CliHarness) -> None:
-    """Law 8."""
-    cli.plays(calls(raw("Bash", '{"command": "touch made'), stop="length"), says("I see."))
-    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    told = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
-    assert cli.results() == [("not_run", told)]
-    assert not (cli.project / "made").exists()
-
-
-def test_a_model_that_only_makes_mistakes_is_stopped(cli: CliHarness) -> None:
-    cli.plays(*[calls(call(f"Reed{n}")) for n in range(40)])
-    ran = cli.run("-p", "x")
-    assert ran.told() == (1, "", "longrein: 20 steps in a row without one successful call; say how to go on\n")
-    assert len(cli.results()) == 20
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])

@@ -5,7 +5,6 @@ in `test_bad_calls`.
 """
 
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -35,18 +34,13 @@ from longrein.events import (
 from longrein.store.blobs import BlobDamaged
 from longrein.store.database import row_checksum
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, fails, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
 
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
 KNOWN = (
     "play, anthropic, openai, gemini, openrouter, deepseek, moonshot, mistral, xai, qwen, zai, minimax, groq, "
     "cerebras, together, fireworks, ollama, lmstudio, llamacpp, vllm"
-)
-KEYS = (
-    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, DEEPSEEK_API_KEY, MOONSHOT_API_KEY, "
-    "MISTRAL_API_KEY, XAI_API_KEY, DASHSCOPE_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, GROQ_API_KEY, CEREBRAS_API_KEY, "
-    "TOGETHER_API_KEY"
 )
 CONFIG = "~/.config/longrein/config.toml"
 NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
@@ -64,29 +58,9 @@ def a_session(cli: CliHarness) -> None:
     assert cli.run("-p", "hello").told() == (0, "hello to you\n", "")
 
 
-def settings(text: str | bytes) -> Callable[[CliHarness], None]:
-    """The person's settings are `text`."""
-    data = text if isinstance(text, bytes) else text.encode()
-
-    def write(cli: CliHarness) -> None:
-        cli.config.write_bytes(data)
-
-    return write
-
-
-def nobody_serves(cli: CliHarness) -> None:
-    """No model is named, no local server answers."""
-    cli.config.write_text(
-        "".join(
-            f'[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\n'
-            for name in ("ollama", "lmstudio", "llamacpp", "vllm")
-        )
-    )
-
-
-def script_gone(cli: CliHarness) -> None:
-    """The settings name a script that is not there."""
-    (cli.folder / "script.json").unlink()
+def misspelt(cli: CliHarness) -> None:
+    """The person's settings hold a key that is none."""
+    cli.config.write_text('[providers.play]\nwires = "scripted"\n')
 
 
 def plays(*turns: dict[str, object]) -> Callable[[CliHarness], None]:
@@ -113,11 +87,6 @@ def from_the_future(cli: CliHarness) -> None:
     database.close()
 
 
-def state_is_a_file(cli: CliHarness) -> None:
-    """Something else lies where the state belongs."""
-    cli.state.write_text("not a folder")
-
-
 # --- The table -------------------------------------------------------------------------------------------------------
 
 
@@ -135,10 +104,6 @@ class Row(NamedTuple):
 TABLE = [
     # --- the command line
     Row("unknown flag", ("--frob",), "longrein has no flag --frob; see longrein --help", 2, error=UsageError),
-    Row("near flag", ("--modell=a/b",), "longrein has no flag --modell; did you mean --model?", 2),
-    Row("flag to come", ("-p", "x", "--json-schema", "{}"), "--json-schema is not available yet", 2),
-    Row("empty prompt", ("-p", ""), 'the prompt is empty: write longrein -p "…" or pipe text in', 2),
-    Row("blank prompt", ("-p", " \n\t"), 'the prompt is empty: write longrein -p "…" or pipe text in', 2),
     Row("folder that is not there", ("-p", "x", "--add-dir", "STAGE/no"), "--add-dir: STAGE/no is not a folder", 2),
     Row(
         "export to nowhere",
@@ -156,7 +121,6 @@ TABLE = [
         TURN,
         a_session,
     ),
-    Row("demo with words", ("demo", "fast"), "longrein demo does not know what to do with 'fast'", 2),
     Row(
         "nothing to go on with",
         ("-p", "-c"),
@@ -175,62 +139,13 @@ TABLE = [
         error=ModelUnknown,
     ),
     Row(
-        "near provider",
-        ("-p", "x", "--model", "antropic/large"),
-        "Unknown provider 'antropic' in 'antropic/large' (--model): did you mean anthropic? "
-        f"Known are {KNOWN}; another needs [providers.antropic] in {CONFIG}.",
-        1,
-    ),
-    Row("no provider", ("-p", "x", "--model", "large"), '--model must be PROVIDER/MODEL, not "large"', 2),
-    Row(
         "no key",
         ("-p", "x", "--model", "anthropic/claude-opus-5"),
         "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. Set it, or name another model with "
         "--model PROVIDER/MODEL.",
         1,
     ),
-    Row(
-        "no model at all",
-        ("-p", "x"),
-        f"No model found: set one of {KEYS}, start a local server ("
-        "ollama at http://127.0.0.1:9/v1, lmstudio at http://127.0.0.1:9/v1, llamacpp at http://127.0.0.1:9/v1, "
-        "vllm at http://127.0.0.1:9/v1), or name a model with --model PROVIDER/MODEL.",
-        1,
-        arrange=nobody_serves,
-    ),
-    Row(
-        "no script",
-        ("-p", "x"),
-        "the script STAGE/script.json of a scripted model cannot be read: No such file or directory",
-        2,
-        arrange=script_gone,
-    ),
     # --- what a provider answers
-    Row(
-        "refused key",
-        ("-p", "x"),
-        "the provider refused the key (HTTP 401: invalid x-api-key); check the key or use another provider",
-        1,
-        "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error",
-        plays(fails(401, "invalid x-api-key")),
-    ),
-    Row(
-        "no money left",
-        ("-p", "x"),
-        "the provider wants money first (HTTP 402: your credit balance is too low); top up the account or use another "
-        "model",
-        1,
-        "Opened PrefixSet UserSpoke Asked AskFailed:billing TurnEnded:error",
-        plays(fails(402, "your credit balance is too low")),
-    ),
-    Row(
-        "empty answers",
-        ("-p", "x"),
-        "the model gave empty answers; say it in another way or use another model",
-        75,
-        "Opened PrefixSet UserSpoke " + "Asked AskFailed:empty " * 3 + "TurnEnded:error",
-        plays({"fault": {"kind": "empty", "times": 9, "retry_after_s": 0}}),
-    ),
     Row(
         "refused answer",
         ("-p", "x"),
@@ -238,14 +153,6 @@ TABLE = [
         1,
         "Opened PrefixSet UserSpoke Asked Replied TurnEnded:error",
         plays(says("I would rather not.", stop="refusal")),
-    ),
-    Row(
-        "script at its end",
-        ("-p", "x", "-c"),
-        "the script has no turn 2: it has ended and the session goes on",
-        1,
-        f"{TURN} UserSpoke Asked AskFailed:invalid TurnEnded:error",
-        a_session,
     ),
     # --- limits
     Row(
@@ -256,41 +163,15 @@ TABLE = [
         2,
         error=BudgetError,
     ),
-    Row(
-        "turns are up",
-        ("-p", "x", "--max-turns", "1", "--allowedTools", "Bash(true)"),
-        "the limit of 1 turns is reached; go on with -c and a higher --max-turns",
-        4,
-        "Opened PrefixSet UserSpoke Asked Replied ToolStarted ToolEnded:ok TurnEnded:limit",
-        plays(calls(bash("true")), says("done")),
-    ),
-    Row(
-        "blocked",
-        ("-p", "x"),
-        "blocked: Bash needs permission (touch new): allow it with --allowedTools 'Bash(touch new)'",
-        3,
-        "Opened PrefixSet UserSpoke Asked Replied PermissionAsked PermissionAnswered ToolEnded:denied Asked Replied "
-        "TurnEnded:blocked",
-        plays(calls(bash("touch new")), says("I may not.")),
-    ),
     # --- settings
     Row(
         "unknown key",
         ("-p", "x"),
         f"{CONFIG}:2: providers.play.wires is not a setting: did you mean providers.play.wire?",
         2,
-        arrange=settings('[providers.play]\nwires = "scripted"\n'),
+        arrange=misspelt,
         error=SettingsError,
     ),
-    Row(
-        "wrong value",
-        ("-p", "x"),
-        f'{CONFIG}:1: permission_mode must be one of plan, default, acceptEdits, bypassPermissions, not "yolo"',
-        2,
-        arrange=settings('permission_mode = "yolo"\n'),
-    ),
-    Row("no TOML", ("-p", "x"), f"{CONFIG}:1: not TOML: invalid value", 2, arrange=settings("model = one\n")),
-    Row("no UTF-8", ("-p", "x"), f"{CONFIG}:2: not UTF-8 text: save the file as UTF-8", 2, arrange=settings(b"\n\xff")),
     # --- sessions
     Row(
         "no such session",
@@ -311,19 +192,6 @@ TABLE = [
         "'../../x' is not a session id; `longrein sessions` lists them",
         1,
     ),
-    Row(
-        "S043 control characters",
-        ("export", "a\n\x1b[31m"),
-        r"'a\n\x1b[31m' is not a session id; `longrein sessions` lists them",
-        1,
-    ),
-    Row(
-        "S043 5,000 characters",
-        ("export", "a" * 5_000),
-        f"'{'a' * 60}…' is not a session id; `longrein sessions` lists them",
-        1,
-    ),
-    Row("S043 no UUID", ("-p", "x", "--session-id", "../x"), "--session-id: '../x' is not a UUID", 2),
     Row(
         "id that is taken",
         ("-p", "x", "--session-id", "SESSION"),
@@ -352,17 +220,9 @@ TABLE = [
         broken,
         StoreDamaged,
     ),
-    Row(
-        "state folder is a file",
-        ("-p", "x"),
-        "cannot make STATE/sessions/SOME: Not a directory; name another place with --state-dir or LONGREIN_STATE_DIR",
-        1,
-        "unread",
-        state_is_a_file,
-    ),
 ]
 ELSEWHERE = {
-    SessionBusy: "test_a_session_open_elsewhere_names_the_process",
+    SessionBusy: "tests/e2e/test_parallel_runs.py: of two openers at once one is refused",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
@@ -377,9 +237,8 @@ def test_bad_input(row: Row, cli: CliHarness) -> None:
     row.arrange(cli)
     names = {"SESSION": cli.session, "STAGE": str(cli.folder), "STATE/": f"{cli.state}/"}
     ran = cli.run(*[named(word, names) for word in row.words])
-    shown = ran.err.replace(some_new_id(ran.err, names), "SOME") if "SOME" in row.says else ran.err
-    assert (ran.code, shown) == (row.code, f"longrein: {named(row.says, names)}\n")
-    assert ran.text == ("" if row.code != 3 else "I may not.\n")
+    assert (ran.code, ran.err) == (row.code, f"longrein: {named(row.says, names)}\n")
+    assert ran.text == ""
     if row.left != "unread":
         assert cli.left() == row.left
     assert sorted(os.listdir(cli.project)) == [".git"]
@@ -392,17 +251,9 @@ def named(text: str | bytes, names: dict[str, str]) -> str:
     return text
 
 
-def some_new_id(line: str, names: dict[str, str]) -> str:
-    """The id in a line about a session that never came to be."""
-    return line.partition(f"{names['STATE/']}sessions/")[2][:36]
-
-
 def test_every_error_has_a_row() -> None:
     shown = {row.error for row in TABLE} | set(ELSEWHERE)
     assert [error.__name__ for error in tree(LongreinError) if error not in shown] == []
-
-
-def test_the_code_of_each_row_is_that_of_its_error() -> None:
     for row in TABLE:
         assert row.error is None or row.error.exit_code == row.code, row.name
 
@@ -462,33 +313,7 @@ def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(cli: 
     assert "Reminded" not in cli.left()
 
 
-def test_a_session_open_elsewhere_names_the_process(cli: CliHarness) -> None:
-    """R039."""
-    cli.plays(calls(bash("sleep 60")), says("never"))
-    holder = cli.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json")
-    holder.wait_for("assistant")
-    ran = cli.run("-p", "y", "-c")
-    session = cli.session
-    who = f"process {holder.pid} on {os.uname().nodename}"
-    assert ran.told() == (
-        SessionBusy.exit_code,
-        "",
-        f"longrein: session {session} is open in {who}; close that one, or go on in a copy with --fork-session\n",
-    )
-    listed = cli.run("sessions")
-    assert f"{session}  " in listed.text
-    assert "(open) x" in listed.text
-    holder.send(signal.SIGTERM)
-    assert holder.end().code == 143
-    assert cli.left().count("UserSpoke") == 1
-
-
-def full(limit_bytes: int) -> Callable[[], None]:
-    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
-
-
-@pytest.mark.parametrize("limit_bytes", [0, 4_096, 30_000, 60_000, 150_000])
+@pytest.mark.parametrize("limit_bytes", [0, 30_000, 150_000])
 def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, cli: CliHarness) -> None:
     cli.plays(*[calls(bash(f"printf %02000{n}d 1")) for n in range(9)], says("done"))
     ran = cli.run(
@@ -510,25 +335,6 @@ def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, cli: CliHarness
     assert len(cli.results()) == 9
 
 
-def test_a_database_damaged_in_the_middle_is_set_aside_and_its_good_beginning_goes_on(cli: CliHarness) -> None:
-    cli.plays(*[calls(bash(f"printf %03000d {n}")) for n in range(9)], says("done"), says("and on"))
-    assert cli.run("-p", "x", "--dangerously-skip-permissions").code == 0
-    before = cli.entries()
-    folder, session = cli.session_folder(), cli.session
-    with sqlite3.connect(folder / "log.sqlite") as database:
-        database.execute("UPDATE entries SET body = x'7b' WHERE key = (SELECT max(key) - 2 FROM entries)")
-    database.close()
-    ran = cli.run("-p", "y", "-r", session, "--verbose")
-    kept = len(before) - 3
-    assert ran.err.splitlines()[0].startswith("longrein: the session's database was damaged (")
-    assert (
-        f"): the first {kept} of {len(before)} entries were kept, the rest is in {folder}/log.sqlite.damaged-1"
-        in ran.err
-    )
-    assert cli.entries()[:kept] == before[:kept]
-    assert (folder / "log.sqlite.damaged-1").stat().st_size > 0
-
-
 def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -p x'
     ran = subprocess.run(
@@ -538,7 +344,7 @@ def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
 
 
-@pytest.mark.parametrize("words", [["sessions"], ["doctor"], ["--help"], ["export", "SESSION"], ["--version"]])
+@pytest.mark.parametrize("words", [["sessions"], ["--help"], ["export", "SESSION"]])
 def test_a_full_disk_under_stdout(words: list[str], cli: CliHarness) -> None:
     cli.plays(says("hello to you"))
     a_session(cli)
@@ -555,9 +361,7 @@ def test_an_export_that_does_not_fit_leaves_no_half_file(cli: CliHarness) -> Non
     assert not (cli.project / "whole.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    "words", [["sessions"], ["export", "SESSION"], ["doctor"], ["-p", "y", "-c", "--output-format", "stream-json"]]
-)
+@pytest.mark.parametrize("words", [["export", "SESSION"], ["-p", "y", "-c", "--output-format", "stream-json"]])
 def test_a_reader_that_left_is_no_traceback(words: list[str], cli: CliHarness) -> None:
     """`longrein … | head -1`."""
     cli.plays(says("hello to you"), says("more " * 50_000))
@@ -593,6 +397,7 @@ def test_a_terminal_that_is_no_terminal(cli: CliHarness) -> None:
     assert ran.code == 0
     assert "hello to you" in ran.text
     assert "\x1b" not in ran.text
+    assert "was cut off" not in ran.text, "the first words of a session are no turn that was cut"
     assert cli.left() == TURN
 
 

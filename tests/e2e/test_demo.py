@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CliHarness, bash, calls, says
-from .test_tasks import BYPASS
+from .harness import BYPASS, CliHarness, bash, calls, says
 
 ROOT = Path(__file__).parents[2]
 TOLD = (

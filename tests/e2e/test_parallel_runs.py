@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CliHarness, RunResult, bash, call, calls, fails, says
+from longrein.events import PrefixSet
 
-BYPASS = "--dangerously-skip-permissions"
+from .harness import BYPASS, CliHarness, RunResult, bash, call, calls, fails, says
+
 KEY = "sk-proj-4fJ8mN2qXw7LtR9vBz6KhD3s"
 TOKENS = {
     "key of a provider": KEY,
@@ -169,9 +170,9 @@ def test_instruction_files_reach_the_request_and_are_in_the_log(cli: CliHarness)
     assert cli.run("-p", "x").told() == (0, "A rose\n", "")
     (cli.project / "AGENTS.md").write_text("Changed later.\n")
     assert cli.run("-p", "y", "-c").told() == (0, "is a rose\n", "")
-    prefixes = [e.event for e in cli.entries() if type(e.event).__name__ == "PrefixSet"]
+    prefixes = [e.event for e in cli.entries() if isinstance(e.event, PrefixSet)]
     assert len(prefixes) == 1, "what was sent once stands"
-    assert "Always answer in verse." in "\n".join(prefixes[0].context)  # type: ignore[union-attr]
+    assert "Always answer in verse." in "\n".join(prefixes[0].context)
 
 
 def test_the_state_lies_outside_the_work_tree(cli: CliHarness) -> None:
@@ -204,3 +205,12 @@ def test_the_result_tells_the_window_of_a_fallback_too(cli: CliHarness) -> None:
         name: (used["contextWindow"], used["maxOutputTokens"]) for name, used in ran.lines[-1]["modelUsage"].items()
     }
     assert sizes == {"play/one": (70000, 4000), "play/two": (50000, 2000)}
+
+
+def test_a_folder_below_the_root_is_on_the_branch_of_its_repository(cli: CliHarness) -> None:
+    below = cli.project / "src/deep"
+    below.mkdir(parents=True)
+    cli.plays(says("so"))
+    assert cli.run("-p", "x", cwd=below).code == 0
+    (prefix,) = [entry.event for entry in cli.entries() if isinstance(entry.event, PrefixSet)]
+    assert f"Current folder: {below}\nGit branch at the start: main\n" in prefix.context[0]

@@ -12,9 +12,8 @@ import pytest
 from longrein.events import ModeSet, Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, fails, says
+from .harness import BYPASS, CliHarness, Loopback, Provider, bash, call, calls, fails, says
 
-BYPASS = "--dangerously-skip-permissions"
 UUID = "0192d0c8-0000-7000-8000-0000000000aa"
 PRICE = {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
 
@@ -32,30 +31,6 @@ def test_c_takes_the_newest_of_this_folder(cli: CliHarness) -> None:
 def test_a_start_without_a_model_leaves_no_session(cli: CliHarness) -> None:
     cli.settings(model="nobody/one")
     assert (cli.run("-p", "x").code, cli.sessions) == (1, [])
-
-
-def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(cli: CliHarness) -> None:
-    cli.plays(says("one"))
-    ran = cli.run("hello you", env={"TERM": "dumb"}, stdin=b"")
-    assert (ran.code, "one" in ran.text, "was cut off" in ran.text) == (0, True, False)
-
-
-def test_r_takes_the_beginning_of_an_id(cli: CliHarness) -> None:
-    cli.plays(says("one"), says("two"))
-    cli.run("-p", "first", "--session-id", UUID)
-    cli.run("-p", "other")
-    assert cli.run("-p", "second", "-r", UUID[:4]).told() == (0, "two\n", "")
-    assert cli.said(UUID) == ["one", "two"]
-
-
-def test_an_id_that_fits_two_names_them(cli: CliHarness) -> None:
-    cli.plays(says("one"))
-    other = UUID[:-1] + "b"
-    for session in (UUID, other):
-        cli.run("-p", "x", "--session-id", session)
-    ran = cli.run("-p", "x", "-r", "0192")
-    told = f"longrein: 2 sessions begin with 0192 ({UUID}, {other}); write more of the id\n"
-    assert ran.told() == (1, "", told)
 
 
 def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(cli: CliHarness) -> None:
@@ -192,40 +167,11 @@ def user(content: object, **more: object) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": content}, **more}
 
 
-def test_two_messages_by_stream_json(cli: CliHarness) -> None:
-    cli.plays(says("one"), says("two", expect="second"))
-    ran = cli.run(
-        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
-        stdin=typed(user("first"), user([{"type": "text", "text": "second"}])),
-    )
-    assert ran.code == 0, ran.err
-    assert ran.kinds == ["system/init", "assistant", "result", "assistant", "result"]
-    assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
-
-
 def test_NUL_in_a_message_is_replaced(cli: CliHarness) -> None:
     cli.plays(says("one"))
     ran = cli.run(*("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b")))
     assert ran.code == 0
     assert "\0" not in cli.run("export", cli.session).text.replace("\\u0000", "\0")
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (b"{", """stdin: '{' is no JSON; a line is {"type":"user","message":{"role":"user","content":"…"}}"""),
-        (b'{"type":"user"}', "has no text"),
-        (typed(user([{"type": "audio"}])), "stdin: a content block of type 'audio' cannot be taken; text can"),
-        (b"", "the prompt is empty: stdin held no user message"),
-    ],
-)
-def test_bad_lines_of_stream_json(line: bytes, told: str, cli: CliHarness) -> None:
-    cli.plays(says("one"))
-    ran = cli.run("-p", "--input-format", "stream-json", "--output-format", "stream-json", stdin=line)
-    assert ran.code == 2
-    assert ran.err.count(told) == 1
-    assert ran.kinds == ["system/init", *["system/informational"] * bool(line), "result"]
-    assert cli.sessions == [], "where nobody said anything nothing stays"
 
 
 def test_a_denial_is_exit_3_and_listed(cli: CliHarness) -> None:
@@ -250,13 +196,6 @@ def test_what_the_refusal_advises_works(cli: CliHarness) -> None:
     assert (cli.project / "new").read_text() == "x"
 
 
-def test_a_denial_that_was_got_around_is_no_failure(cli: CliHarness) -> None:
-    """Exit 3 only if the last step held the denial and no later call succeeded."""
-    cli.plays(calls(bash("rm -rf x")), calls(call("Glob", pattern="*")), says("Done another way."))
-    ran = cli.stream("x")
-    assert (ran.code, len(ran.result["permission_denials"])) == (0, 1)
-
-
 def test_plan_mode_changes_nothing_whatever_is_allowed(cli: CliHarness) -> None:
     cli.plays(calls(call("Write", file_path="new", content="x"), bash("touch it")), says("A plan."))
     ran = cli.run("-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)")
@@ -265,7 +204,7 @@ def test_plan_mode_changes_nothing_whatever_is_allowed(cli: CliHarness) -> None:
     assert sorted(p.name for p in cli.project.iterdir()) == [".git"]
 
 
-@pytest.mark.parametrize("seq", [2, 4, 7])
+@pytest.mark.parametrize("seq", [2, 7])
 def test_a_damaged_entry_is_told_and_the_session_goes_on(cli: CliHarness, seq: int) -> None:
     """Also one that every request needs, such as the prefix."""
     cli.plays(calls(bash("echo hi")), says("done"), says("done again"))
@@ -276,13 +215,12 @@ def test_a_damaged_entry_is_told_and_the_session_goes_on(cli: CliHarness, seq: i
     assert "damaged" in ran.err
 
 
-@pytest.mark.parametrize("levels", [900, 5_000])
-def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness, levels: int) -> None:
+def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness) -> None:
     """As a longrein without a limit wrote them down; its calls were cut by a kill."""
     cli.plays(calls(bash("echo hi")), says("done"))
     assert cli.run("-p", "do it", BYPASS).code == 0
     (replied, *_) = [entry.seq for entry in cli.entries() if isinstance(entry.event, Replied)]
-    deep = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
+    deep = b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     event = encode_event(cli.entries()[replied - 1].event)
     change(cli, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
     ran = cli.run("-p", "-c", BYPASS)
@@ -327,28 +265,14 @@ def test_a_mode_that_allows_everything_is_asked_for_in_each_run(
     assert [e.event.mode for e in cli.entries() if isinstance(e.event, ModeSet)][-1] == mode
 
 
-def test_what_the_settings_of_the_person_allow_holds_on(cli: CliHarness) -> None:
-    cli.plays(says("one"), says("two"))
-    cli.run("-p", "x", BYPASS)
-    env = {"LONGREIN_PERMISSION_MODE": "bypassPermissions"}
-    assert cli.run("-p", "y", "-c", env=env).told() == (0, "two\n", "")
-
-
 def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo one >> acts")), fails(529, "overloaded", times=99))
-    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).code == 75
+    cli.plays(calls(bash("echo one >> acts")), fails(401, "invalid x-api-key"))
+    assert cli.run("-p", "x", BYPASS, "--session-id", UUID).code == 1
     cli.plays(calls(bash("echo one >> acts")), says("it is done"))
     assert cli.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
     assert (cli.project / "acts").read_text() == "one\n"
     ran = cli.run("-p", "-c", BYPASS)
     assert ran.told() == (2, "", "longrein: nothing to go on with: the last turn has ended; give a prompt\n")
-
-
-def test_c_without_a_prompt_goes_on_after_a_limit(cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo one >> acts")), calls(bash("echo two >> acts")), says("done"))
-    assert cli.run("-p", "x", BYPASS, "--max-turns", "1").code == 4
-    assert cli.run("-p", "-c", BYPASS).told() == (0, "done\n", "")
-    assert (cli.project / "acts").read_text() == "one\ntwo\n"
 
 
 def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHarness) -> None:

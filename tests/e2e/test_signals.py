@@ -47,15 +47,6 @@ def test_while_a_command_runs(number: int, code: int, cli: CliHarness) -> None:
     assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
 
 
-def test_while_a_command_that_ignores_TERM_runs(cli: CliHarness) -> None:
-    cli.plays(calls(bash("trap '' TERM INT HUP; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
-    going = cli.start("-p", "x", *BYPASS)
-    wait_until((cli.project / "begun").exists)
-    going.send(signal.SIGINT)
-    assert going.end().code == 130
-    assert cli.wait_survivors() == []
-
-
 def test_twice(cli: CliHarness) -> None:
     """The second Ctrl-C does not wait for what ignores the first; nothing is left running even so."""
     cli.plays(calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
@@ -75,7 +66,7 @@ def catches(pid: int, number: int) -> bool:
     return bool(int(line.split()[1], 16) >> (number - 1) & 1)
 
 
-@pytest.mark.parametrize("after_s", [0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16])
+@pytest.mark.parametrize("after_s", [0, 0.03, 0.06, 0.1, 0.16])
 def test_at_any_moment_of_the_start_and_after(after_s: float, cli: CliHarness) -> None:
     """Never a traceback, never another code, and what had begun goes on."""
     cli.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=2), says("done", pace_s=0.01))
@@ -92,15 +83,6 @@ def test_at_any_moment_of_the_start_and_after(after_s: float, cli: CliHarness) -
     if "UserSpoke" in cli.left():
         prompt = [] if not cli.left().endswith("TurnEnded:interrupted") else ["go on"]
         assert cli.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (0, "done\n")
-
-
-def test_while_a_retry_is_waited_for(cli: CliHarness) -> None:
-    cli.plays({"text": "Here.", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 60}})
-    going = cli.start("-p", "x", *BYPASS)
-    going.wait_for("system/api_retry")
-    going.send(signal.SIGINT)
-    assert going.end().code == 130
-    assert cli.left().endswith("Asked AskFailed:overload Interrupted TurnEnded:interrupted")
 
 
 def test_nohup_is_respected(cli: CliHarness) -> None:

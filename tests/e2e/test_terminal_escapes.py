@@ -60,8 +60,7 @@ def test_lines_for_programs_have_the_same_values(flags: tuple[str, ...], cli: Cl
     assert "\u202e" in ran.text, "a pipe gets what it always got"
 
 
-@pytest.mark.parametrize("flags", [(), ("--verbose",), ("--output-format", "json")])
-@pytest.mark.parametrize("status", [401, 529])
+@pytest.mark.parametrize(("status", "flags"), [(401, ()), (401, ("--output-format", "json")), (529, ("--verbose",))])
 def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], cli: CliHarness) -> None:
     cli.plays(fails(status, EVIL, times=99))
     shown = on_terminal(cli, "-p", "x", *flags)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.load import kills, notices, storm, writers
+from tests.load import kills, storm, writers
 
 SEEDED_TESTS = (
     "tests/context/test_laws.py",
@@ -14,6 +14,8 @@ SEEDED_TESTS = (
     "tests/testing/test_tree_simulation.py",
     "tests/agent/test_tasks_crash.py",
     "tests/e2e/test_kill.py",
+    "tests/store/test_crash.py",
+    "tests/store/test_children_crash.py",
     "tests/agent/test_secrets.py",
     "tests/agent/test_file_watcher.py",
     "tests/context/test_audit.py",
@@ -38,8 +40,6 @@ def main() -> int:
     found = [run_more_seeds(), storm.main([]), writers.main(["--agents", "8", "--edits", "200", "--files", "5"])]
     sys.argv[1:] = ["--scenarios", "1000", "--parallel", "8"]
     found.append(kills.main())
-    sys.argv[1:] = ["--seeds", "40", "--supervisor"]
-    found.append(notices.main())
     return int(any(found))
 
 

@@ -9,27 +9,29 @@ SIGKILL falls at a random instant. Checks:
 - After 5 s no process of the scenario lives that `longrein tasks` does not list (both killed: after the next start).
 - Longrein alone killed: after the resume each kept task has its true exit code and its whole output.
 - Otherwise a task is `lost` or `killed`, or has its true end: never a success that nobody saw.
+- The model is told of each end once.
 """
 
 import argparse
-import asyncio
+import contextlib
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from longrein.events import TaskEnded, TaskStarted
+from longrein.events import Reminded, TaskEnded, TaskStarted
 from longrein.store import Reader, list_sessions
+from tests.e2e.harness import COMMAND, CliHarness, RunningCommand, bash, calls, says, wait_until
 
-COMMAND = Path(sys.executable).with_name("longrein")
 KINDS = {
     "plain": ("echo first-{n}; sleep {s}; echo last-{n}; exit 3", 3),
     "double fork": ("echo first-{n}; ( (sleep 300; true) & ) ; sleep {s}; echo last-{n}; exit 4", 4),
@@ -62,95 +64,44 @@ class KillRun:
     """Folder, settings and script of one scenario."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.tag = f"kills-{os.getpid()}-{scenario.number}"
-        self.project, self.state = folder / "project", folder / "state"
-        self.project.mkdir()
-        home = folder / "home" / ".config" / "longrein"
-        home.mkdir(parents=True)
-        script = folder / "script.json"
-        script.write_text(json.dumps({"turns": self.turns()}))
-        (home / "config.toml").write_text(
-            f'model = "played/kills"\n[providers.played]\nwire = "scripted"\nbase_url = {json.dumps(str(script))}\n'
-        )
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in os.environ}
-        self.environment = {
-            **kept,
-            "HOME": str(folder / "home"),
-            "LONGREIN_STATE_DIR": str(self.state),
-            "LONGREIN_TEST_TAG": self.tag,
-        }
-
-    def turns(self) -> list[dict[str, Any]]:
-        rng = random.Random(self.scenario.number)
-        background = [
-            _bash(command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}"), run_in_background=True)
-            for n, (command, _) in enumerate(KINDS.values())
+        self.cli = CliHarness(folder)
+        rng = random.Random(scenario.number)
+        commands = [
+            command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}") for n, (command, _) in enumerate(KINDS.values())
         ]
-        front = KINDS[self.scenario.kind][0].format(n=9, s="8")
-        return [
-            {"calls": background},
-            {"text": "I wait.", "calls": [_bash(front)]},
-            *({"text": "Done."} for _ in range(20)),
-        ]
-
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            COMMAND,
-            *("-p", *words, "--permission-mode", "bypassPermissions", "--background", "drain"),
-            cwd=self.project,
-            env=self.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        front = KINDS[scenario.kind][0].format(n=9, s="8")
+        self.cli.plays(
+            calls(*[bash(command, run_in_background=True) for command in commands]),
+            calls(bash(front), text="I wait."),
+            *[says("Done.")] * 20,
         )
 
-    # --- Processes ---------------------------------------------------------------------------------------------------
+    def start(self, *words: str) -> RunningCommand:
+        return self.cli.start("-p", *words, "--permission-mode", "bypassPermissions", "--background", "drain")
 
     def alive(self) -> dict[int, str]:
-        """Return live processes with the tag, without longrein and its supervisors: pid -> command line."""
-        found, mark = {}, f"LONGREIN_TEST_TAG={self.tag}".encode()
-        for name in os.listdir("/proc"):
-            if not name.isdecimal():
-                continue
-            try:
-                environment = Path("/proc", name, "environ").read_bytes().split(b"\0")
-                line = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if mark in environment and state != "Z" and str(COMMAND) not in line and "supervisor" not in line:
-                found[int(name)] = line
-        return found
+        """Return live processes of the scenario, without longrein and its supervisors: pid -> command line."""
+        found = dict(line.split(" ", 1) for line in self.cli.survivors())
+        return {int(pid): line for pid, line in found.items() if COMMAND[0] not in line and "supervisor" not in line}
 
-    async def unlisted(self) -> dict[int, str]:
+    def unlisted(self) -> dict[int, str]:
         """Return live processes that no running task of `longrein tasks` accounts for."""
         alive = self.alive()
         if not alive:
             return {}
-        process = await asyncio.create_subprocess_exec(
-            COMMAND, "tasks", "--json", env=self.environment, cwd=self.project, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await process.communicate()
-        listed = {task["pid"] for task in json.loads(out or b"[]") if task["state"] == "running" and task.get("pid")}
+        tasks = json.loads(self.cli.run("tasks", "--json").out or b"[]")
+        listed = {task["pid"] for task in tasks if task["state"] == "running" and task.get("pid")}
         return {pid: line for pid, line in alive.items() if not _is_below(pid, listed)}
 
     def supervisors(self) -> list[int]:
         """Return the pids of this scenario's supervisors."""
         found = []
-        for record in self.state.glob("sessions/*/tasks/v*.json"):
+        for record in self.cli.state.glob("sessions/*/tasks/v*.json"):
             try:
                 found.append(int(json.loads(record.read_text())["pid"]))
             except (OSError, ValueError, KeyError):
                 continue
         return found
-
-    def session(self) -> str:
-        return next((folder.name for folder in self.state.glob("sessions/*")), "")
-
-
-def _bash(command: str, **more: Any) -> dict[str, Any]:
-    return {"name": "Bash", "arguments": {"command": command, **more}}
 
 
 def _is_below(pid: int, roots: set[int]) -> bool:
@@ -186,107 +137,87 @@ def _mark(pid: int) -> bytes:
 # --- One scenario ----------------------------------------------------------------------------------------------------
 
 
-async def run_scenario(scenario: Scenario) -> Scenario:
+def run_scenario(scenario: Scenario) -> Scenario:
     """Run one scenario: start, kill, check, resume, check."""
     with tempfile.TemporaryDirectory(prefix="longrein-kills-", ignore_cleanup_errors=True) as folder:
         run = KillRun(Path(folder), scenario)
         try:
-            await asyncio.wait_for(_run_scenario(run, scenario), WALL_S)
-        except TimeoutError:
-            scenario.faults.append(f"it was not over after {WALL_S:g} s")
+            _run_scenario(run, scenario)
+        except AssertionError as error:
+            scenario.faults.append(str(error))
         finally:
-            for pid in [*run.alive(), *run.supervisors()]:
-                _kill(pid)
+            run.cli.clean_up()
     return scenario
 
 
-async def _run_scenario(run: KillRun, scenario: Scenario) -> None:
-    harness = await run.start("go")
-    await _until(lambda: bool(run.supervisors()) or harness.returncode is not None)
-    await asyncio.sleep(scenario.at_s)
-    before = run.supervisors()
-    if scenario.victim in ("harness", "both"):
-        _kill(harness.pid)
-    if scenario.victim in ("supervisor", "both"):
-        for pid in before:
-            _kill(pid)
-    if scenario.victim == "supervisor":
-        _, err = await harness.communicate()
-        if harness.returncode not in (0, 3):
-            scenario.faults.append(f"longrein ended with {harness.returncode}: {err.decode()[-200:]}")
-    else:
-        await harness.communicate()
+def _run_scenario(run: KillRun, scenario: Scenario) -> None:
+    going = run.start("go")
+    wait_until(lambda: bool(run.supervisors()) or going.process.poll() is not None)
+    time.sleep(scenario.at_s)
+    victims = [going.pid] if scenario.victim in ("harness", "both") else []
+    victims += run.supervisors() if scenario.victim in ("supervisor", "both") else []
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    ran = going.end(limit_s=WALL_S)
+    if scenario.victim == "supervisor" and ran.code not in (0, 3):
+        scenario.faults.append(f"longrein ended with {ran.code}: {ran.err[-200:]}")
     if scenario.victim != "both":
-        await _check_no_process_left(run, scenario)
-    if scenario.victim != "supervisor" and list_sessions(str(run.state)):  # else the kill came before the first entry
-        resumed = await run.start("-c")
-        _, err = await resumed.communicate()
-        if resumed.returncode not in (0, 3):
-            scenario.faults.append(f"the resumed longrein ended with {resumed.returncode}: {err.decode()[-300:]}")
-        await _check_no_process_left(run, scenario)
-    _check_ends(run, scenario)
+        _check_no_process_left(run, scenario)
+    begun = list_sessions(str(run.cli.state))  # empty when the kill came before the first entry
+    if scenario.victim != "supervisor" and begun:
+        resumed = run.start("-c").end(limit_s=WALL_S)
+        if resumed.code not in (0, 3):
+            scenario.faults.append(f"the resumed longrein ended with {resumed.code}: {resumed.err[-300:]}")
+        _check_no_process_left(run, scenario)
+    if begun:
+        run.cli.run("-p", "what has ended?", "-c", "--permission-mode", "bypassPermissions")
+        _check_ends(run, scenario)
 
 
-async def _until(true: Any) -> None:
-    until = time.monotonic() + 15
-    while not true() and time.monotonic() < until:  # noqa: ASYNC110 - another process makes it true
-        await asyncio.sleep(0.01)
-
-
-async def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
+def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
     until = time.monotonic() + LEFT_S
-    while left := await run.unlisted():
+    while left := run.unlisted():
         if time.monotonic() > until:
             scenario.faults.append(f"left after {LEFT_S:g} s and not listed: {left}")
             return
-        await asyncio.sleep(0.25)
+        time.sleep(0.25)
 
 
 def _check_ends(run: KillRun, scenario: Scenario) -> None:
-    """Check that each task in the log has one true end."""
-    if not list_sessions(str(run.state)):
-        return
-    reader = Reader(str(run.state), run.session())
-    started: dict[str, TaskStarted] = {}
-    ended: dict[str, TaskEnded] = {}
-    for entry in reader.entries():
-        if isinstance(entry.event, TaskStarted):
-            started[entry.event.task] = entry.event
-        elif isinstance(entry.event, TaskEnded):
-            if entry.event.task in ended:
-                scenario.faults.append(f"{entry.event.task} ended twice")
-            ended[entry.event.task] = entry.event
-    for task, start in started.items():
-        end = ended.get(task)
-        if end is None:
-            scenario.faults.append(f"{task} has no end")
-            continue
-        scenario.ended[end.state] += 1
-        code = next(code for text, code in KINDS.values() if start.command.endswith(f"exit {code}"))
-        n = start.command.partition("first-")[2][:1]
-        printed = reader.blob(end.output).decode() if end.output else ""
-        whole = printed == f"first-{n}\nlast-{n}\n"
-        if end.state == "failed" and end.code == code and whole:
-            scenario.adopted += 1
-        elif end.state not in ("lost", "killed") or end.code is not None:
-            scenario.faults.append(f"{task} is {end.state} {end.code} {end.cause!r}: {printed!r}")
-        elif scenario.victim == "harness" and "before it was kept" not in end.cause:
-            scenario.faults.append(f"{task} was kept and is {end.state}: {end.cause!r}, {printed!r}")
-    reader.close()
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    """Check that each task in the log has one true end, which the model was told once."""
+    events = [entry.event for entry in run.cli.entries()]
+    notices = [event.text for event in events if isinstance(event, Reminded) and event.kind in ("bg_done", "bg_lost")]
+    told = Counter(re.findall(r"^\* (b\d+)", "\n".join(notices), re.MULTILINE))
+    started = [event for event in events if isinstance(event, TaskStarted)]
+    ends = [event for event in events if isinstance(event, TaskEnded)]
+    ended = {end.task: end for end in ends}
+    scenario.faults += [f"{task} ended {n} times" for task, n in Counter(end.task for end in ends).items() if n > 1]
+    with contextlib.closing(Reader(str(run.cli.state), run.cli.session)) as reader:
+        for start in {start.task: start for start in started}.values():
+            end = ended.get(start.task)
+            if end is None:
+                scenario.faults.append(f"{start.task} has no end")
+                continue
+            scenario.ended[end.state] += 1
+            if told[start.task] != 1:
+                scenario.faults.append(f"{start.task} was told {told[start.task]} times")
+            code = next(code for text, code in KINDS.values() if start.command.endswith(f"exit {code}"))
+            n = start.command.partition("first-")[2][:1]
+            printed = reader.blob(end.output).decode() if end.output else ""
+            if end.state == "failed" and end.code == code and printed == f"first-{n}\nlast-{n}\n":
+                scenario.adopted += 1
+            elif end.state not in ("lost", "killed") or end.code is not None:
+                scenario.faults.append(f"{end.task} is {end.state} {end.code} {end.cause!r}: {printed!r}")
+            elif scenario.victim == "harness" and "before it was kept" not in end.cause:
+                scenario.faults.append(f"{end.task} was kept and is {end.state}: {end.cause!r}, {printed!r}")
 
 
 # --- Campaign --------------------------------------------------------------------------------------------------------
 
 
-async def campaign(scenarios: int, parallel: int, seed: int = 0, *, told: bool = False) -> list[Scenario]:
-    """Run scenarios, `parallel` at a time; return them with their faults."""
+def campaign(scenarios: int, parallel: int, seed: int = 0) -> list[Scenario]:
+    """Run scenarios, `parallel` at a time; print and return those with faults among them."""
     rng = random.Random(seed)
     kinds = list(KINDS)
     planned = [
@@ -295,16 +226,15 @@ async def campaign(scenarios: int, parallel: int, seed: int = 0, *, told: bool =
         )
         for n in range(scenarios)
     ]
-    gate = asyncio.Semaphore(parallel)
-
-    async def one(scenario: Scenario) -> Scenario:
-        async with gate:
-            await run_scenario(scenario)
-        if told and scenario.faults:
-            print(f"#{scenario.number} {scenario.victim}, {scenario.kind}, {scenario.at_s:.3f} s: {scenario.faults}")
-        return scenario
-
-    return list(await asyncio.gather(*map(one, planned)))
+    played = []
+    with ThreadPoolExecutor(parallel) as threads:
+        for scenario in threads.map(run_scenario, planned):
+            played.append(scenario)
+            if scenario.faults:
+                print(
+                    f"#{scenario.number} {scenario.victim}, {scenario.kind}, {scenario.at_s:.3f} s: {scenario.faults}"
+                )
+    return played
 
 
 def main() -> int:
@@ -315,7 +245,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     begun = time.monotonic()
-    played = asyncio.run(campaign(given.scenarios, given.parallel, given.seed, told=True))
+    played = campaign(given.scenarios, given.parallel, given.seed)
     for victim in VICTIMS:
         those = [one for one in played if one.victim == victim]
         states = sum((one.ended for one in those), Counter())

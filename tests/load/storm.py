@@ -1,4 +1,4 @@
-"""Many subagents and tasks at once: 32 subagents and 200 background tasks with provider faults, and runaway trees.
+"""Many subagents and tasks at once: 32 subagents and 200 background tasks with provider faults, and a runaway tree.
 
     python -m tests.load.storm
 
@@ -7,18 +7,16 @@ logs are checked afterwards:
 
 - Each end of a task and each report reaches the model once, and at most a second after the last one.
 - The money spent is within the cap and one call.
-- A recursion bomb, a hung subagent and many 429 answers stay within their caps, and the user gets an answer.
+- A recursion bomb stays within its caps, and the user gets an answer.
 - Reporting the 10,000th end costs the same as reporting the first.
 
 Prints a table of results and targets; the exit code is 1 when a target is missed.
 """
 
 import argparse
-import asyncio
 import re
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,8 +41,8 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import Reader
-from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
-from tests.e2e.harness import CliHarness, RunResult
+from longrein.testing.loopback import Call, Fault, Received, Turn
+from tests.e2e.harness import CliHarness, Provider, RunResult
 from tests.work_counters import functions_called
 
 PRICES = """
@@ -92,16 +90,14 @@ class Row(msgspec.Struct):
         return f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
 
 
-class FaultyProvider:
+class FaultyProvider(Provider):
     """A loopback provider in a thread that answers with `answer` and fails at random."""
 
     def __init__(self, answer: Callable[[Received], Turn], *, faults: float, seed: int) -> None:
+        super().__init__(script=self._turn)
         self._answer, self._share = answer, faults
         self._random = Random(seed)
         self.failed = 0
-        self._server = LoopbackProvider(self._turn)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def _turn(self, request: Received) -> Turn:
         turn = self._answer(request)
@@ -110,25 +106,16 @@ class FaultyProvider:
             return msgspec.structs.replace(turn, fault=self._random.choice(FAULTS))
         return turn
 
-    def __enter__(self) -> "FaultyProvider":
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(10)
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+def replies_in(request: Received) -> int:
+    """Return how often the model has answered already in this conversation."""
+    return request.parsed.replies if request.parsed is not None else 0
 
-    @property
-    def url(self) -> str:
-        return self._server.url
 
-    @property
-    def refused(self) -> list[str]:
-        """Rules of the wire that requests broke."""
-        return self._server.refused
+def several(count: int, name: str, task: str, **more: object) -> Turn:
+    """Return a reply that starts `count` subagents."""
+    parts = [{"description": f"{name.lower()} {n}", "prompt": f"{name} {n}: {task}."} for n in range(count)]
+    return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts, **more}),))
 
 
 class RunLogs:
@@ -194,9 +181,20 @@ def run(
     stage: CliHarness, weather: FaultyProvider, words: str, settings: str = "", *flags: str, limit_s: float = 300.0
 ) -> RunResult:
     """Run one headless prompt against this provider."""
-    served = f'\n[providers.served]\nwire = "anthropic"\nbase_url = "{weather.url}"\n'
-    stage.settings(settings + PRICES + served, "served/small")
+    stage.settings(weather.settings("anthropic", settings + PRICES), "served/small")
     return stage.run("-p", words, "--permission-mode", "bypassPermissions", *flags, limit_s=limit_s)
+
+
+def spent(logs: RunLogs, cap: float) -> Row:
+    """The money spent is within the cap and one call."""
+    fine = logs.spent_usd <= cap + logs.dearest_usd
+    return Row("  spent of the cap", f"${logs.spent_usd:.3f} of ${cap:.2f}", "≤ cap + one call", fine)
+
+
+def answered(what: str, ran: RunResult, text: str) -> Row:
+    """The run ended well, with this answer."""
+    found = f"{ran.code}, {ran.text.strip()[:20]!r}"
+    return Row(f"{what}: exit code, answer", found, "0", ran.told()[:2] == (0, text))
 
 
 # --- 32 subagents, 200 tasks -----------------------------------------------------------------------------------------
@@ -212,15 +210,14 @@ def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Calla
 
     def main(replies: int) -> Turn:
         if replies == 0:
-            parts = [{"description": f"part {n}", "prompt": f"PART {n}: run it."} for n in range(agents)]
-            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts, "run_in_background": True}),))
+            return several(agents, "PART", "run it", run_in_background=True)
         if replies <= rounds:
             first = (replies - 1) * CALLS_AT_ONCE
             return Turn(calls=tuple(bash(n) for n in range(first, min(first + CALLS_AT_ONCE, tasks))))
         return Turn(text=f"noted {replies}")
 
     def answer(request: Received) -> Turn:
-        replies = request.parsed.replies if request.parsed is not None else 0
+        replies = replies_in(request)
         if "PART" in request.opening:
             if replies == 0:
                 command = f"sleep {random.uniform(0.1, most_s):.2f}; echo part"
@@ -260,12 +257,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
             len(children) == len(reports) == agents,
         ),
         Row("  told twice", str(len(twice)), "0", not twice),
-        Row(
-            "  spent of the cap",
-            f"${logs.spent_usd:.3f} of ${cap:.2f}",
-            "≤ cap + one call",
-            logs.spent_usd <= cap + logs.dearest_usd,
-        ),
+        spent(logs, cap),
         Row(
             "  from the last end to the request that tells it",
             f"{logs.wait_s:.2f} s",
@@ -278,7 +270,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
     ]
 
 
-# --- Runaway and failing trees ---------------------------------------------------------------------------------------
+# --- A runaway tree --------------------------------------------------------------------------------------------------
 
 
 def bomb(folder: Path) -> list[Row]:
@@ -286,10 +278,9 @@ def bomb(folder: Path) -> list[Row]:
     stage, depth, spawns = CliHarness(folder), 3, 24
 
     def answer(request: Received) -> Turn:
-        replies = request.parsed.replies if request.parsed is not None else 0
+        replies = replies_in(request)
         if replies < 2:
-            parts = [{"description": f"more {n}", "prompt": f"BOMB {n}: go on."} for n in range(4)]
-            return Turn(calls=(Call("Agent", {"description": "more", "tasks": parts}),))
+            return several(4, "BOMB", "go on")
         return Turn(text="that is all")
 
     settings = f"[limits]\nagents_depth = {depth}\nagents_spawns = {spawns}\n"
@@ -300,128 +291,10 @@ def bomb(folder: Path) -> list[Row]:
     labels = [e.event.label for e in logs.of(Opened) if isinstance(e.event, Opened)]
     deepest = max(label.count("a") for label in labels)
     return [
-        Row(
-            "recursion bomb: exit code, answer",
-            f"{ran.code}, {ran.text.strip()[:20]!r}",
-            "0",
-            ran.told()[:2] == (0, "that is all\n"),
-        ),
+        answered("recursion bomb", ran, "that is all\n"),
         Row("  subagents started", str(started), f"≤ {spawns}", 0 < started <= spawns),
         Row("  deepest level", str(deepest), f"≤ {depth}", deepest <= depth),
-        Row(
-            "  spent of the cap",
-            f"${logs.spent_usd:.3f} of $5",
-            "≤ cap + one call",
-            logs.spent_usd <= 5 + logs.dearest_usd,
-        ),
-    ]
-
-
-def poor(folder: Path) -> list[Row]:
-    """A tree of subagents that wants far more than its cap."""
-    stage, cap = CliHarness(folder), 0.5
-    words = "word " * 2_000
-
-    def answer(request: Received) -> Turn:
-        replies = request.parsed.replies if request.parsed is not None else 0
-        if "PART" in request.opening:
-            return Turn(text="I go on.", calls=(Call("Bash", {"command": f"echo {replies} {words}"}),))
-        if replies == 0:
-            parts = [{"description": f"part {n}", "prompt": f"PART {n}: never end."} for n in range(8)]
-            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),))
-        return Turn(text="the answer")
-
-    with FaultyProvider(answer, faults=0.1, seed=3) as weather:
-        ran = run(stage, weather, "POOR", "", "--max-budget-usd", str(cap))
-    logs = RunLogs(stage)
-    ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
-    return [
-        Row(
-            "8 subagents that never end: exit code, answer",
-            f"{ran.code}, {ran.text.strip()[:20]!r}",
-            "0",
-            ran.told()[:2] == (0, "the answer\n"),
-        ),
-        Row("  their ends", str(dict(ends)), "limit", set(ends) <= {"limit"} and bool(ends)),
-        Row(
-            "  spent of the cap",
-            f"${logs.spent_usd:.3f} of ${cap:.2f}",
-            "≤ cap + one call",
-            logs.spent_usd <= cap + logs.dearest_usd,
-        ),
-    ]
-
-
-def hung(folder: Path) -> list[Row]:
-    """A subagent whose command never ends, and one whose request gets no answer until it is cut."""
-    stage = CliHarness(folder)
-
-    def answer(request: Received) -> Turn:
-        replies = request.parsed.replies if request.parsed is not None else 0
-        if "HANG" in request.opening:
-            if replies == 0:
-                return Turn(calls=(Call("Bash", {"command": "sleep 1000", "timeout": 1_000}),))
-            return Turn(text="it does not end")
-        if "SILENT" in request.opening:
-            return Turn(text="never", fault=Fault(kind="stall", at=50, stall_s=1.0, times=0))
-        if replies == 0:
-            parts = [{"description": name, "prompt": f"{name}: do it."} for name in ("HANG", "SILENT")]
-            return Turn(calls=(Call("Agent", {"description": "both", "tasks": parts}),))
-        return Turn(text="the answer")
-
-    with FaultyProvider(answer, faults=0.0, seed=4) as weather:
-        ran = run(stage, weather, "HUNG", "", limit_s=240.0)
-    logs = RunLogs(stage)
-    ends = [e.event.status for e in logs.root if isinstance(e.event, ChildEnded)]
-    left = stage.wait_survivors(5.0)
-    return [
-        Row(
-            "a hung command, a hung request: exit code, answer",
-            f"{ran.code}, {ran.text.strip()[:20]!r}",
-            "0",
-            ran.told()[:2] == (0, "the answer\n"),
-        ),
-        Row("  reports", ", ".join(ends), "done, failed", len(ends) == 2 and ends[0] == "done"),
-        Row("  after", f"{ran.seconds:.1f} s", "≤ 240 s", ran.seconds <= 240),
-        Row("  processes left", str(len(left)), "0", not left),
-    ]
-
-
-def rates(folder: Path, agents: int = 16) -> list[Row]:
-    """Half of all requests are answered with 429."""
-    stage, random = CliHarness(folder), Random(7)
-
-    def answer(request: Received) -> Turn:
-        replies = request.parsed.replies if request.parsed is not None else 0
-        late = Fault(kind="status", status=429, headers={"retry-after": "0"}) if random.random() < 0.5 else None
-        if "PART" in request.opening:
-            return Turn(text="the report", fault=late)
-        if replies == 0:
-            parts = [{"description": f"part {n}", "prompt": f"PART {n}: say it."} for n in range(agents)]
-            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),), fault=late)
-        return Turn(text="the answer", fault=late)
-
-    with FaultyProvider(answer, faults=0.0, seed=5) as weather:
-        ran = run(stage, weather, "RATES", "", "--max-budget-usd", "3")
-    logs = RunLogs(stage)
-    ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
-    late = sum(isinstance(e.event, AskFailed) and e.event.kind == "rate" for e in logs.of(AskFailed))
-    return [
-        Row(
-            "a storm of 429: exit code, answer",
-            f"{ran.code}, {ran.text.strip()[:20]!r}",
-            "0",
-            ran.told()[:2] == (0, "the answer\n"),
-        ),
-        Row("  told to come later", str(late), "", late > 0),
-        Row("  their ends", str(dict(ends)), f"done: {agents}", ends == {"done": agents}),
-        Row(
-            "  spent of the cap",
-            f"${logs.spent_usd:.3f} of $3",
-            "≤ cap + one call",
-            logs.spent_usd <= 3 + logs.dearest_usd,
-        ),
-        Row("  after", f"{ran.seconds:.1f} s", "", True),
+        spent(logs, 5),
     ]
 
 
@@ -470,9 +343,6 @@ def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
 PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "storm": storm,
     "bomb": bomb,
-    "poor": poor,
-    "hung": hung,
-    "rates": rates,
     "notices": lambda _folder: notices(),
 }
 

@@ -37,25 +37,13 @@ from longrein.events import (
 )
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
+from longrein.run_context import CLOCK
 from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace, recover_temp_files
 
 BUDGET = Budget(100_000_000, 10_000)
 NAMESPACE = uuid.UUID("00000000-0000-4000-8000-00000000feed")
-
-
-class Clock:
-    """Real time."""
-
-    def wall_us(self) -> int:
-        return time.time_ns() // 1000
-
-    def mono_s(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class EditingModel:
@@ -120,11 +108,11 @@ async def run_agent(
     state, session = str(folder / "state"), session_id(label)
     fresh = not (folder / "state" / "sessions" / session).exists()
     model = EditingModel(label, files, edits, random.Random(f"{seed} {label} {os.getpid()}"))
-    log = await open_log(state, session, create=fresh, wall_us=Clock().wall_us)
+    log = await open_log(state, session, create=fresh, wall_us=CLOCK.wall_us)
     tools = {tool.spec.name: tool for tool in builtin_tools()}
     tree = str(folder / "tree")
     deps = Dependencies(
-        clock=Clock(),
+        clock=CLOCK,
         jitter=lambda: 0.5,
         workspace=open_workspace((tree,), spawner=PlainSpawner(), environment=dict(os.environ)),
         tools=tools,

@@ -3,13 +3,15 @@
 import asyncio
 import itertools
 import os
+import random
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke
+from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke, text_of
 from longrein.store import SessionLog, open_log
 
 ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
@@ -41,6 +43,12 @@ def entry(seq: int, text: str = "", session: str = ID) -> Entry:
     return Entry(seq, wall_us(), said(text or "hello") if seq == 2 else result(seq, text))
 
 
+def text_in(one: Entry) -> str:
+    """Return the text of a message of the user or of a result."""
+    assert isinstance(one.event, UserSpoke | ToolEnded)
+    return text_of(one.event.parts)
+
+
 def entries(first: int, last: int) -> list[Entry]:
     return [entry(seq) for seq in range(first, last + 1)]
 
@@ -53,6 +61,24 @@ async def reopen(state: Path, session: str = ID) -> SessionLog:
     return await open_log(str(state), session, create=False, wall_us=wall_us)
 
 
+@asynccontextmanager
+async def new_log(state: Path, session: str = ID) -> AsyncIterator[SessionLog]:
+    log = await make(state, session)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def stored_log(state: Path, session: str = ID) -> AsyncIterator[SessionLog]:
+    log = await reopen(state, session)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
 async def add(log: SessionLog, new: Iterable[Entry], *, flush: bool = True) -> None:
     await done(log.append(list(new), flush=flush))
 
@@ -63,9 +89,17 @@ async def done(future: "Future[None]") -> None:
 
 async def filled(state: Path, last: int, session: str = ID) -> None:
     """Create a closed session of `last` entries."""
-    log = await make(state, session)
-    await add(log, [entry(seq, session=session) for seq in range(1, last + 1)])
-    await log.close()
+    async with new_log(state, session) as log:
+        await add(log, [entry(seq, session=session) for seq in range(1, last + 1)])
+
+
+async def store(state: Path, new: Iterable[Entry]) -> str:
+    """Create a closed session of these entries, the first of them an `Opened`; return its id."""
+    new = list(new)
+    assert isinstance(new[0].event, Opened)
+    async with new_log(state, new[0].event.session) as log:
+        await add(log, new)
+    return log.session
 
 
 def folder(state: Path, session: str = ID) -> Path:
@@ -99,6 +133,24 @@ async def _run(work: Callable[[], Awaitable[None]]) -> None:
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def killed_after(work: Callable[[int], Awaitable[None]], acknowledged: int, pause: random.Random) -> list[int]:
+    """Run `work`, which writes acknowledged seqs to a pipe for ever, and kill it some time after the n-th; return
+    them."""
+    reading, writing = os.pipe()
+    pid = run_in_process(lambda: work(writing))
+    os.close(writing)
+    told = b""
+    while told.count(b"\n") < acknowledged:
+        told += os.read(reading, 1)
+    for _ in range(pause.randrange(3000)):  # some instant inside the next writes
+        pass
+    kill(pid)
+    while more := os.read(reading, 65536):
+        told += more
+    os.close(reading)
+    return [int(one) for one in told.split()]
 
 
 def crash(work: Callable[[], Awaitable[None]]) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from longrein.events import StoreDamaged
-from longrein.store import Reader
-from tests.store.fixtures import ID, add, crash, entries, entry, filled, folder, make, reopen
+from tests.store.fixtures import add, crash, entries, entry, filled, folder, make, new_log, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -36,38 +35,33 @@ async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: i
     path = log.blob_path(blob)
     assert bool(path) == (size > 64 * 1024)
     await log.close()
-    log = await reopen(tmp_path)
-    assert log.read_blob(blob) == data
-    assert log.blob_path(blob) == path
-    reader = Reader(str(tmp_path), ID)
-    assert reader.blob_range(blob, 10, 20) == data[10:30]
-    assert sum(1 for _ in folder(tmp_path).glob("blobs/*/*")) == (size > 64 * 1024)
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert log.read_blob(blob) == data
+        assert log.blob_path(blob) == path
+        assert sum(1 for _ in folder(tmp_path).glob("blobs/*/*")) == (size > 64 * 1024)
 
 
 async def test_a_growing_blob_can_be_read_at_its_path(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    growing = log.new_blob()
-    growing.write(b"first ")
-    assert Path(growing.path).read_bytes() == b"first "
-    growing.write(b"second")
-    assert Path(growing.path).read_bytes() == b"first second"
-    blob = growing.finish()
-    await add(log, entries(1, 1))
-    assert log.read_blob(blob) == b"first second"
-    await log.close()
+    async with new_log(tmp_path) as log:
+        growing = log.new_blob()
+        growing.write(b"first ")
+        assert Path(growing.path).read_bytes() == b"first "
+        growing.write(b"second")
+        assert Path(growing.path).read_bytes() == b"first second"
+        blob = growing.finish()
+        await add(log, entries(1, 1))
+        assert log.read_blob(blob) == b"first second"
 
 
 async def test_a_discarded_blob_leaves_nothing(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    for size in (10, 100_000):
-        growing = log.new_blob()
-        growing.write(b"x" * size)
-        growing.discard()
-        growing.discard()
-    await add(log, entries(1, 1))
-    assert list(folder(tmp_path).glob("blobs/*")) == []
-    await log.close()
+    async with new_log(tmp_path) as log:
+        for size in (10, 100_000):
+            growing = log.new_blob()
+            growing.write(b"x" * size)
+            growing.discard()
+            growing.discard()
+        await add(log, entries(1, 1))
+        assert list(folder(tmp_path).glob("blobs/*")) == []
 
 
 async def test_unnamed_files_are_swept_at_open_and_named_ones_stay(tmp_path: Path) -> None:
@@ -85,40 +79,53 @@ async def test_unnamed_files_are_swept_at_open_and_named_ones_stay(tmp_path: Pat
 
     crash(die_open)
     assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 3
-    log = await reopen(tmp_path)
-    left = [path for path in folder(tmp_path).glob("blobs/**/*") if path.is_file()]
-    assert [path.name for path in left] == [hashlib.sha256(b"n" * 100_000).hexdigest()]
-    await log.close()
+    async with stored_log(tmp_path):
+        left = [path for path in folder(tmp_path).glob("blobs/**/*") if path.is_file()]
+        assert [path.name for path in left] == [hashlib.sha256(b"n" * 100_000).hexdigest()]
 
 
 async def test_a_blob_that_is_not_what_was_kept_says_so(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    blob = log.put_blob(b"n" * 100_000)
-    await add(log, entries(1, 2))
-    Path(log.blob_path(blob)).write_bytes(b"m" * 100_000)
-    with pytest.raises(StoreDamaged, match="is not what was written"):
-        log.read_blob(blob)
-    await log.close()
+    async with new_log(tmp_path) as log:
+        blob = log.put_blob(b"n" * 100_000)
+        await add(log, entries(1, 2))
+        Path(log.blob_path(blob)).write_bytes(b"m" * 100_000)
+        with pytest.raises(StoreDamaged, match="is not what was written"):
+            log.read_blob(blob)
 
 
 @pytest.mark.parametrize("name", ["", "ab", "../../lock", "0" * 64, "z" * 64, "../" * 21 + "x"])
 async def test_no_such_blob(tmp_path: Path, name: str) -> None:
     await filled(tmp_path, 2)
-    log = await reopen(tmp_path)
-    with pytest.raises(KeyError):
-        log.read_blob(name)
-    assert log.blob_path(name) == ""
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        with pytest.raises(KeyError):
+            log.read_blob(name)
+        assert log.blob_path(name) == ""
 
 
 async def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    seq = 1
-    for data in (b"s" * 100, b"l" * 100_000) * 3:
-        log.put_blob(data)
-        await add(log, [entry(seq)])
-        seq += 1
-    count = log._writer.call(lambda database: database.connection.execute("SELECT count(*) FROM blobs").fetchone()[0])
-    assert await asyncio.wrap_future(count) == 1
-    assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 1
-    await log.close()
+    async with new_log(tmp_path) as log:
+        seq = 1
+        for data in (b"s" * 100, b"l" * 100_000) * 3:
+            log.put_blob(data)
+            await add(log, [entry(seq)])
+            seq += 1
+        count = log._writer.call(
+            lambda database: database.connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
+        )
+        assert await asyncio.wrap_future(count) == 1
+        assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 1
+
+
+async def test_a_temporary_file_that_a_crash_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    """It may be a second name of a task's output."""
+    (tmp_path / "output").write_bytes(b"output of a task")
+    async with new_log(tmp_path) as log:
+        (folder(tmp_path) / "blobs").mkdir()
+        for number in (1, 2, 3):
+            os.link(tmp_path / "output", folder(tmp_path) / "blobs" / f"tmp-{number}")
+        growing = log.new_blob()
+        growing.write(b"g" * 100_000)
+        blobs = growing.finish(), log.put_blob(b"p" * 100_000)
+        await add(log, entries(1, 2))
+        assert [log.read_blob(blob)[:1] for blob in blobs] == [b"g", b"p"]
+    assert (tmp_path / "output").read_bytes() == b"output of a task"

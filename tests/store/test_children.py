@@ -1,6 +1,5 @@
 """Subagents' logs in the database of their root: joint writes, separate reads, entries shared by forks."""
 
-import asyncio
 import errno
 import hashlib
 import io
@@ -47,10 +46,12 @@ from tests.store.fixtures import (
     entry,
     folder,
     make,
+    new_log,
     reopen,
     seqs,
     start_subagent,
     started,
+    stored_log,
     subagent_start,
 )
 
@@ -58,97 +59,87 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_it(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 3))
-    child = log.child(CHILD)
-    assert (list(child.entries), list(child.inbox), child.session) == ([], [], CHILD)
-    first = subagent_start()
-    await done(log.append([started(4)], flush=True, beside=[(child, first, ())]))
-    assert log._writer.commits == 2
-    await add(child, [entry(3)])
-    await add(log, [entry(5)])
-    assert list(child.history(1, 2)) == first
-    assert [one.seq for one in log.history(1, 9)] == [1, 2, 3, 4, 5]
-    assert list(log.history(1, 0)) == []
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 3))
+        child = log.child(CHILD)
+        assert (list(child.entries), list(child.inbox), child.session) == ([], [], CHILD)
+        first = subagent_start()
+        await done(log.append([started(4)], flush=True, beside=[(child, first, ())]))
+        assert log._writer.commits == 2
+        await add(child, [entry(3)])
+        await add(log, [entry(5)])
+        assert list(child.history(1, 2)) == first
+        assert [one.seq for one in log.history(1, 9)] == [1, 2, 3, 4, 5]
+        assert list(log.history(1, 0)) == []
 
-    log = await reopen(tmp_path)
-    assert seqs(log) == [1, 2, 3, 4, 5]  # the root counts its own only
-    child = log.child(CHILD)
-    assert list(child.entries)[:2] == first
-    assert seqs(child) == [1, 2, 3]
-    assert child.entries[-1].seq == 3
-    await add(child, [entry(4)])
-    await child.close()
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert seqs(log) == [1, 2, 3, 4, 5]  # the root counts its own only
+        child = log.child(CHILD)
+        assert list(child.entries)[:2] == first
+        assert seqs(child) == [1, 2, 3]
+        assert child.entries[-1].seq == 3
+        await add(child, [entry(4)])
+        await child.close()
     assert [info.session for info in list_sessions(str(tmp_path))] == [ID]
     assert Reader(str(tmp_path), ID, 2).about()[2] == "find the parser"
 
 
 async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    names = [f"c0000000-0000-4000-8000-00000000000{n}" for n in range(3)]
-    assert [log.child(name).number for name in (*names[:2], names[0])] == [2, 3, 2]
-    for seq, name in enumerate(names, 3):
-        await start_subagent(log, seq, name)
-    await log.close()
-    log = await reopen(tmp_path)
-    assert [log.child(name).number for name in (OTHER, *names)] == [5, 2, 3, 4]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        names = [f"c0000000-0000-4000-8000-00000000000{n}" for n in range(3)]
+        assert [log.child(name).number for name in (*names[:2], names[0])] == [2, 3, 2]
+        for seq, name in enumerate(names, 3):
+            await start_subagent(log, seq, name)
+    async with stored_log(tmp_path) as log:
+        assert [log.child(name).number for name in (OTHER, *names)] == [5, 2, 3, 4]
 
 
 async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    child = await start_subagent(log, 3)
-    for wrong in (2, 4):
-        with pytest.raises(SessionError, match="out of order"):
-            await add(child, [entry(wrong)])
-        with pytest.raises(SessionError, match="out of order"):  # and nothing of the joint write is there
-            await done(log.append([entry(4)], flush=True, beside=[(child, [entry(wrong)], ())]))
-    await done(child.append([entry(3)], flush=True, beside=[(log, [entry(4)], ())]))
-    other = await make(tmp_path, OTHER)
-    with pytest.raises(ValueError, match="is not in the database of"):
-        log.append([], flush=False, beside=[(other, [], ())])
-    await other.close()
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        child = await start_subagent(log, 3)
+        for wrong in (2, 4):
+            with pytest.raises(SessionError, match="out of order"):
+                await add(child, [entry(wrong)])
+            with pytest.raises(SessionError, match="out of order"):  # and nothing of the joint write is there
+                await done(log.append([entry(4)], flush=True, beside=[(child, [entry(wrong)], ())]))
+        await done(child.append([entry(3)], flush=True, beside=[(log, [entry(4)], ())]))
+        async with new_log(tmp_path, OTHER) as other:
+            with pytest.raises(ValueError, match="is not in the database of"):
+                log.append([], flush=False, beside=[(other, [], ())])
     assert [one.seq for one in read_entries(str(tmp_path), ID)] == [1, 2, 3, 4]
 
 
 async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 5))
-    with pytest.raises(SessionError, match="out of order"):
-        await add(log.child(CHILD, 3), subagent_start(shares=4))
-    child = log.child(CHILD, 4)
-    await add(child, subagent_start(shares=4))
-    assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 5))
+        with pytest.raises(SessionError, match="out of order"):
+            await add(log.child(CHILD, 3), subagent_start(shares=4))
+        child = log.child(CHILD, 4)
+        await add(child, subagent_start(shares=4))
+        assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    child = await start_subagent(log, 3)
-    one, stored = log.put(b"root")
-    two, stored = child.put(b"child")
-    three, stored = child.put(b"again")
-    await done(stored)
-    assert one < two < three  # ids are told apart in the whole tree
-    await log.close()
-    log = await reopen(tmp_path)
-    child = log.child(CHILD)
-    assert list(log.inbox) == [Message(one, b"root")]
-    assert list(child.inbox) == [Message(two, b"child"), Message(three, b"again")]
-    assert await child.collect() == []
-    await done(log.append([entry(4)], flush=True, take=[one], beside=[(child, [entry(3)], [two])]))
-    assert log.put(b"new")[0] == three + 1
-    await log.close()
-    log = await reopen(tmp_path)
-    assert [message.body for message in log.inbox] == [b"new"]
-    assert [message.body for message in log.child(CHILD).inbox] == [b"again"]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        child = await start_subagent(log, 3)
+        one, stored = log.put(b"root")
+        two, stored = child.put(b"child")
+        three, stored = child.put(b"again")
+        await done(stored)
+        assert one < two < three  # ids are told apart in the whole tree
+    async with stored_log(tmp_path) as log:
+        child = log.child(CHILD)
+        assert list(log.inbox) == [Message(one, b"root")]
+        assert list(child.inbox) == [Message(two, b"child"), Message(three, b"again")]
+        assert await child.collect() == []
+        await done(log.append([entry(4)], flush=True, take=[one], beside=[(child, [entry(3)], [two])]))
+        assert log.put(b"new")[0] == three + 1
+    async with stored_log(tmp_path) as log:
+        assert [message.body for message in log.inbox] == [b"new"]
+        assert [message.body for message in log.child(CHILD).inbox] == [b"again"]
 
 
 async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> None:
@@ -181,11 +172,14 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
             one.seq for one in reversed(expected) if type(one.event).__name__ in ("UserSpoke", "Opened")
         ]
 
-    third = await reader_of(log, CHILD, 8)
+    third = log.child(CHILD).reader.entry(8)
+    assert third is not None
+    cousins = log.child(OTHER).reader
+    own = list(cousins.entries(cousins.first - 1))
     for _ in range(2):
         await check(CHILD, [*whole[:5], *first, third])
         await check(GRANDCHILD, [*whole[:5], first[0], *below])
-        await check(OTHER, [*whole[:3], *begun_of(log, OTHER)])
+        await check(OTHER, [*whole[:3], *own])
         await log.close()
         log = await reopen(tmp_path)
     assert seqs(log) == list(range(1, 11))
@@ -196,46 +190,32 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     await log.close()
 
 
-async def reader_of(log: object, session: str, seq: int) -> Entry:
-    await asyncio.sleep(0)
-    found = log.child(session).reader.entry(seq)  # type: ignore[attr-defined]
-    assert found is not None
-    return found  # type: ignore[no-any-return]
-
-
-def begun_of(log: object, session: str) -> list[Entry]:
-    reader = log.child(session).reader  # type: ignore[attr-defined]
-    return list(reader.entries(reader.first - 1))
-
-
 # --- Finding, searching, exporting -----------------------------------------------------------------------------------
 
 
 async def family(state: Path) -> None:
     """A root with an empty subagent (a9) and a forked one (a10), which has a subagent itself (a10.a9)."""
-    log = await make(state)
-    await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
-    await start_subagent(log, 9, results=2)
-    fork = await start_subagent(log, 10, OTHER, shares=6, results=0)
-    await start_subagent(fork, 9, GRANDCHILD, results=1)
-    await add(fork, [entry(10, "the word amber stands in the fork")])
-    await log.close()
+    async with new_log(state) as log:
+        await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
+        await start_subagent(log, 9, results=2)
+        fork = await start_subagent(log, 10, OTHER, shares=6, results=0)
+        await start_subagent(fork, 9, GRANDCHILD, results=1)
+        await add(fork, [entry(10, "the word amber stands in the fork")])
 
 
 async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path) -> None:
     await family(tmp_path)
     copy = "6f9d0000-0000-4000-8000-00000000000f"
     await fork_log(str(tmp_path), ID, 10, Entry(1, 5, Opened(1, copy, "n0nce", ("/work",), "/", parent=Parent(ID, 10))))
-    log = await reopen(tmp_path, copy)
-    assert seqs(log) == list(range(1, 11))  # the root's own entries only
-    assert log.child(GRANDCHILD).number == 2
-    past = SessionHistory(str(tmp_path), copy)
-    child = past.child(OTHER)
-    assert child is not None
-    assert child.tail()[0] == 10
-    assert child.child(GRANDCHILD) is not None
-    past.close()
-    await log.close()
+    async with stored_log(tmp_path, copy) as log:
+        assert seqs(log) == list(range(1, 11))  # the root's own entries only
+        assert log.child(GRANDCHILD).number == 2
+        past = SessionHistory(str(tmp_path), copy)
+        child = past.child(OTHER)
+        assert child is not None
+        assert child.tail()[0] == 10
+        assert child.child(GRANDCHILD) is not None
+        past.close()
 
 
 async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> None:
@@ -258,12 +238,11 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
 async def test_a_search_finds_what_is_shared_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, indexed: bool
 ) -> None:
-    log = await make(tmp_path)
-    await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
-    await start_subagent(log, 6, results=1)
-    fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
-    await add(fork, [entry(7, "the amber fork")])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
+        await start_subagent(log, 6, results=1)
+        fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
+        await add(fork, [entry(7, "the amber fork")])
     if not indexed:
         monkeypatch.setattr("longrein.store.search.GRAM", 99)
     past = SessionHistory(str(tmp_path), ID)
@@ -316,21 +295,19 @@ async def test_a_file_becomes_a_blob_and_stays(
 ) -> None:
     if not links:
         monkeypatch.setattr("os.link", refuse)
-    log = await make(tmp_path)
-    file = tmp_path / "b1.out"
-    file.write_bytes(b"o" * size)
-    blob = await log.adopt(str(file))
-    assert blob == (hashlib.sha256(b"o" * size).hexdigest() if size else "")
-    assert await log.adopt(str(file)) == blob
-    await add(log, entries(1, 2))
-    file.unlink()
-    await log.close()
-    log = await reopen(tmp_path)
-    if size:
-        assert log.read_blob(blob) == b"o" * size
-        assert bool(log.blob_path(blob)) == (size > 64 * 1024)
-    assert list((folder(tmp_path) / "blobs").glob("tmp-*")) == []
-    await log.close()
+    async with new_log(tmp_path) as log:
+        file = tmp_path / "b1.out"
+        file.write_bytes(b"o" * size)
+        blob = await log.adopt(str(file))
+        assert blob == (hashlib.sha256(b"o" * size).hexdigest() if size else "")
+        assert await log.adopt(str(file)) == blob
+        await add(log, entries(1, 2))
+        file.unlink()
+    async with stored_log(tmp_path) as log:
+        if size:
+            assert log.read_blob(blob) == b"o" * size
+            assert bool(log.blob_path(blob)) == (size > 64 * 1024)
+        assert list((folder(tmp_path) / "blobs").glob("tmp-*")) == []
 
 
 def refuse(*_: object) -> None:
@@ -338,14 +315,13 @@ def refuse(*_: object) -> None:
 
 
 async def test_what_cannot_be_adopted_says_so(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "to").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "to")
-    for name, why in (("gone", "No such file"), ("pipe", "not a plain file"), ("link", "symbolic links")):
-        with pytest.raises(OSError, match=why):
-            await log.adopt(str(tmp_path / name))
-    await log.close()
+    async with new_log(tmp_path) as log:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "to").write_text("x")
+        (tmp_path / "link").symlink_to(tmp_path / "to")
+        for name, why in (("gone", "No such file"), ("pipe", "not a plain file"), ("link", "symbolic links")):
+            with pytest.raises(OSError, match=why):
+                await log.adopt(str(tmp_path / name))
 
 
 async def test_an_adopted_file_that_no_commit_named_goes_with_a_crash(tmp_path: Path) -> None:
@@ -356,9 +332,8 @@ async def test_an_adopted_file_that_no_commit_named_goes_with_a_crash(tmp_path: 
 
     (tmp_path / "out").write_bytes(b"o" * 100_000)
     crash(die)
-    log = await reopen(tmp_path)
-    assert list((folder(tmp_path) / "blobs").glob("*/*")) == []
-    blob = await log.adopt(str(tmp_path / "out"))  # the file itself is still there
-    await add(log, [entry(3)])
-    assert log.read_blob(blob) == b"o" * 100_000
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert list((folder(tmp_path) / "blobs").glob("*/*")) == []
+        blob = await log.adopt(str(tmp_path / "out"))  # the file itself is still there
+        await add(log, [entry(3)])
+        assert log.read_blob(blob) == b"o" * 100_000

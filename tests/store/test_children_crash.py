@@ -6,6 +6,7 @@ import random
 import resource
 import sqlite3
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from longrein.events import ChildStarted, Entry, StoreDamaged, StoreFull, ToolEnded, TurnEnded, UserSpoke
 from longrein.store import SessionLog
 from longrein.store.database import TABLES, entry_key
+from tests.seeds import seeds
 from tests.store.fixtures import (
     CHILD,
     GRANDCHILD,
@@ -23,15 +25,17 @@ from tests.store.fixtures import (
     entries,
     entry,
     folder,
-    kill,
+    killed_after,
     make,
+    new_log,
     reopen,
-    run_in_process,
     said,
     seqs,
     start_subagent,
     started,
+    stored_log,
     subagent_start,
+    text_in,
     wall_us,
 )
 
@@ -42,7 +46,7 @@ def name(number: int) -> str:
     return f"c0000000-0000-4000-8000-{number:012d}"
 
 
-async def start_for_ever(state: Path, pipe: int, first: int) -> None:
+async def start_for_ever(state: Path, first: int, pipe: int) -> None:
     """Start subagents until killed; tell each acknowledged seq of the root to the parent process.
 
     Each start is one write with the root's entry, a message taken and a blob; a message in the subagent's log follows.
@@ -63,30 +67,18 @@ async def start_for_ever(state: Path, pipe: int, first: int) -> None:
         seq += 2
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or_not_at_all(
     tmp_path: Path, seed: int
 ) -> None:
     pause, first = random.Random(seed), 1
     for _ in range(4):
-        reading, writing = os.pipe()
-        pid = run_in_process(lambda first=first, writing=writing: start_for_ever(tmp_path, writing, first))  # type: ignore[misc]
-        os.close(writing)
-        told, enough = b"", pause.randrange(1, 8)
-        while told.count(b"\n") < enough:
-            told += os.read(reading, 1)
-        for _ in range(pause.randrange(3000)):  # some instant inside the next writes
-            pass
-        kill(pid)
-        while more := os.read(reading, 65536):
-            told += more
-        os.close(reading)
-        log = await reopen(tmp_path)
-        found = list(log.entries)
-        assert [one.seq for one in found] == list(range(1, len(found) + 1))
-        assert len(found) >= int(told.split()[-1])
-        check_family(log, found)
-        await log.close()
+        told = killed_after(partial(start_for_ever, tmp_path, first), pause.randrange(1, 8), pause)
+        async with stored_log(tmp_path) as log:
+            found = list(log.entries)
+            assert [one.seq for one in found] == list(range(1, len(found) + 1))
+            assert len(found) >= told[-1]
+            check_family(log, found)
         first = len(found) + 1
 
 
@@ -98,7 +90,7 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
             continue
         child = log.child(one.event.child)
         own = [e for e in child.entries if e.seq >= child.reader.first]
-        task = own[1].event.parts[0].text  # type: ignore[union-attr]
+        task = text_in(own[1])
         assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
         assert len(own) == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
         assert [message.body for message in child.inbox] == ([] if one.seq % 2 else [b"%d" % one.seq])
@@ -110,28 +102,26 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
     async def story() -> None:
-        log = await make(tmp_path)
-        await add(log, entries(1, 2))
-        child = await start_subagent(log, 3)
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        big = "x" * 60_000
-        failed = [
-            log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]),
-            child.append([entry(4)], flush=True),  # behind it
-        ]
-        for future in failed:
-            with pytest.raises(StoreFull):
-                await done(future)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert (log.reader.tail()[0], child.reader.tail()[0]) == (3, 2)
-        await done(log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]))
-        await log.close()
+        async with new_log(tmp_path) as log:
+            await add(log, entries(1, 2))
+            child = await start_subagent(log, 3)
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+            big = "x" * 60_000
+            failed = [
+                log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]),
+                child.append([entry(4)], flush=True),  # behind it
+            ]
+            for future in failed:
+                with pytest.raises(StoreFull):
+                    await done(future)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert (log.reader.tail()[0], child.reader.tail()[0]) == (3, 2)
+            await done(log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]))
 
     crash(story)
-    log = await reopen(tmp_path)
-    assert (seqs(log), seqs(log.child(CHILD))) == ([1, 2, 3, 4], [1, 2, 3])
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert (seqs(log), seqs(log.child(CHILD))) == ([1, 2, 3, 4], [1, 2, 3])
 
 
 # --- Older databases -------------------------------------------------------------------------------------------------
@@ -148,14 +138,12 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
         database.executescript("ALTER TABLE inbox DROP COLUMN number; PRAGMA user_version=1;")
     database.close()
     assert "number" in TABLES
-    log = await reopen(tmp_path)
-    assert [(message.id, message.body) for message in log.inbox] == [(first, b"waits")]
-    await start_subagent(log, 4)
-    assert log.put(b"more")[0] == first + 1
-    await log.close()
-    log = await reopen(tmp_path)
-    assert (seqs(log), seqs(log.child(CHILD)), list(log.notes)) == ([1, 2, 3, 4], [1, 2], [])
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert [(message.id, message.body) for message in log.inbox] == [(first, b"waits")]
+        await start_subagent(log, 4)
+        assert log.put(b"more")[0] == first + 1
+    async with stored_log(tmp_path) as log:
+        assert (seqs(log), seqs(log.child(CHILD)), list(log.notes)) == ([1, 2, 3, 4], [1, 2], [])
 
 
 # --- Damage ----------------------------------------------------------------------------------------------------------
@@ -194,10 +182,9 @@ def lose(state: Path, number: int, seq: int) -> None:
 
 async def kept(state: Path) -> tuple[int, list[int], str]:
     """Return (entries of the root, last entries of the three subagents, note of the repair)."""
-    log = await reopen(state)
-    found = len(log.entries), [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)]
-    note = log.notes[0].rpartition("damaged-")[2].partition("; ")[2] if log.notes else "-"
-    await log.close()
+    async with stored_log(state) as log:
+        found = len(log.entries), [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)]
+        note = log.notes[0].rpartition("damaged-")[2].partition("; ")[2] if log.notes else "-"
     return *found, note
 
 
@@ -217,13 +204,14 @@ async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
     lose(state, ROOT, at)
     assert await kept(state) == expected
     assert await kept(state) == (*expected[:2], "-")
-    log = await reopen(state)
-    child = log.child(CHILD)
-    expected_inbox = [b"for the child"] if expected[1][0] else []
-    assert [message.body for message in child.inbox] == expected_inbox
-    last = len(child.entries)
-    await done(log.append([entry(expected[0] + 1)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())]))
-    await log.close()
+    async with stored_log(state) as log:
+        child = log.child(CHILD)
+        expected_inbox = [b"for the child"] if expected[1][0] else []
+        assert [message.body for message in child.inbox] == expected_inbox
+        last = len(child.entries)
+        await done(
+            log.append([entry(expected[0] + 1)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())])
+        )
 
 
 @pytest.mark.parametrize(
@@ -242,11 +230,10 @@ async def test_a_subagents_damage_is_met_when_it_is_opened_and_mended_at_the_nex
     before = await kept(state)
     assert before == (20, [9, 9, 4], "-")
     lose(state, number, seq)
-    log = await reopen(state)
-    assert (len(log.entries), log.notes) == (20, [])
-    with pytest.raises(StoreDamaged, match=r"a subagent in .* is damaged .* open the session again to repair it"):
-        log.child(session)
-    await log.close()
+    async with stored_log(state) as log:
+        assert (len(log.entries), log.notes) == (20, [])
+        with pytest.raises(StoreDamaged, match=r"a subagent in .* is damaged .* open the session again to repair it"):
+            log.child(session)
     assert await kept(state) == expected
 
 

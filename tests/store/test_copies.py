@@ -15,7 +15,6 @@ from longrein.events import (
     Parent,
     Replied,
     SessionError,
-    SessionReadOnly,
     SessionUnknown,
     Text,
     Thinking,
@@ -26,15 +25,13 @@ from longrein.events import (
     encode_entry,
 )
 from longrein.store import (
-    Reader,
     export_jsonl,
     fork_log,
-    import_jsonl,
     list_sessions,
     read_entries,
     write_transcript,
 )
-from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, opened, reopen, said, wall_us
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, new_log, opened, said, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -54,11 +51,10 @@ async def test_a_fork_stands_alone(tmp_path: Path) -> None:
     assert os.stat(log.blob_path(large)).st_nlink == 2
     for path in sorted(folder(tmp_path).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    log = await reopen(tmp_path, OTHER)
-    assert list(log.entries) == [fork_of(6), *original[1:6]]
-    assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
-    await add(log, [entry(7)])
-    await log.close()
+    async with stored_log(tmp_path, OTHER) as log:
+        assert list(log.entries) == [fork_of(6), *original[1:6]]
+        assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
+        await add(log, [entry(7)])
     info = next(info for info in list_sessions(str(tmp_path)) if info.session == OTHER)
     assert (info.cwd, info.title, info.entries, list(log.notes)) == ("/fork", "hello", 7, [])
 
@@ -77,43 +73,11 @@ async def test_a_fork_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
-    out = io.BytesIO()
-    assert export_jsonl(log.reader, out) == 4
-    assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
-    await log.close()
-    elsewhere = tmp_path / "elsewhere"
-    assert await import_jsonl(str(elsewhere), io.BytesIO(out.getvalue()), wall_us=wall_us) == ID
-    again = io.BytesIO()
-    export_jsonl(Reader(str(elsewhere), ID), again)
-    assert again.getvalue() == out.getvalue()
-    with pytest.raises(SessionError, match="there is already a session"):
-        await import_jsonl(str(elsewhere), io.BytesIO(out.getvalue()), wall_us=wall_us)
-
-
-FIRST = encode_entry(Entry(1, 1, opened()))
-BAD_EXPORTS = [
-    ([], "this is not an export of a session: its first line is no Opened"),
-    ([encode_entry(Entry(1, 1, said("x")))], "line 1 of the export is not an entry"),
-    ([b"\0\0\0"], "line 1 of the export is not an entry"),
-    ([FIRST, b'{"seq":2,"at":1,"event":{"type":'], "line 2 of the export is not an entry"),
-    ([FIRST, encode_entry(entry(3))], "line 2 of the export is entry 3; entries are missing or out of order"),
-]
-
-
-@pytest.mark.parametrize(("lines", "line"), BAD_EXPORTS)
-async def test_an_export_that_is_wrong_leaves_nothing(tmp_path: Path, lines: list[bytes], line: str) -> None:
-    with pytest.raises(SessionError) as error:
-        await import_jsonl(str(tmp_path), lines, wall_us=wall_us)
-    assert str(error.value).startswith(line)
-    assert list(tmp_path.glob("sessions/*")) == []
-
-
-async def test_an_export_of_a_newer_longrein_is_passed_on_and_not_opened(tmp_path: Path) -> None:
-    newer = FIRST.replace(b'"version":1', b'"version":99')
-    with pytest.raises(SessionReadOnly, match="newer longrein"):
-        await import_jsonl(str(tmp_path), [newer], wall_us=wall_us)
+    async with new_log(tmp_path) as log:
+        await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
+        out = io.BytesIO()
+        assert export_jsonl(log.reader, out) == 4
+        assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
 
 
 def talk() -> list[Entry]:

@@ -8,12 +8,15 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from longrein.events import SessionBusy, StoreFull
 from longrein.store import SessionLog, is_open, list_sessions, open_log, read_entries
+from tests.seeds import seeds
 from tests.store.fixtures import (
     ID,
     add,
@@ -23,12 +26,13 @@ from tests.store.fixtures import (
     entry,
     filled,
     folder,
-    kill,
+    killed_after,
     make,
+    new_log,
     reopen,
-    run_in_process,
     seqs,
-    wait_status,
+    stored_log,
+    text_in,
     wall_us,
 )
 
@@ -40,7 +44,7 @@ UNCOUNTED = ("-shm", "-journal", "lock", "high-water-mark")
 high-water mark, which may be behind."""
 
 
-async def acknowledge_for_ever(state: Path, pipe: int, start: int) -> None:
+async def acknowledge_for_ever(state: Path, start: int, pipe: int) -> None:
     """Append until killed; tell each acknowledged seq to the parent process."""
     log = await (make(state) if start == 1 else reopen(state))
     seq = start
@@ -53,37 +57,20 @@ async def acknowledge_for_ever(state: Path, pipe: int, start: int) -> None:
         os.write(pipe, b"%d\n" % (seq - 1))
 
 
-def killed_after(state: Path, acknowledged: int, start: int, pause: random.Random) -> int:
-    """Run a writer and kill it some time after acknowledgement `acknowledged`; return the last acknowledged seq."""
-    reading, writing = os.pipe()
-    pid = run_in_process(lambda: acknowledge_for_ever(state, writing, start))
-    os.close(writing)
-    said = b""
-    while said.count(b"\n") < acknowledged:
-        said += os.read(reading, 1)
-    for _ in range(pause.randrange(3000)):  # some instant inside the next writes
-        pass
-    kill(pid)
-    while more := os.read(reading, 65536):
-        said += more
-    os.close(reading)
-    return int(said.split()[-1]) if said else start - 1
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_R030_killed_at_any_instant_nothing_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
     pause, start = random.Random(seed), 1
     for _ in range(5):
-        acknowledged = killed_after(tmp_path, pause.randrange(0 if start > 1 else 1, 12), start, pause)
-        log = await reopen(tmp_path)
-        found = list(log.entries)
-        assert [one.seq for one in found] == list(range(1, len(found) + 1))
-        assert len(found) >= acknowledged
-        for one in found:
-            blob = one.event.parts[0].text if one.seq > 2 else ""  # type: ignore[union-attr]
-            assert len(blob) != 64 or log.read_blob(blob).startswith(b"%d " % one.seq)
-        assert list(log.notes) == []
-        await log.close()
+        writer = partial(acknowledge_for_ever, tmp_path, start)
+        acknowledged = killed_after(writer, pause.randrange(0 if start > 1 else 1, 12), pause)
+        async with stored_log(tmp_path) as log:
+            found = list(log.entries)
+            assert [one.seq for one in found] == list(range(1, len(found) + 1))
+            assert len(found) >= max(acknowledged, default=start - 1)
+            for one in found:
+                blob = text_in(one) if one.seq > 2 else ""
+                assert len(blob) != 64 or log.read_blob(blob).startswith(b"%d " % one.seq)
+            assert list(log.notes) == []
         start = len(found) + 1
 
 
@@ -139,25 +126,24 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
 
 
 async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    with pytest.raises(SessionBusy) as busy:
-        await reopen(tmp_path)
-    assert str(busy.value) == (
-        f"session {ID} is open in process {os.getpid()} on {os.uname().nodename}; "
-        "close that one, or go on in a copy with --fork-session"
-    )
-    assert is_open(str(tmp_path), ID)
-    assert [info.open for info in list_sessions(str(tmp_path))] == [True]
-    assert len(list(read_entries(str(tmp_path), ID))) == 2  # reading needs no lock
-
-    async def other() -> None:
-        with pytest.raises(SessionBusy, match=f"process {os.getppid()} "):
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        with pytest.raises(SessionBusy) as busy:
             await reopen(tmp_path)
+        assert str(busy.value) == (
+            f"session {ID} is open in process {os.getpid()} on {os.uname().nodename}; "
+            "close that one, or go on in a copy with --fork-session"
+        )
+        assert is_open(str(tmp_path), ID)
+        assert [info.open for info in list_sessions(str(tmp_path))] == [True]
+        assert len(list(read_entries(str(tmp_path), ID))) == 2  # reading needs no lock
 
-    crash(other)
-    await add(log, [entry(3)])
-    await log.close()
+        async def other() -> None:
+            with pytest.raises(SessionBusy, match=f"process {os.getppid()} "):
+                await reopen(tmp_path)
+
+        crash(other)
+        await add(log, [entry(3)])
     assert not is_open(str(tmp_path), ID)
 
 
@@ -168,25 +154,8 @@ async def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
 
     crash(die_open)
     assert not is_open(str(tmp_path), ID)
-    log = await reopen(tmp_path)
-    assert seqs(log) == [1, 2, 3, 4]
-    await log.close()
-
-
-async def test_R041_ten_at_once_in_one_state_folder(tmp_path: Path) -> None:
-    def session(number: int) -> str:
-        return f"00000000-0000-4000-8000-{number:012d}"
-
-    async def run(number: int) -> None:
-        log = await make(tmp_path, session(number))
-        for seq in range(1, 11):
-            await add(log, [entry(seq, session=session(number))], flush=seq % 2 == 0)
-            list_sessions(str(tmp_path))
-        await log.close()
-
-    pids = [run_in_process(lambda number=number: run(number)) for number in range(10)]  # type: ignore[misc]
-    assert [wait_status(pid) for pid in pids] == [0] * 10
-    assert [info.entries for info in list_sessions(str(tmp_path))] == [10] * 10
+    async with stored_log(tmp_path) as log:
+        assert seqs(log) == [1, 2, 3, 4]
 
 
 async def fill_up(log: SessionLog, seq: int) -> int:
@@ -202,43 +171,40 @@ async def fill_up(log: SessionLog, seq: int) -> int:
 async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
     async def story() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        log = await make(tmp_path)
-        await add(log, entries(1, 2))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
-        full = await fill_up(log, 3)
-        assert 5 < full < 20
-        behind = [log.append([entry(seq, "y" * 30_000)], flush=True) for seq in range(full, full + 3)]
-        for future in behind:  # those queued behind a failed one fail too: no gap
-            with pytest.raises(StoreFull, match=f"free some room, then go on with `longrein -r {ID}`"):
-                await done(future)
-        big = log.new_blob()
-        with pytest.raises(OSError, match="File too large"):
-            big.write(b"z" * 500_000)
-        big.discard()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        await add(log, [entry(full)])
-        await log.close()
+        async with new_log(tmp_path) as log:
+            await add(log, entries(1, 2))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+            full = await fill_up(log, 3)
+            assert 5 < full < 20
+            behind = [log.append([entry(seq, "y" * 30_000)], flush=True) for seq in range(full, full + 3)]
+            for future in behind:  # those queued behind a failed one fail too: no gap
+                with pytest.raises(StoreFull, match=f"free some room, then go on with `longrein -r {ID}`"):
+                    await done(future)
+            big = log.new_blob()
+            with pytest.raises(OSError, match="File too large"):
+                big.write(b"z" * 500_000)
+            big.discard()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await add(log, [entry(full)])
         assert [one.seq for one in read_entries(str(tmp_path), ID)] == list(range(1, full + 1))
 
     crash(story)
-    log = await reopen(tmp_path)
-    assert seqs(log) == list(range(1, len(log.entries) + 1))
-    assert list(folder(tmp_path).glob("blobs/tmp-*")) == []
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert seqs(log) == list(range(1, len(log.entries) + 1))
+        assert list(folder(tmp_path).glob("blobs/tmp-*")) == []
 
 
 async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_path: Path) -> None:
     async def story() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        log = await make(tmp_path)
-        await asyncio.wrap_future(log._writer.opened)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-        for _ in range(2):
-            with pytest.raises(StoreFull):
-                await add(log, entries(1, 2))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        await add(log, entries(1, 2))
-        await log.close()
+        async with new_log(tmp_path) as log:
+            await asyncio.wrap_future(log._writer.opened)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+            for _ in range(2):
+                with pytest.raises(StoreFull):
+                    await add(log, entries(1, 2))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await add(log, entries(1, 2))
 
     crash(story)
     assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [("hello", "/work", 2)]
@@ -289,29 +255,27 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Path:
+def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, check=False)
     if made.returncode:
         pytest.skip("needs the right to mount")
-    yield disk  # type: ignore[misc]
+    yield disk
     subprocess.run(["umount", "-l", disk], check=True)
 
 
 async def test_R035_a_256_kb_disk_fills_up_and_is_freed(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"b" * 60_000)
-    log = await make(small_disk)
-    await add(log, entries(1, 2))
-    full = await fill_up(log, 3)
-    assert full > 3
-    ballast.unlink()
-    await add(log, [entry(full)])
-    await log.close()
-    log = await reopen(small_disk)
-    assert seqs(log) == list(range(1, full + 1))
-    await log.close()
+    async with new_log(small_disk) as log:
+        await add(log, entries(1, 2))
+        full = await fill_up(log, 3)
+        assert full > 3
+        ballast.unlink()
+        await add(log, [entry(full)])
+    async with stored_log(small_disk) as log:
+        assert seqs(log) == list(range(1, full + 1))
 
 
 async def test_no_room_even_to_begin(small_disk: Path) -> None:
@@ -322,9 +286,8 @@ async def test_no_room_even_to_begin(small_disk: Path) -> None:
         await add(log, entries(1, 2))
     await log.close()
     (small_disk / "ballast").unlink()
-    log = await make(small_disk)
-    await add(log, entries(1, 2))
-    await log.close()
+    async with new_log(small_disk) as log:
+        await add(log, entries(1, 2))
 
 
 async def test_a_killed_close_loses_nothing(tmp_path: Path) -> None:
@@ -337,6 +300,5 @@ async def test_a_killed_close_loses_nothing(tmp_path: Path) -> None:
 
     crash(story)
     await filled(tmp_path, 1, "00000000-0000-4000-8000-000000000001")
-    log = await reopen(tmp_path)
-    assert len(log.entries) in (0, 40)
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert len(log.entries) in (0, 40)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from longrein.events import SCHEMA_VERSION, AnyEvent, AnyPart, Entry, decode_entry, encode_entry
-from longrein.store import Reader, export_jsonl, import_jsonl
-from tests.store.fixtures import reopen, wall_us
+from longrein.store import Reader, export_jsonl
+from tests.store.fixtures import store, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -54,10 +54,9 @@ def test_the_golden_session_holds_every_event_every_part_and_every_field() -> No
 
 
 async def test_the_golden_session_makes_a_session_that_opens(tmp_path: Path) -> None:
-    assert await import_jsonl(str(tmp_path), lines(), wall_us=wall_us) == SESSION
-    log = await reopen(tmp_path, SESSION)
-    assert list(log.entries) == [decode_entry(line) for line in lines()]
-    await log.close()
+    assert await store(tmp_path, map(decode_entry, lines())) == SESSION
+    async with stored_log(tmp_path, SESSION) as log:
+        assert list(log.entries) == [decode_entry(line) for line in lines()]
     with open(tmp_path / "out", "wb") as out:
         assert export_jsonl(Reader(str(tmp_path), SESSION), out) == len(lines())
     assert (tmp_path / "out").read_bytes().splitlines() == lines()

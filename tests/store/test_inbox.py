@@ -9,7 +9,7 @@ import pytest
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store import leave_message
-from tests.store.fixtures import ID, add, crash, done, entries, entry, folder, make, reopen
+from tests.store.fixtures import ID, add, crash, done, entries, entry, folder, make, new_log, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -19,30 +19,27 @@ def waiting(state: Path) -> list[str]:
 
 
 async def test_messages_come_in_once_and_in_order(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    assert await log.collect() == []
-    for body in (b"one", b"two", b"three"):
-        leave_message(str(tmp_path), ID, body)
-    found = await log.collect()
-    assert [message.body for message in found] == [b"one", b"two", b"three"]
-    assert waiting(tmp_path) == []
-    assert await log.collect() == []
-    leave_message(str(tmp_path), ID, b"one")  # the same words again are another message
-    assert [message.body for message in await log.collect()] == [b"one"]
-    await done(log.append([entry(3)], flush=True, take=[found[0].id]))
-    await log.close()
-    log = await reopen(tmp_path)
-    assert [message.body for message in log.inbox] == [b"two", b"three", b"one"]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        assert await log.collect() == []
+        for body in (b"one", b"two", b"three"):
+            leave_message(str(tmp_path), ID, body)
+        found = await log.collect()
+        assert [message.body for message in found] == [b"one", b"two", b"three"]
+        assert waiting(tmp_path) == []
+        assert await log.collect() == []
+        leave_message(str(tmp_path), ID, b"one")  # the same words again are another message
+        assert [message.body for message in await log.collect()] == [b"one"]
+        await done(log.append([entry(3)], flush=True, take=[found[0].id]))
+    async with stored_log(tmp_path) as log:
+        assert [message.body for message in log.inbox] == [b"two", b"three", b"one"]
 
 
 async def test_two_looks_at_once_take_each_message_once(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    leave_message(str(tmp_path), ID, b"one")
-    both = await asyncio.gather(log.collect(), log.collect())
-    assert sorted(len(found) for found in both) == [0, 1]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        leave_message(str(tmp_path), ID, b"one")
+        both = await asyncio.gather(log.collect(), log.collect())
+        assert sorted(len(found) for found in both) == [0, 1]
 
 
 async def test_killed_between_the_commit_and_the_removal(tmp_path: Path) -> None:
@@ -57,59 +54,54 @@ async def test_killed_between_the_commit_and_the_removal(tmp_path: Path) -> None
 
     crash(die_collecting)
     assert len(waiting(tmp_path)) == 1
-    log = await reopen(tmp_path)
-    assert list(log.inbox) == []
-    assert await log.collect() == []
-    assert waiting(tmp_path) == []
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert list(log.inbox) == []
+        assert await log.collect() == []
+        assert waiting(tmp_path) == []
 
 
 async def test_a_file_goes_only_when_its_message_is_stored(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    leave_message(str(tmp_path), ID, b"one")
-    gate = threading.Event()
-    log._writer.call(lambda database: gate.wait(5))
-    looking = asyncio.ensure_future(log.collect())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert (len(waiting(tmp_path)), looking.done()) == (1, False)
-    gate.set()
-    assert len(await looking) == 1
-    assert waiting(tmp_path) == []
-    await log.close()
+    async with new_log(tmp_path) as log:
+        leave_message(str(tmp_path), ID, b"one")
+        gate = threading.Event()
+        log._writer.call(lambda database: gate.wait(5))
+        looking = asyncio.ensure_future(log.collect())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (len(waiting(tmp_path)), looking.done()) == (1, False)
+        gate.set()
+        assert len(await looking) == 1
+        assert waiting(tmp_path) == []
 
 
 async def test_a_message_half_written_is_not_seen(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    leave_message(str(tmp_path), ID, b"whole")
-    (folder(tmp_path) / "inbox" / ".77-1").write_bytes(b"hal")
-    assert [message.body for message in await log.collect()] == [b"whole"]
-    await log.close()
+    async with new_log(tmp_path) as log:
+        leave_message(str(tmp_path), ID, b"whole")
+        (folder(tmp_path) / "inbox" / ".77-1").write_bytes(b"hal")
+        assert [message.body for message in await log.collect()] == [b"whole"]
 
 
 async def test_what_cannot_be_left(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    with pytest.raises(SessionUnknown, match="there is no session"):
-        leave_message(str(tmp_path), ID.replace("6", "7"), b"")
-    with pytest.raises(SessionError, match="too long"):
-        leave_message(str(tmp_path), ID, b"x" * 2_000_000)
-    for _ in range(256):
-        (folder(tmp_path) / "inbox").mkdir(exist_ok=True)
-        (folder(tmp_path) / "inbox" / f"{_:020}").touch()
-    with pytest.raises(SessionError, match="256 messages wait"):
-        leave_message(str(tmp_path), ID, b"one more")
-    assert len(await log.collect()) == 256
-    await log.close()
+    async with new_log(tmp_path) as log:
+        with pytest.raises(SessionUnknown, match="there is no session"):
+            leave_message(str(tmp_path), ID.replace("6", "7"), b"")
+        with pytest.raises(SessionError, match="too long"):
+            leave_message(str(tmp_path), ID, b"x" * 2_000_000)
+        for _ in range(256):
+            (folder(tmp_path) / "inbox").mkdir(exist_ok=True)
+            (folder(tmp_path) / "inbox" / f"{_:020}").touch()
+        with pytest.raises(SessionError, match="256 messages wait"):
+            leave_message(str(tmp_path), ID, b"one more")
+        assert len(await log.collect()) == 256
 
 
 async def test_many_senders(tmp_path: Path) -> None:
-    log = await make(tmp_path)
+    async with new_log(tmp_path) as log:
 
-    async def send() -> None:
-        for number in range(10):
-            leave_message(str(tmp_path), ID, b"%d" % number)
+        async def send() -> None:
+            for number in range(10):
+                leave_message(str(tmp_path), ID, b"%d" % number)
 
-    for _ in range(3):
-        crash(send)
-    assert sorted(int(message.body) for message in await log.collect()) == sorted([*range(10)] * 3)
-    await log.close()
+        for _ in range(3):
+            crash(send)
+        assert sorted(int(message.body) for message in await log.collect()) == sorted([*range(10)] * 3)

@@ -13,7 +13,6 @@ from longrein.store import Message, open_log, read_entries
 from longrein.store.database import Write
 from tests.store.fixtures import (
     ID,
-    OTHER,
     add,
     done,
     entries,
@@ -21,9 +20,11 @@ from tests.store.fixtures import (
     filled,
     folder,
     make,
+    new_log,
     reopen,
     result,
     seqs,
+    stored_log,
     wall_us,
 )
 
@@ -31,181 +32,155 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    assert list(log.entries) == []
-    written = entries(1, 5)
-    await add(log, written[:2])
-    await add(log, written[2:], flush=False)
-    await log.close()
-    log = await reopen(tmp_path)
-    assert list(log.entries) == written
-    assert log.entries[0] == written[0]
-    assert log.entries[-1] == written[4]
-    assert log.entries[1:3] == written[1:3]
-    assert list(log.notes) == []
-    await add(log, [entry(6)])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        assert list(log.entries) == []
+        written = entries(1, 5)
+        await add(log, written[:2])
+        await add(log, written[2:], flush=False)
+    async with stored_log(tmp_path) as log:
+        assert list(log.entries) == written
+        assert log.entries[0] == written[0]
+        assert log.entries[-1] == written[4]
+        assert log.entries[1:3] == written[1:3]
+        assert list(log.notes) == []
+        await add(log, [entry(6)])
     assert [one.seq for one in read_entries(str(tmp_path), ID, after=4)] == [5, 6]
 
 
 async def test_writes_that_wait_together_are_one_commit(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    gate = threading.Event()
-    held = log._writer.call(lambda database: gate.wait(5))
-    futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
-    assert not any(future.done() for future in futures)
-    gate.set()
-    await asyncio.wrap_future(held)
-    for future in futures:
-        await done(future)
-    assert log._writer.commits == 1
-    await log.close()
+    async with new_log(tmp_path) as log:
+        gate = threading.Event()
+        held = log._writer.call(lambda database: gate.wait(5))
+        futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
+        assert not any(future.done() for future in futures)
+        gate.set()
+        await asyncio.wrap_future(held)
+        for future in futures:
+            await done(future)
+        assert log._writer.commits == 1
     assert len(list(read_entries(str(tmp_path), ID))) == 30
 
 
 async def test_what_nobody_flushed_is_flushed_by_a_timer(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    await add(log, [entry(3)], flush=False)
-    for _ in range(3_000):
-        await asyncio.sleep(0.02)
-        if not await asyncio.wrap_future(log._writer.call(lambda database: database.unflushed)):
-            break
-    else:
-        raise AssertionError("the timer never flushed")
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        await add(log, [entry(3)], flush=False)
+        for _ in range(3_000):
+            await asyncio.sleep(0.02)
+            if not await asyncio.wrap_future(log._writer.call(lambda database: database.unflushed)):
+                break
+        else:
+            raise AssertionError("the timer never flushed")
 
 
 async def test_a_grown_wal_is_folded_in_when_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longrein.store.database.WAL_IDLE_BYTES", 100_000)
-    log = await make(tmp_path)
-    await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
-    for _ in range(3_000):
-        await asyncio.sleep(0.02)
-        if (folder(tmp_path) / "log.sqlite").stat().st_size > 150_000:
-            break
-    else:
-        raise AssertionError("it was never folded in")
-    await add(log, [entry(11)])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
+        for _ in range(3_000):
+            await asyncio.sleep(0.02)
+            if (folder(tmp_path) / "log.sqlite").stat().st_size > 150_000:
+                break
+        else:
+            raise AssertionError("it was never folded in")
+        await add(log, [entry(11)])
     assert len(list(read_entries(str(tmp_path), ID))) == 11
 
 
 async def test_appending_does_not_wait_for_the_database(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    gate = threading.Event()
-    log._writer.call(lambda database: gate.wait(5))
-    future = log.append(entries(1, 2), flush=True)
-    number, stored = log.put(b"{}")
-    assert (number, future.done(), stored.done()) == (1, False, False)
-    gate.set()
-    await done(stored)
-    assert future.done()
-    await log.close()
+    async with new_log(tmp_path) as log:
+        gate = threading.Event()
+        log._writer.call(lambda database: gate.wait(5))
+        future = log.append(entries(1, 2), flush=True)
+        number, stored = log.put(b"{}")
+        assert (number, future.done(), stored.done()) == (1, False, False)
+        gate.set()
+        await done(stored)
+        assert future.done()
 
 
 async def test_giving_up_waiting_does_not_undo_a_write(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    waiting = asyncio.wrap_future(log.append(entries(1, 2), flush=True))
-    waiting.cancel()
-    await add(log, [entry(3)])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        waiting = asyncio.wrap_future(log.append(entries(1, 2), flush=True))
+        waiting.cancel()
+        await add(log, [entry(3)])
     assert len(list(read_entries(str(tmp_path), ID))) == 3
 
 
 async def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    with pytest.raises(SessionError, match="out of order"):
-        await add(log, [entry(2)])
-    await add(log, entries(1, 3))
-    for wrong in (3, 5):
+    async with new_log(tmp_path) as log:
         with pytest.raises(SessionError, match="out of order"):
-            await add(log, [entry(wrong)])
-    await add(log, [entry(4)])
-    await log.close()
+            await add(log, [entry(2)])
+        await add(log, entries(1, 3))
+        for wrong in (3, 5):
+            with pytest.raises(SessionError, match="out of order"):
+                await add(log, [entry(wrong)])
+        await add(log, [entry(4)])
     assert len(list(read_entries(str(tmp_path), ID))) == 4
 
 
 async def test_a_write_that_fails_half_way_writes_nothing(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    key, *rest = next(iter(log.reader.rows(after=1)))
-    write = Write(flush=True)
-    write.rows = [(key + 1, *rest)]
-    write.put = [(7, b"once", 1), (7, b"twice", 1)]
-    with pytest.raises(SessionError, match="UNIQUE constraint"):
-        await done(log._writer.write(write))
-    assert log.reader.entry(3) is None
-    await add(log, [entry(3)])
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        key, *rest = next(iter(log.reader.rows(after=1)))
+        write = Write(flush=True)
+        write.rows = [(key + 1, *rest)]
+        write.put = [(7, b"once", 1), (7, b"twice", 1)]
+        with pytest.raises(SessionError, match="UNIQUE constraint"):
+            await done(log._writer.write(write))
+        assert log.reader.entry(3) is None
+        await add(log, [entry(3)])
 
 
 async def test_a_message_is_taken_in_one_transaction_with_its_entry(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    first, stored = log.put(b'{"a":1}')
-    second, stored = log.put(b'{"b":2}')
-    await done(stored)
-    await log.close()
-    log = await reopen(tmp_path)
-    assert list(log.inbox) == [Message(first, b'{"a":1}'), Message(second, b'{"b":2}')]
-    await done(log.append([entry(3)], flush=True, take=[first, second]))
-    await log.close()
-    log = await reopen(tmp_path)
-    assert (list(log.inbox), seqs(log)) == ([], [1, 2, 3])
-    assert log.put(b"{}")[0] == second + 1  # ids rise for ever
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        first, stored = log.put(b'{"a":1}')
+        second, stored = log.put(b'{"b":2}')
+        await done(stored)
+    async with stored_log(tmp_path) as log:
+        assert list(log.inbox) == [Message(first, b'{"a":1}'), Message(second, b'{"b":2}')]
+        await done(log.append([entry(3)], flush=True, take=[first, second]))
+    async with stored_log(tmp_path) as log:
+        assert (list(log.inbox), seqs(log)) == ([], [1, 2, 3])
+        assert log.put(b"{}")[0] == second + 1  # ids rise for ever
 
 
 async def test_a_large_event_is_a_file_and_reads_like_any_other(tmp_path: Path) -> None:
     large = Entry(3, 7, result(3, "x" * 300_000))
-    log = await make(tmp_path)
-    await add(log, [*entries(1, 2), large], flush=False)
-    assert log.reader.entry(3) == large
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, [*entries(1, 2), large], flush=False)
+        assert log.reader.entry(3) == large
     assert sum(1 for _ in folder(tmp_path).glob("blobs/??/*")) == 1
     assert (folder(tmp_path) / "log.sqlite").stat().st_size < 100_000
-    log = await reopen(tmp_path)
-    assert log.entries[2] == large
-    assert list(log.entries)[2] == large
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert log.entries[2] == large
+        assert list(log.entries)[2] == large
 
 
 async def test_a_long_log_is_walked_a_few_entries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longrein.store.repair.KEEP_BYTES_MAX", 1000)
     await filled(tmp_path, 700)
-    log = await reopen(tmp_path)
-    assert len(log.entries) == 700
-    assert seqs(log) == seqs(log) == list(range(1, 701))
-    await log.close()
-
-
-async def test_making_a_session_that_is_there_is_refused(tmp_path: Path) -> None:
-    await filled(tmp_path, 3)
-    with pytest.raises(SessionError, match="there is already a session"):
-        await make(tmp_path)
-    log = await reopen(tmp_path)
-    assert seqs(log) == [1, 2, 3]
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert len(log.entries) == 700
+        assert seqs(log) == seqs(log) == list(range(1, 701))
 
 
 async def test_a_session_killed_while_it_was_made_can_be_made_again(tmp_path: Path) -> None:
     folder(tmp_path).mkdir(parents=True)
     (folder(tmp_path) / "log.sqlite").touch()
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
     assert len(list(read_entries(str(tmp_path), ID))) == 2
 
 
 async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 2))
-    write = Write(flush=True)
-    key, at, _, crc, body = next(iter(log.reader.rows(after=1)))
-    write.rows = [(key + 1, at, 99, crc, body)]
-    await done(log._writer.write(write))
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        write = Write(flush=True)
+        key, at, _, crc, body = next(iter(log.reader.rows(after=1)))
+        write.rows = [(key + 1, at, 99, crc, body)]
+        await done(log._writer.write(write))
     with pytest.raises(SessionReadOnly, match="entry 3 of this session was written by a newer longrein; upgrade it"):
         await reopen(tmp_path)
     with pytest.raises(SessionReadOnly):
@@ -221,10 +196,9 @@ async def test_on_a_network_mount_the_journal_is_a_rollback_journal(tmp_path: Pa
         "a network file system: the log is written in a slower, safe mode"
     ]
     await log.close()
-    log = await reopen(tmp_path)  # moved to a local disk
-    assert (seqs(log), list(log.notes)) == ([1, 2, 3], [])
-    await add(log, [entry(4)])
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert (seqs(log), list(log.notes)) == ([1, 2, 3], [])
+        await add(log, [entry(4)])
 
 
 async def test_closing_twice_and_using_after_closing(tmp_path: Path) -> None:
@@ -232,19 +206,8 @@ async def test_closing_twice_and_using_after_closing(tmp_path: Path) -> None:
     blob = log.put_blob(b"kept though nothing named it")
     await log.close()
     await log.close()
-    log = await reopen(tmp_path)
-    assert log.read_blob(blob) == b"kept though nothing named it"
-    await log.close()
-
-
-async def test_two_sessions_do_not_meet(tmp_path: Path) -> None:
-    one, two = await make(tmp_path), await make(tmp_path, OTHER)
-    await add(one, entries(1, 3))
-    await add(two, [entry(1, session=OTHER)])
-    await one.close()
-    await two.close()
-    assert len(list(read_entries(str(tmp_path), ID))) == 3
-    assert len(list(read_entries(str(tmp_path), OTHER))) == 1
+    async with stored_log(tmp_path) as log:
+        assert log.read_blob(blob) == b"kept though nothing named it"
 
 
 STEPS = st.lists(

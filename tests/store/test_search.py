@@ -5,7 +5,6 @@ import contextlib
 import os
 import sqlite3
 import threading
-from binascii import crc32
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,11 +35,9 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     UserSpoke,
-    encode_event,
 )
-from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
+from longrein.store import HistoryReader, Reader, SearchResult, SessionHistory, SessionLog, fork_log
 from longrein.store import search as index
-from longrein.store.database import entry_key
 from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.fixtures import (
     ID,
@@ -49,9 +46,11 @@ from tests.store.fixtures import (
     crash,
     folder,
     make,
+    new_log,
     opened,
     reopen,
     run_in_process,
+    stored_log,
     wait_status,
     wall_us,
 )
@@ -193,9 +192,9 @@ class Fed:
         self.seqs: list[int] = []
         take = index._index_entry
 
-        def counted(connection: sqlite3.Connection, row: index.Row, texts: Iterator[str]) -> int:
+        def counted(connection: sqlite3.Connection, reader: Reader, row: index.Row) -> int:
             self.seqs.append(index.entry_seq(row[0]))
-            return take(connection, row, texts)
+            return take(connection, reader, row)
 
         monkeypatch.setattr(index, "_index_entry", counted)
 
@@ -305,20 +304,19 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
 
     await log.close()
     children = [run_in_process(elsewhere) for _ in range(2)]
-    log = await reopen(tmp_path)
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for n in range(50, 100):
-        await append(log, result(f"needle {n}"))
-        await asyncio.sleep(0)
-    for thread in threads:
-        thread.join()
-    assert [wait_status(child) for child in children] == [0, 0]
-    assert len(counts) == 20
-    assert min(counts) >= 50
-    assert len(found(tmp_path, "needle", 500)) == 100
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for n in range(50, 100):
+            await append(log, result(f"needle {n}"))
+            await asyncio.sleep(0)
+        for thread in threads:
+            thread.join()
+        assert [wait_status(child) for child in children] == [0, 0]
+        assert len(counts) == 20
+        assert min(counts) >= 50
+        assert len(found(tmp_path, "needle", 500)) == 100
 
 
 async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -351,31 +349,7 @@ async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
     assert found(tmp_path, "needle", session=OTHER) == ["r2:1 result of Bash: old needle"]
 
 
-def add_child(state: Path, number: int, session: str, *events: AnyEvent) -> None:
-    """Create a subagent's log in the database of its parent."""
-    with contextlib.closing(sqlite3.connect(folder(state) / "log.sqlite")) as connection, connection:
-        connection.execute("INSERT INTO sessions VALUES(?, ?, 0, '/w', 'child')", (number, session))
-        for seq, event in enumerate(events, 1):
-            body = encode_event(event)
-            row = (entry_key(number, seq), wall_us(), 1, crc32(body), body)
-            connection.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
-
-
 CHILD = "6f9d0000-0000-4000-8000-00000000c111"
-
-
-async def test_a_subagents_log_is_read_and_searched_apart(tmp_path: Path) -> None:
-    log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"), result("parent needle"))
-    await log.close()
-    add_child(tmp_path, 2, CHILD, opened(CHILD), result("child needle"))
-    with past_of(tmp_path) as past:
-        child = past.child(CHILD)
-        assert child is not None
-        assert child.tail()[0] == 2
-        assert [hit.snippet for hit in child.search("needle", 5).hits] == ["child needle"]
-        assert [hit.snippet for hit in past.search("needle", 5).hits] == ["parent needle"]
-        assert past.tail()[0] == 3
-        assert past.child(OTHER) is None
 
 
 async def test_only_this_sessions_tree(tmp_path: Path) -> None:
@@ -383,10 +357,9 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
     subagents."""
     log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
     await log.close()
-    child = await make(tmp_path, CHILD)
-    first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
-    await add(child, [Entry(1, wall_us(), first), Entry(2, wall_us(), result("child needle"))])
-    await child.close()
+    async with new_log(tmp_path, CHILD) as child:
+        first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
+        await add(child, [Entry(1, wall_us(), first), Entry(2, wall_us(), result("child needle"))])
     stranger = await written(tmp_path, result("secret"), session=OTHER)
     await stranger.close()
     fork = "6f9d0000-0000-4000-8000-00000000f0f0"
@@ -401,15 +374,17 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
             assert len(mine.search("needle", 5).hits) == 1
 
 
-async def test_of_kind_and_seq_at(tmp_path: Path) -> None:
+async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
     log = await written(tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(()))
     await append(log, UserSpoke((Text("hi"),)), result("y"))
     with past_of(tmp_path) as past:
         assert [entry.seq for entry in past.of_kind("ToolEnded")] == [10, 7, 6, 5, 4, 3, 2]
         assert [entry.seq for entry in past.of_kind("UserSpoke", "TodoSet")] == [9, 8]
         assert list(past.of_kind("Interrupted")) == []
-        third = past.entry(3)
+        third, now_us = past.entry(3), past.tail()[1]
         assert third is not None
+        ages_us = [now_us - third.at + n for n in (-1, 0, 1)]
+        assert [past.seq_ago(age_us, now_us) for age_us in (*ages_us, 10**15)] == [3, 3, 2, 0]
         assert [past.seq_at(third.at + n) for n in (-1, 0, 1)] == [2, 3, 3]
         assert past.seq_at(0) == 0
     await log.close()

@@ -1,4 +1,4 @@
-"""Lists of sessions, their folders and file modes."""
+"""Lists of sessions, their folders and file modes; removal of empty ones."""
 
 import asyncio
 import os
@@ -6,13 +6,29 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from longrein.events import Entry, Image, SessionError, SessionUnknown, Text, UserSpoke
+from longrein.events import (
+    AnyEvent,
+    Entry,
+    Image,
+    ModeSet,
+    Opened,
+    Parent,
+    PinsSet,
+    PrefixSet,
+    SessionError,
+    SessionUnknown,
+    TaskStarted,
+    Text,
+    UserSpoke,
+)
 from longrein.store import (
     database,
+    discard_empty,
     find_session,
     is_open,
     latest_session,
@@ -23,7 +39,7 @@ from longrein.store import (
 )
 from longrein.store import reader as reading
 from longrein.store.session_folder import mount_type
-from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
+from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, new_log, opened, said, stored_log, wall_us
 
 pytestmark = pytest.mark.anyio
 
@@ -61,16 +77,15 @@ async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         state = tmp_path / "new" / "state"
-        log = await make(state)
-        await add(log, [entry(1), entry(2), entry(3, "x" * 100_000)])
-        log.put_blob(b"b" * 100_000)
-        growing = log.new_blob()
-        growing.write(b"g" * 100_000)
-        leave_message(str(state), ID, b"message")
-        await add(log, [entry(4)])
-        list(read_entries(str(state), ID))
-        found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
-        await log.close()
+        async with new_log(state) as log:
+            await add(log, [entry(1), entry(2), entry(3, "x" * 100_000)])
+            log.put_blob(b"b" * 100_000)
+            growing = log.new_blob()
+            growing.write(b"g" * 100_000)
+            leave_message(str(state), ID, b"message")
+            await add(log, [entry(4)])
+            list(read_entries(str(state), ID))
+            found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
     finally:
         os.umask(before)
     names = {path.name for path in found}
@@ -82,9 +97,8 @@ async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
 
 async def spoken(state: Path, number: int, cwd: str, words: str) -> str:
     session = f"{number:08x}-0000-4000-8000-000000000000"
-    log = await make(state, session)
-    await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
-    await log.close()
+    async with new_log(state, session) as log:
+        await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
     return session
 
 
@@ -111,9 +125,8 @@ async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
 
 
 async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_another(tmp_path: Path) -> None:
-    mute = await make(tmp_path)
-    await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
-    await mute.close()
+    async with new_log(tmp_path) as mute:
+        await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
     assert latest_session(str(tmp_path), "/a") == ID
     spoke = await spoken(tmp_path, 1, "/a", "mend the parser")
     os.utime(tmp_path / "sessions" / ID / "log.sqlite", ns=(time.time_ns() + 10**10,) * 2)
@@ -121,13 +134,13 @@ async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_
 
 
 async def test_who_says_an_image_alone_has_said_something(tmp_path: Path) -> None:
-    seen = await make(tmp_path)
-    await add(
-        seen, [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))]
-    )
-    assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
-    await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
-    await seen.close()
+    async with new_log(tmp_path) as seen:
+        await add(
+            seen,
+            [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))],
+        )
+        assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
+        await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
     assert [info.title for info in list_sessions(str(tmp_path))] == ["what is this?"]
 
 
@@ -149,9 +162,8 @@ async def test_one_that_is_made_between_two_looks_is_not_called_damaged(
 
 
 async def test_a_session_without_an_entry_is_not_listed(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    assert list_sessions(str(tmp_path)) == []
-    await log.close()
+    async with new_log(tmp_path):
+        assert list_sessions(str(tmp_path)) == []
     (folder(tmp_path, OTHER)).mkdir()
     assert list_sessions(str(tmp_path)) == []
     assert list(read_entries(str(tmp_path), OTHER)) == []
@@ -241,6 +253,76 @@ async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
         (folder(tmp_path, one) / "high-water-mark").unlink()
     expected = "" if damage == "empty" and not marked else one  # then nothing says where it was started
     assert latest_session(str(tmp_path), "/a") == expected
-    log = await reopen(tmp_path, one)
-    assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
-    await log.close()
+    async with stored_log(tmp_path, one) as log:
+        assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
+
+
+# --- Removing empty sessions -----------------------------------------------------------------------------------------
+#
+# Sessions in which nobody said anything are removed when they are left; all others stay.
+
+
+PREFIX = PrefixSet("start", "p", "m", "scripted", "Be good.", ())
+
+
+async def stored(tmp_path: Path, *events: AnyEvent) -> None:
+    async with new_log(tmp_path) as log:
+        await add(log, [Entry(seq, wall_us(), event) for seq, event in enumerate(events, 1)])
+
+
+@pytest.mark.parametrize(
+    "events", [(), (opened(ID, "/a"),), (opened(ID, "/a"), PREFIX), (opened(ID, "/a"), PREFIX, ModeSet("plan"))]
+)
+async def test_what_holds_nothing_but_its_beginning_goes(tmp_path: Path, events: tuple[AnyEvent, ...]) -> None:
+    await stored(tmp_path, *events)
+    assert await discard_empty(str(tmp_path), ID, wall_us=wall_us)
+    assert not folder(tmp_path).exists()
+    assert list_sessions(str(tmp_path)) == []
+    assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
+
+
+def copied() -> Opened:
+    return Opened(1, ID, "n", ("/a",), "/a", parent=Parent("6f1d", 7))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [UserSpoke((Text("keep me"),)), PinsSet(("never push",)), TaskStarted("b1", "make"), copied()],
+    ids=lambda last: type(last).__name__,
+)
+async def test_what_holds_anything_else_stays(tmp_path: Path, last: AnyEvent) -> None:
+    await stored(tmp_path, opened(ID, "/a"), PREFIX, last)
+    assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
+    assert len(list_sessions(str(tmp_path))) == 1
+
+
+async def _waits(tmp_path: Path) -> None:
+    async with stored_log(tmp_path) as log:
+        log.put(b"a word that was never taken")
+
+
+async def _left(tmp_path: Path) -> None:
+    leave_message(str(tmp_path), ID, b"a word from another process")
+
+
+async def _spool(tmp_path: Path) -> None:
+    (folder(tmp_path) / "tasks").mkdir()
+
+
+async def _damage(tmp_path: Path) -> None:
+    (folder(tmp_path) / "log.sqlite").write_bytes(b"no database")
+
+
+@pytest.mark.parametrize("befalls", [_waits, _left, _spool, _damage])
+async def test_what_may_hold_something_stays(tmp_path: Path, befalls: Callable[[Path], Awaitable[None]]) -> None:
+    await stored(tmp_path, opened(ID, "/a"), PREFIX)
+    await befalls(tmp_path)
+    assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
+    assert (folder(tmp_path) / "log.sqlite").exists()
+
+
+async def test_what_somebody_has_open_stays(tmp_path: Path) -> None:
+    async with new_log(tmp_path) as log:
+        await add(log, [Entry(1, wall_us(), opened(ID, "/a"))])
+        assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
+    assert await discard_empty(str(tmp_path), ID, wall_us=wall_us)

@@ -12,7 +12,7 @@ import pytest
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
-from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, new_log, reopen, seqs, stored_log
 
 pytestmark = pytest.mark.anyio
 
@@ -22,12 +22,11 @@ LARGE = "x" * 100_000
 
 async def kept(state: Path, last: int = 20, session: str = ID) -> None:
     """Create a closed session of `last` entries, the third one large, with a snapshot of all."""
-    log = await make(state, session)
-    new = [entry(seq, LARGE if seq == 3 else "", session) for seq in range(1, last + 1)]
-    await add(log, new)
-    writing = log.keep_snapshot(Snapshot(last, STATE))
-    assert writing is not None
-    await log.close()
+    async with new_log(state, session) as log:
+        new = [entry(seq, LARGE if seq == 3 else "", session) for seq in range(1, last + 1)]
+        await add(log, new)
+        writing = log.keep_snapshot(Snapshot(last, STATE))
+        assert writing is not None
     assert writing.result()
 
 
@@ -40,16 +39,14 @@ async def found(state: Path, session: str = ID) -> Snapshot | None:
 async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path: Path) -> None:
     await kept(tmp_path)
     for last in (21, 22):
-        log = await reopen(tmp_path)
-        assert log.snapshot == Snapshot(20, STATE)
-        assert len(log.entries) == last - 1
-        await add(log, [entry(last)])
-        await log.close()
-    log = await reopen(tmp_path)
-    writing = log.keep_snapshot(Snapshot(22, b"newer"))
-    assert writing is not None
-    assert await asyncio.wrap_future(writing)
-    await log.close()
+        async with stored_log(tmp_path) as log:
+            assert log.snapshot == Snapshot(20, STATE)
+            assert len(log.entries) == last - 1
+            await add(log, [entry(last)])
+    async with stored_log(tmp_path) as log:
+        writing = log.keep_snapshot(Snapshot(22, b"newer"))
+        assert writing is not None
+        assert await asyncio.wrap_future(writing)
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
     assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "high-water-mark", "lock", "log.sqlite", "state.snapshot"]
@@ -59,32 +56,29 @@ async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path
     await kept(tmp_path)
     Path(f"{path(tmp_path)}.new").write_bytes(path(tmp_path).read_bytes()[:3_000])
     assert await found(tmp_path) == Snapshot(20, STATE)
-    log = await reopen(tmp_path)
-    log.keep_snapshot(Snapshot(20, b"again"))
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        log.keep_snapshot(Snapshot(20, b"again"))
     assert await found(tmp_path) == Snapshot(20, b"again")
     assert "state.snapshot.new" not in os.listdir(folder(tmp_path))
 
 
 async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 5))
-    Path(f"{path(tmp_path)}.new").mkdir()
-    writing = log.keep_snapshot(Snapshot(5, STATE))
-    assert writing is not None
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 5))
+        Path(f"{path(tmp_path)}.new").mkdir()
+        writing = log.keep_snapshot(Snapshot(5, STATE))
+        assert writing is not None
     assert not writing.result()
     assert await found(tmp_path) is None
 
 
 async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    await add(log, entries(1, 5))
-    for seq in (4, 6):
-        writing = log.keep_snapshot(Snapshot(seq, STATE))
-        assert writing is not None
-        assert not await asyncio.wrap_future(writing)
-    await log.close()
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 5))
+        for seq in (4, 6):
+            writing = log.keep_snapshot(Snapshot(seq, STATE))
+            assert writing is not None
+            assert not await asyncio.wrap_future(writing)
     assert await found(tmp_path) is None
 
 
@@ -135,12 +129,11 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 async def test_it_is_passed_over_when(what: str, tmp_path: Path) -> None:
     await kept(tmp_path)
     DAMAGE[what](tmp_path)
-    log = await reopen(tmp_path)
-    assert log.snapshot is None
-    last = 19 if what == "the log is shorter" else 20
-    assert seqs(log) == list(range(1, last + 1))
-    await add(log, [entry(last + 1)])
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert log.snapshot is None
+        last = 19 if what == "the log is shorter" else 20
+        assert seqs(log) == list(range(1, last + 1))
+        await add(log, [entry(last + 1)])
 
 
 @pytest.mark.parametrize("at", [*range(0, 60, 3), 4_000, -1])
@@ -166,10 +159,9 @@ async def test_an_older_log_put_back_is_not_taken_for_the_newer(tmp_path: Path) 
     log.keep_snapshot(Snapshot(20, STATE))
     await log.close()
     shutil.copy(tmp_path / "backup", folder(tmp_path) / "log.sqlite")
-    log = await reopen(tmp_path)
-    await add(log, entries(11, 20))
-    assert log.snapshot is None
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        await add(log, entries(11, 20))
+        assert log.snapshot is None
     assert await found(tmp_path) is None
 
 
@@ -186,13 +178,12 @@ def long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("long")
 async def test_a_long_log_is_looked_through_after_the_open(tmp_path: Path) -> None:
     await kept(tmp_path)
-    log = await reopen(tmp_path)
-    assert log.snapshot == Snapshot(20, STATE)
-    assert log.checked is not None
-    assert log.checked.result(60) == ""
-    assert seqs(log) == list(range(1, 21))
-    assert [one.seq for one in log.history(18, 20)] == [18, 19, 20]
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert log.snapshot == Snapshot(20, STATE)
+        assert log.checked is not None
+        assert log.checked.result(60) == ""
+        assert seqs(log) == list(range(1, 21))
+        assert [one.seq for one in log.history(18, 20)] == [18, 19, 20]
 
 
 @pytest.mark.usefixtures("long")
@@ -201,12 +192,12 @@ async def test_damage_that_the_snapshot_stands_for_is_told_after_the_open_and_re
 ) -> None:
     await kept(tmp_path)
     rows(tmp_path, f"UPDATE entries SET body = x'7b7d' WHERE key = {LAST} - 8", sound=False)
-    log = await reopen(tmp_path)
-    assert log.snapshot == Snapshot(20, STATE)
-    assert log.checked is not None
-    assert "damaged (entry 12 is not what was written); open the session again to repair it" in log.checked.result(60)
-    await log.close()
-    log = await reopen(tmp_path)
-    assert log.snapshot is None
-    assert log.notes
-    await log.close()
+    async with stored_log(tmp_path) as log:
+        assert log.snapshot == Snapshot(20, STATE)
+        assert log.checked is not None
+        assert "damaged (entry 12 is not what was written); open the session again to repair it" in log.checked.result(
+            60
+        )
+    async with stored_log(tmp_path) as log:
+        assert log.snapshot is None
+        assert log.notes

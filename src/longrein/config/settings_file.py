@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.atomic_file import replace_file
 from longrein.config.environment import user_file
 from longrein.config.settings_schema import KEYS, dotted, nearest, pattern_of, problem_with
 from longrein.events import SettingsError
@@ -151,31 +152,17 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-# --- Atomic writing --------------------------------------------------------------------------------------------------
+# --- Writing ---------------------------------------------------------------------------------------------------------
 
 
-def replace_file(path: str, data: bytes) -> None:
+def write_settings_file(path: str, data: bytes) -> None:
     """Replace the content of a file atomically, following links and keeping its mode; 0600 for a new file.
 
-    A reader, or a crash, sees the old content or the new. Raises `OSError`.
+    Raises `OSError`.
     """
     path = os.path.realpath(path)
-    try:
-        mode = os.stat(path).st_mode & 0o777
-    except FileNotFoundError:
-        mode = 0o600
-    temporary = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
+    replace_file(path, (data,), durable=True, mode=mode, temporary=f"{path}.{os.getpid()}.new")
 
 
 # --- Adding a permission rule ----------------------------------------------------------------------------------------
@@ -208,7 +195,7 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         _check_new_text(text, path, {*listed, rule}, before)
-        replace_file(path, text.encode())
+        write_settings_file(path, text.encode())
     except OSError as error:
         raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {rule} to it by hand") from None
     except _Unsafe:

@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from longrein.config.settings_file import SIZE_MAX_BYTES, replace_file
+from longrein.config.settings_file import SIZE_MAX_BYTES, write_settings_file
 from longrein.events import SettingsError
 
 
@@ -41,7 +41,7 @@ def distrust(state_dir: str, folder: str) -> None:
 def _write_folders(state_dir: str, folders: list[str]) -> None:
     try:
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
-        replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode(folders)) + b"\n")
+        write_settings_file(_file(state_dir), msgspec.json.format(msgspec.json.encode(folders)) + b"\n")
     except OSError as error:
         said = f"{_file(state_dir)} cannot be written ({error.strerror})"
         raise SettingsError(f"{said}; name another place with LONGREIN_STATE_DIR") from None

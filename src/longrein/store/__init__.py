@@ -1,7 +1,7 @@
 """The session log on disk: one database per root session, one writer thread, blob files."""
 
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
-from longrein.store.export import export_jsonl, import_jsonl, write_transcript
+from longrein.store.export import export_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
@@ -32,7 +32,6 @@ __all__ = [
     "export_jsonl",
     "find_session",
     "fork_log",
-    "import_jsonl",
     "is_open",
     "kind_of",
     "latest_session",

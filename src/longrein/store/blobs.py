@@ -12,13 +12,15 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+import msgspec
+
+from longrein.atomic_file import flush, flush_path, replace_file, write_all, write_file
 from longrein.events import StoreDamaged
-from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
+from longrein.store.session_folder import BLOBS, make_folder, new_file
 
 INLINE_BYTES_MAX = 64 * 1024
 """Blobs up to this size go into the database, which saves a flush."""
 PIECE_BYTES = 256 * 1024
-"""Bytes that are read or written at once."""
 
 
 def blob_file(folder: str, blob: str) -> str:
@@ -37,10 +39,7 @@ def is_hash(text: str) -> bool:
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob do not match its hash.
-
-    Also a `KeyError`, for callers that only ask for the bytes.
-    """
+    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask for the bytes."""
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
@@ -53,10 +52,7 @@ def verify_blob(data: object, blob: str, place: str) -> bytes:
 
 
 def read_blob_file(folder: str, blob: str) -> bytes:
-    """Return the verified bytes of a blob file.
-
-    Raises `KeyError` when it does not exist, `BlobDamaged`.
-    """
+    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist, `BlobDamaged`."""
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -68,25 +64,20 @@ def read_blob_file(folder: str, blob: str) -> bytes:
     return verify_blob(data, blob, path)
 
 
-class BlobBatch:
-    """Blobs of one commit."""
+class BlobBatch(msgspec.Struct):
+    """Blobs of one commit: hash -> bytes of those that go into the database, and hashes of files that are on disk."""
 
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-        """Hash -> bytes, for blobs that go into the database."""
-        self.files: list[str] = []
-        """Hashes of blob files, all of them on disk."""
+    bodies: dict[str, bytes] = {}
+    files: list[str] = []
 
 
 class Blobs:
-    """Blobs that wait for a commit of one session's log.
-
-    The loop's thread adds, the writer thread commits.
-    """
+    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer thread commits."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._pending: dict[str, bytes | None] = {}  # None: a finished file whose data is not flushed
+        self.pending: dict[str, bytes | None] = {}
+        """Hash -> bytes of a blob that waits for a commit; None for a finished file whose data is not flushed."""
         self._flushed: set[str] = set()
         self._numbers = itertools.count(1)
 
@@ -94,13 +85,11 @@ class Blobs:
         """Keep `data` with the next commit; return its hash."""
         blob = blob_hash(data)
         if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
-            self._pending.setdefault(blob, bytes(data))
+            self.pending.setdefault(blob, bytes(data))
         return blob
 
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
-        """Prepare the file at `path` for `adopt`.
-
-        Returns (hash, bytes) for a small file, (hash, path of a link or copy) else.
+        """Return (hash, bytes) of a small file, else (hash, path of a link or copy, for `adopt`).
 
         For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
         regular file.
@@ -112,92 +101,79 @@ class Blobs:
             if len(start) <= INLINE_BYTES_MAX:
                 return blob_hash(start), start
             temporary = self.temporary_path()
-            if _try_link(path, temporary):
-                flush(file.fileno())
-                file.seek(0)
-                return hashlib.file_digest(file, "sha256").hexdigest(), temporary
             file.seek(0)
-            return _copy_file(file, temporary), temporary
+            try:
+                os.link(path, temporary)
+            except OSError:  # links are not possible here
+                write_file(temporary, _pieces(file), durable=True)
+            else:
+                os.chmod(temporary, 0o600)
+                flush(file.fileno())
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest(), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Move the finished file `path` to its place as `blob`.
-
-        It is flushed before the next commit.
-        """
+        """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
             return
         make_folder(os.path.dirname(target))
         os.rename(path, target)
-        self._pending[blob] = None
-
-    def pending_bytes(self, blob: str) -> bytes | None:
-        """Return the bytes of a blob that is not committed yet; None when it is not held in memory."""
-        return self._pending.get(blob)
-
-    def has_pending(self) -> bool:
-        """Whether a blob waits for a commit."""
-        return bool(self._pending)
+        self.pending[blob] = None
 
     def temporary_path(self) -> str:
-        """Return a path for a new file in the blobs folder.
-
-        The next open removes files that nobody adopted.
-        """
+        """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
         make_folder(os.path.join(self.folder, BLOBS))
-        return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
+        paths = (os.path.join(self.folder, BLOBS, f"tmp-{number}") for number in self._numbers)
+        return next(path for path in paths if not os.path.lexists(path))
 
     def prepare_commit(self) -> BlobBatch:
         """Return all pending blobs; large ones are on disk as files on return. Raises OSError."""
         batch = BlobBatch()
-        for blob in list(self._pending):
-            data = self._pending[blob]
+        for blob in list(self.pending):
+            data = self.pending[blob]
             if data is not None and len(data) <= INLINE_BYTES_MAX:
                 batch.bodies[blob] = data
             else:
-                if blob not in self._flushed:
-                    self._flush_to_file(blob, data)
-                    self._flushed.add(blob)
+                self._flush_to_file(blob, data)
                 batch.files.append(blob)
         return batch
 
     def flush_files(self) -> None:
         """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
-        for blob in [blob for blob in list(self._pending) if self._pending[blob] is None and blob not in self._flushed]:
+        for blob in [blob for blob in list(self.pending) if self.pending[blob] is None]:
             self._flush_to_file(blob, None)
-            self._flushed.add(blob)
 
     def mark_committed(self, batch: BlobBatch) -> None:
         """Drop the blobs of a committed batch from the pending ones."""
         for blob in (*batch.bodies, *batch.files):
-            del self._pending[blob]
+            del self.pending[blob]
             self._flushed.discard(blob)
 
     def _flush_to_file(self, blob: str, data: bytes | None) -> None:
+        """Bring a blob to disk as a file: `data`, or the content that the file has already."""
+        if blob in self._flushed:
+            return
         path = blob_file(self.folder, blob)
         if data is None:
             flush_path(path)
+            flush_path(os.path.dirname(path))
         else:
-            temporary = self.temporary_path()
-            write_file(temporary, (data,))
             make_folder(os.path.dirname(path))
-            os.rename(temporary, path)
-        flush_path(os.path.dirname(path))
+            replace_file(path, (data,), durable=True, temporary=self.temporary_path())
         flush_path(os.path.join(self.folder, BLOBS))
         flush_path(self.folder)
+        self._flushed.add(blob)
 
-    def remove_unnamed(self, named: Callable[[], set[str]]) -> int:
-        """Remove files that no commit named, which a crash leaves behind; return their number."""
-        removed = 0
-        names: set[str] | None = None
-        for path, blob in blob_files(self.folder):
-            names = named() if names is None else names
+    def remove_unnamed(self, named: Callable[[], set[str]]) -> None:
+        """Remove files that no commit named, which a crash leaves behind."""
+        files = list(blob_files(self.folder))
+        names = named() if files else set()
+        for path, blob in files:
             if blob not in names:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                    removed += 1
-        return removed
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
@@ -213,39 +189,13 @@ def blob_files(folder: str) -> Iterator[tuple[str, str]]:
             yield item.path, item.name
 
 
-def _try_link(path: str, target: str) -> bool:
-    """Make `target` a hard link to `path`; False where links are not possible."""
-    try:
-        os.link(path, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
-    os.chmod(target, 0o600)
-    return True
-
-
-def _copy_file(file: BinaryIO, target: str) -> str:
-    """Copy `file` to the new file `target`, on disk; return its hash.
-
-    Leaves nothing behind on failure.
-    """
-    digest = hashlib.sha256()
-
-    def pieces() -> Iterator[bytes]:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            yield piece
-
-    write_file(target, pieces())
-    return digest.hexdigest()
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE_BYTES):
+        yield piece
 
 
 class GrowingBlob:
-    """A blob written piece by piece (`port.BlobWriter`).
-
-    In memory up to 64 kB, then in a file.
-    """
+    """A blob written piece by piece (`port.BlobWriter`): in memory up to 64 kB, then in a file."""
 
     def __init__(self, blobs: Blobs, finished: Callable[[], object]) -> None:
         """`finished` is called when a file waits to be flushed."""
@@ -269,7 +219,7 @@ class GrowingBlob:
         if self._descriptor < 0 and len(self._start) + len(data) > INLINE_BYTES_MAX:
             self._spill()
         if self._descriptor >= 0:
-            self._write(data)
+            write_all(self._descriptor, data)
         else:
             self._start += data
         self._hash.update(data)
@@ -281,8 +231,7 @@ class GrowingBlob:
             yield bytes(self._start)
             return
         with open(self._path, "rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
+            yield from _pieces(file)
 
     def finish(self) -> str:
         """Complete the blob; return its hash. Raises OSError."""
@@ -306,13 +255,8 @@ class GrowingBlob:
         path = self._blobs.temporary_path()
         self._descriptor = new_file(path)
         self._path = path
-        self._write(self._start)
+        write_all(self._descriptor, self._start)
         self._start = bytearray()
-
-    def _write(self, data: bytes | bytearray) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
 
     def _close(self) -> None:
         os.close(self._descriptor)

@@ -5,22 +5,25 @@ Commits use `synchronous=NORMAL`, which never flushes the WAL; `sync` flushes it
 so that the main file is complete on disk before any write counts: SQLite drops the WAL of an empty main file.
 """
 
+import contextlib
 import os
 import sqlite3
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 from zlib import crc32
 
+import msgspec
+
+from longrein.atomic_file import flush, flush_path
 from longrein.events import SessionReadOnly
 from longrein.store.blobs import INLINE_BYTES_MAX, BlobBatch, Blobs
-from longrein.store.high_water_mark import HighWaterMark, MarkFile, read_mark
-from longrein.store.session_folder import DATABASE, flush, flush_path, new_file
+from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
+from longrein.store.session_folder import DATABASE, new_file
 
 LAYOUT = 3
-"""Version of the tables, stored in `user_version`."""
 LAYOUTS_MAX = 1000
 """A higher `user_version` is damage, not a newer longrein."""
 
@@ -57,8 +60,10 @@ BUSY_S = 10.0
 
 Row = tuple[int, int, int, int, bytes | str]
 """(key, at, version, checksum, body)."""
-About = tuple[int, str, int, str, str]
-"""(number, session, created in microseconds UTC, cwd, title): a row of `sessions`."""
+ROW_COLUMNS = "key, at, version, crc, body"
+SELECT_ROWS = f"SELECT {ROW_COLUMNS} FROM entries"
+INSERT_ENTRY = "INSERT INTO entries VALUES(?, ?, ?, ?, ?)"
+REPLACE_SESSION = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
 
 ROOT = 1
 """Number of the root session in its own database."""
@@ -69,7 +74,6 @@ _HASH_QUERY = (
     "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
 )
 SEQ_MAX = (1 << _SEQ_BITS) - 1
-"""Highest seq of an entry."""
 
 
 def entry_key(number: int, seq: int) -> int:
@@ -141,48 +145,57 @@ def is_sound_row(row: Sequence[Any]) -> bool:
 
 
 def last_key(connection: sqlite3.Connection, number: int) -> int:
-    """Return the key of the last entry of session `number`; 0 when there is none.
-
-    Raises sqlite3.Error.
-    """
+    """Return the key of the last entry of session `number`; 0 when there is none. Raises sqlite3.Error."""
     query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
     row = connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
     return int(row[0]) if row else 0
+
+
+def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
+    """Copy `tables` as far as they can be read; the source may have an older layout. Raises errors of the target."""
+
+    def until_damage(rows: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            yield from rows
+
+    for table in tables:
+        try:
+            rows = source.execute(f"SELECT * FROM {table}")
+        except sqlite3.DatabaseError:
+            continue
+        names = ", ".join(column[0] for column in rows.description)
+        marks = ", ".join("?" * len(rows.description))
+        target.executemany(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", until_damage(rows))
 
 
 class DatabaseMoved(Exception):
     """A file of the open database was removed, moved or replaced; `str(error)` is its path."""
 
 
-class Write:
+class Write(msgspec.Struct):
     """Everything that one call writes, all or nothing."""
 
-    __slots__ = ("about", "flush", "names", "put", "rows", "take")
-
-    def __init__(self, *, flush: bool) -> None:
-        self.flush = flush
-        """Whether the write must be on disk to count as done."""
-        self.rows: list[Row] = []
-        """Entries; those of one session with rising keys without a gap."""
-        self.put: Sequence[tuple[int, bytes, int]] = ()
-        """Inbox messages to add: (id, body, session number)."""
-        self.take: Sequence[int] = ()
-        """Ids of inbox messages to delete."""
-        self.names: Sequence[str] = ()
-        """Inbox files that the messages in `put` were read from."""
-        self.about: list[About] = []
-        """Rows of `sessions` that changed."""
+    flush: bool
+    """Whether the write must be on disk to count as done."""
+    rows: list[Row] = []
+    """Entries; those of one session with rising keys without a gap."""
+    put: Sequence[tuple[int, bytes, int]] = ()
+    """Inbox messages to add: (id, body, session number)."""
+    take: Sequence[int] = ()
+    """Ids of inbox messages to delete."""
+    names: Sequence[str] = ()
+    """Inbox files that the messages in `put` were read from."""
+    about: list[tuple[int, str, int, str, str]] = []
+    """Rows of `sessions` that changed: (number, session, created in microseconds UTC, cwd, title)."""
 
 
 def is_main_file_lost(path: str) -> bool:
-    """Whether the main file is empty or missing while its WAL has content.
-
-    SQLite would delete that WAL at the first access.
-    """
-    return _size(path) == 0 and _size(path + "-wal") > 0
+    """Whether the main file is empty or missing beside a WAL with content, which SQLite would delete at once."""
+    return file_size(path) == 0 and file_size(path + "-wal") > 0
 
 
-def _size(path: str) -> int:
+def file_size(path: str) -> int:
+    """Return the size of a file in bytes; 0 when it is missing."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -207,6 +220,19 @@ def read_only(path: str) -> sqlite3.Connection:
     return connection
 
 
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run the block in a transaction, rolled back on error."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 class Database:
     """The open database of a session that this process has locked. For the writer thread."""
 
@@ -218,37 +244,30 @@ class Database:
         self.folder = folder
         self.path = os.path.join(folder, DATABASE)
         self.unflushed = False
-        """Whether a commit is not on disk yet."""
         self.root_hash = LogHash()
         """Hash of the root's committed rows; the opener of an existing log sets it."""
         self.mark = read_mark(folder) or HighWaterMark()
         """High-water mark: brought up to date by each commit, written after each flush."""
         self.is_moved = False
         """Whether its files were found missing or replaced."""
-        self._mark_file = MarkFile(folder)
         self._identities: list[tuple[str, tuple[int, int]]] = []
-        self._blobs = blobs
+        self.blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
-        self._is_durable = _size(self.path) > 4096  # a single page was never checkpointed
+        self._is_durable = file_size(self.path) > 4096  # a single page was never checkpointed
         if not os.path.exists(self.path):
             os.close(new_file(self.path))
-        self._connection = sqlite3.connect(
+        self.connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_S, cached_statements=64
         )
         try:
             self._prepare(notes, network)
         except BaseException:
-            self._connection.close()
+            self.connection.close()
             raise
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """Connection for reading in the writer thread."""
-        return self._connection
-
     def _prepare(self, notes: list[str], network: bool) -> None:
-        execute = self._connection.execute
+        execute = self.connection.execute
         execute(f"PRAGMA synchronous={'NORMAL' if self._is_durable else 'OFF'}")
         mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
         layout = execute("PRAGMA user_version").fetchone()[0]
@@ -259,7 +278,7 @@ class Database:
                 f"this session was written by a newer longrein (layout {layout}, this one knows {LAYOUT}); upgrade it"
             )
         if layout == 0:
-            self._connection.executescript(TABLES)
+            self.connection.executescript(TABLES)
         elif layout < LAYOUT:
             self._migrate(layout)
         if mode == "wal":
@@ -276,14 +295,9 @@ class Database:
     def _migrate(self, layout: int) -> None:
         """Migrate the tables of an older longrein to the present layout, in one transaction."""
         steps = [statement for step in range(layout, LAYOUT) for statement in MIGRATIONS[step]]
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in (*steps, f"PRAGMA user_version={LAYOUT}", "COMMIT"):
-                self._connection.execute(statement)
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+        with transaction(self.connection):
+            for statement in (*steps, f"PRAGMA user_version={LAYOUT}"):
+                self.connection.execute(statement)
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Commit all of `writes` and every pending blob in one transaction, or nothing.
@@ -291,21 +305,10 @@ class Database:
         `sync` brings it to disk. Raises sqlite3.Error, OSError.
         """
         rows = [self._stored_row(row) for write in writes for row in write.rows]
-        batch = self._blobs.prepare_commit()
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        try:
-            self._insert_blobs(batch)
-            for row in rows:
-                execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
-            for write in writes:
-                self._insert_rest(write)
-            execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                execute("ROLLBACK")
-            raise
-        self._blobs.mark_committed(batch)
+        batch = self.blobs.prepare_commit()
+        with transaction(self.connection):
+            self._insert(batch, rows, writes)
+        self.blobs.mark_committed(batch)
         for row in rows:
             if key_number(row[0]) == ROOT:
                 self.root_hash.add(row)
@@ -313,46 +316,35 @@ class Database:
         self._update_mark(writes)
         self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, batch.bodies.values())) + 8192
 
-    def _insert_blobs(self, batch: BlobBatch) -> None:
-        many = self._connection.executemany
-        if batch.bodies:
-            rows = [(bytes.fromhex(name), body) for name, body in batch.bodies.items()]
-            many("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", rows)
-        if batch.files:
-            many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in batch.files])
-
-    def _insert_rest(self, write: Write) -> None:
-        many = self._connection.executemany
-        if write.about:
-            query = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
-            many(query, write.about)
-        if write.put:
+    def _insert(self, batch: BlobBatch, rows: Sequence[Row], writes: Sequence[Write]) -> None:
+        many = self.connection.executemany
+        bodies = [(bytes.fromhex(name), body) for name, body in batch.bodies.items()]
+        many("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", bodies)
+        many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in batch.files])
+        many(INSERT_ENTRY, rows)
+        for write in writes:
+            many(REPLACE_SESSION, write.about)
             many("INSERT INTO inbox(id, body, number) VALUES(?, ?, ?)", write.put)
-        if write.names:
             many("INSERT INTO collected(name) VALUES(?)", [(name,) for name in write.names])
-        if write.take:
             many("DELETE FROM inbox WHERE id = ?", [(message,) for message in write.take])
 
     def _stored_row(self, row: Row) -> Row:
         """Return `row` with its checksum; a body too large for the database is moved to a blob file."""
         key, at, version, _, body = row
         if len(body) > INLINE_BYTES_MAX and not isinstance(body, str):
-            body = self._blobs.put(body)
+            body = self.blobs.put(body)
         return key, at, version, row_checksum(key, at, version, body), body
 
     def _update_mark(self, writes: Sequence[Write]) -> None:
-        """Record the committed writes in the high-water mark.
-
-        A session that is written again is no longer cut.
-        """
+        """Record the committed writes in the high-water mark. A session that is written again is no longer cut."""
         mark = self.mark
         for write in writes:
-            for row in write.rows:
-                number = key_number(row[0])
-                mark.entries[number] = entry_seq(row[0])
+            for key, at, *_ in write.rows:
+                number = key_number(key)
+                mark.entries[number] = entry_seq(key)
                 mark.cut.discard(number)
                 if number == ROOT:
-                    mark.updated = row[1]
+                    mark.updated = at
             for number, _, created, cwd, title in write.about:
                 if number == ROOT:
                     mark.created, mark.cwd, mark.title = created, cwd, title
@@ -365,7 +357,7 @@ class Database:
             self.mark.entries[number] = seq
             if seq:
                 self.mark.cut.add(number)
-        self._mark_file.write(self.mark, durable=True)
+        write_mark(self.folder, self.mark, durable=True)
 
     def check_files(self) -> None:
         """Raise `DatabaseMoved` when the database is no longer at its path, where writes would be lost."""
@@ -385,7 +377,7 @@ class Database:
         if self._wal >= 0 and self.unflushed:
             flush(self._wal)
         if self.unflushed:
-            self._mark_file.write(self.mark)
+            write_mark(self.folder, self.mark)
         self.unflushed = False
 
     def make_durable(self) -> None:
@@ -395,7 +387,7 @@ class Database:
         """
         if self._is_durable:
             return
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         sessions = os.path.dirname(self.folder)
         for path in (self.folder, sessions, os.path.dirname(sessions)):
             flush_path(path)
@@ -407,25 +399,12 @@ class Database:
         return self.unflushed or self._grown_bytes >= WAL_IDLE_BYTES
 
     def checkpoint(self, *, idle: bool) -> None:
-        """Checkpoint the WAL into the main file when it has grown large.
-
-        On failure the WAL stays; nothing is lost.
-        """
+        """Checkpoint the WAL into the main file when it has grown large. On failure the WAL stays."""
         if self._wal < 0 or self._grown_bytes < (WAL_IDLE_BYTES if idle else WAL_MAX_BYTES):
             return
         self._grown_bytes = 0
-        try:
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.OperationalError:
-            return
-
-    def last_key(self, number: int) -> int:
-        """Return the key of the last entry of session `number`; 0 when there is none."""
-        return last_key(self._connection, number)
-
-    def has_pending(self) -> bool:
-        """Whether a blob waits for a commit."""
-        return self._blobs.has_pending()
+        with contextlib.suppress(sqlite3.OperationalError):
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         """Close. SQLite checkpoints the WAL into the main file if nobody else reads it."""
@@ -433,10 +412,9 @@ class Database:
             os.close(self._wal)
             self._wal = -1
         if self.mark.updated and not self.unflushed and not self.is_moved:
-            self.mark.size_bytes = _size(self.path)
-            self._mark_file.write(self.mark)  # keeps the mark about as new as the database file
-        self._mark_file.close()
-        self._connection.close()
+            self.mark.size_bytes = file_size(self.path)
+            write_mark(self.folder, self.mark)  # keeps the mark about as new as the database file
+        self.connection.close()
 
 
 def _file_identity(path: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import os
 import resource
 import sqlite3
 
+from longrein.atomic_file import write_file
 from longrein.events import SessionError, StoreDamaged, StoreFull
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -14,7 +15,6 @@ _ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
 
 
 PROBE_BYTES = 64 * 1024
-"""Size of the probe file that tests for free room."""
 SUSPECT = "suspect"
 """File in a session's folder that requests a rebuild of the database at the next open, after a write met damage."""
 
@@ -24,7 +24,7 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and (
         _primary_code(error) in (_CORRUPT, _NOTADB)
         or any(words in str(error) for words in ("malformed", "Could not decode"))
-        or _short_read(error)
+        or getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_READ")
     )
 
 
@@ -38,30 +38,21 @@ def is_damage_at_open(error: sqlite3.DatabaseError) -> bool:
 
 def store_failure(error: BaseException, folder: str) -> SessionError:
     """Return the `SessionError` for an error in the session in `folder`; never raises."""
-    if isinstance(error, SessionError):
-        return error
-    if isinstance(error, OSError):
-        return _from_os_error(error, folder)
-    if isinstance(error, sqlite3.Error):
-        return _from_sqlite_error(error, folder)
-    return SessionError(f"the log in {folder} cannot be used: {error}")
-
-
-def _from_os_error(error: OSError, folder: str) -> SessionError:
-    if error.errno in _NO_ROOM:
-        return _store_full(folder, error.strerror or "no room")
-    if error.errno == errno.EIO:
-        return _broken_disk(folder, error.strerror or "input/output error")
-    return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
-
-
-def _from_sqlite_error(error: sqlite3.Error, folder: str) -> SessionError:
-    if is_damage(error):
-        return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
-    if _primary_code(error) == _FULL:
-        return _store_full(folder, str(error))
-    if _primary_code(error) == _IOERR:  # SQLite also reports this for writes that hit a quota or a size limit
-        return _store_full(folder, str(error)) if _is_full(folder) else _broken_disk(folder, str(error))
+    match error:
+        case SessionError():
+            return error
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
+            return _store_full(folder, error.strerror or "no room")
+        case OSError(errno=errno.EIO):
+            return _broken_disk(folder, error.strerror or "input/output error")
+        case OSError():
+            return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
+        case sqlite3.Error() if is_damage(error):
+            return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
+        case sqlite3.Error() if _primary_code(error) == _FULL:
+            return _store_full(folder, str(error))
+        case sqlite3.Error() if _primary_code(error) == _IOERR:  # also for writes that hit a quota or a size limit
+            return _store_full(folder, str(error)) if _is_full(folder) else _broken_disk(folder, str(error))
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
@@ -76,16 +67,10 @@ def _is_full(folder: str) -> bool:
         return True
     probe = os.path.join(folder, f".probe-{os.getpid()}")
     try:
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, bytes(PROBE_BYTES))
-        finally:
-            os.close(descriptor)
+        write_file(probe, (bytes(PROBE_BYTES),), durable=False)
+        os.unlink(probe)
     except OSError as error:
         return error.errno in _NO_ROOM
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(probe)
     return False
 
 
@@ -99,10 +84,6 @@ def _broken_disk(folder: str, why: str) -> SessionError:
 
 def _primary_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-
-
-def _short_read(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_READ")
 
 
 def mark_suspect(folder: str) -> None:

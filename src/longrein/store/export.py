@@ -1,9 +1,7 @@
-"""Export and import of a log as JSONL, and the plain chat transcript for other tools."""
+"""Export of a log as JSONL, and the plain chat transcript for other tools."""
 
-import asyncio
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
@@ -17,44 +15,19 @@ from longrein.events import (
     Interrupted,
     Opened,
     Replied,
-    SessionError,
     Text,
     Thinking,
     ToolCall,
     ToolEnded,
     ToolResult,
     UserSpoke,
-    decode_event,
     encode_entry,
     text_of,
 )
 from longrein.store.database import entry_seq
 from longrein.store.errors import store_failure
-from longrein.store.log import SessionLog, open_log
 from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.session_folder import make_folder, new_file
-
-# --- Export and import -----------------------------------------------------------------------------------------------
-
-
-IMPORT_ROWS = 512
-"""Entries in one transaction of an import."""
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """One line of an export, its event still encoded."""
-
-    seq: int
-    at: int
-    event: msgspec.Raw
-
-
-class _Header(msgspec.Struct, frozen=True):
-    """The fields needed to decode the first event."""
-
-    type: str
-    version: int
-    session: str
 
 
 def export_jsonl(reader: Reader, out: BinaryIO) -> int:
@@ -67,67 +40,16 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
     for row in reader.rows():
         key, at, version, _, _ = row
         if version < SCHEMA_VERSION:
-            line = encode_entry(_at_current_schema(entry_of(reader.folder, row)))
+            entry = entry_of(reader.folder, row)
+            if isinstance(entry.event, Opened):
+                opened = msgspec.structs.replace(entry.event, version=SCHEMA_VERSION)
+                entry = msgspec.structs.replace(entry, event=opened)
+            line = encode_entry(entry)
         else:
             line = b'{"seq":%d,"at":%d,"event":%s}' % (entry_seq(key), at, stored_body(reader.folder, row))
         out.write(line + b"\n")
         written += 1
     return written
-
-
-def _at_current_schema(entry: Entry) -> Entry:
-    """Give the first entry the schema version of the export."""
-    if isinstance(entry.event, Opened):
-        return Entry(entry.seq, entry.at, msgspec.structs.replace(entry.event, version=SCHEMA_VERSION))
-    return entry
-
-
-async def import_jsonl(state_dir: str, lines: Iterable[bytes], *, wall_us: Callable[[], int]) -> str:
-    """Create a session from an export; return its id.
-
-    On return it is complete on disk, or was not created.
-
-    Raises `SessionError` naming the wrong line, or when the session exists; `SessionReadOnly` for an export of a newer
-    longrein; `StoreFull`.
-    """
-    entries = _entries(lines)
-    first = next(entries, None)
-    if first is None or not isinstance(first.event, Opened):
-        raise SessionError("this is not an export of a session: its first line is no Opened")
-    log = await open_log(state_dir, first.event.session, create=True, wall_us=wall_us)
-    try:
-        await _fill(log, first, entries)
-    except SessionError:
-        await log.close()
-        shutil.rmtree(log.folder, ignore_errors=True)
-        raise
-    await log.close()
-    return log.session
-
-
-async def _fill(log: SessionLog, first: Entry, entries: Iterator[Entry]) -> None:
-    batch = [first]
-    for entry in entries:
-        if len(batch) >= IMPORT_ROWS:
-            await asyncio.wrap_future(log.append(batch, flush=False))
-            batch = []
-        batch.append(entry)
-    await asyncio.wrap_future(log.append(batch, flush=True))
-
-
-def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
-    version = SCHEMA_VERSION
-    for number, text in enumerate(lines, 1):
-        try:
-            line = msgspec.json.decode(text, type=_Line)
-            if number == 1:
-                version = msgspec.json.decode(line.event, type=_Header).version
-            event = decode_event(bytes(line.event), version)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise SessionError(f"line {number} of the export is not an entry ({error})") from None
-        if line.seq != number:
-            raise SessionError(f"line {number} of the export is entry {line.seq}; entries are missing or out of order")
-        yield Entry(line.seq, line.at, event)
 
 
 def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
@@ -151,13 +73,12 @@ def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
 
 
 def _new_unused_file(stem: str) -> tuple[str, int]:
-    for number in range(1, 10_000):
-        path = f"{stem}.jsonl" if number == 1 else f"{stem}-{number}.jsonl"
+    number, path = 1, f"{stem}.jsonl"
+    while True:
         try:
             return path, new_file(path)
         except FileExistsError:
-            continue
-    raise SessionError(f"{stem}.jsonl and thousands beside it exist; move them away")
+            number, path = number + 1, f"{stem}-{number + 1}.jsonl"
 
 
 # --- Chat turns ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""Fork a session: copy its entries up to a point into a new session.
-
-Blob files are shared by hard links.
-"""
+"""Fork a session: copy its entries up to a point into a new session, and share its blob files by hard links."""
 
 import asyncio
 import contextlib
@@ -9,12 +6,13 @@ import os
 import shutil
 import sqlite3
 
+from longrein.atomic_file import flush_path, move_into_place
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
 from longrein.store.blobs import blob_file
-from longrein.store.database import ROOT, entry_key, entry_seq, read_only
+from longrein.store.database import INSERT_ENTRY, ROOT, copy_tables, entry_key, entry_seq, read_only, row_checksum
 from longrein.store.errors import store_failure
-from longrein.store.repair import LogDamage, copy_tables, insert_entry, new_database, new_row, read_checked_rows
-from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
+from longrein.store.repair import LogDamage, new_database, read_checked_rows
+from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, make_folder, make_session_folder
 from longrein.store.threads import run_in_thread
 
 
@@ -33,15 +31,15 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     folder, fresh = make_session_folder(state_dir, opened.session)
     if not fresh:
         raise SessionError(f"there is already a session {opened.session}")
-    await asyncio.wrap_future(run_in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
 
+    def fork() -> None:
+        try:
+            _copy(origin, folder, to, first, opened)
+        except (OSError, sqlite3.Error, SessionError) as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise store_failure(error, folder) from None
 
-def _fork(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
-    try:
-        _copy(origin, folder, to, first, opened)
-    except (OSError, sqlite3.Error, SessionError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise store_failure(error, folder) from None
+    await asyncio.wrap_future(run_in_thread(fork, "fork"))
 
 
 def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
@@ -52,8 +50,9 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
     ):
         source.execute("BEGIN")  # a consistent view of the source while its owner writes
         _copy_entries(origin, source, target, to)
-        body = encode_event(opened)
-        insert_entry(target, new_row(entry_key(ROOT, 1), first.at, SCHEMA_VERSION, body))
+        key, body = entry_key(ROOT, 1), encode_event(opened)
+        checksum = row_checksum(key, first.at, SCHEMA_VERSION, body)
+        target.execute(INSERT_ENTRY, (key, first.at, SCHEMA_VERSION, checksum, body))
         copy_tables(source, target, ("blobs", "files"))
         title = source.execute("SELECT title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
         about = (ROOT, opened.session, first.at, opened.cwd, title[0] if title else "")
@@ -61,9 +60,13 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
         target.execute("COMMIT")
         for row in source.execute("SELECT hash FROM files"):
             _link(origin, folder, row[0].hex())
-    flush_path(building)
-    os.rename(building, os.path.join(folder, DATABASE))
-    _flush_folders(folder)
+    blobs = os.path.join(folder, BLOBS)
+    if os.path.isdir(blobs):
+        for name in os.listdir(blobs):
+            flush_path(os.path.join(blobs, name))
+        flush_path(blobs)
+    move_into_place(building, os.path.join(folder, DATABASE))
+    flush_path(os.path.dirname(folder))
 
 
 def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int) -> None:
@@ -72,7 +75,7 @@ def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Conne
         for row in read_checked_rows(source, origin):
             last = entry_seq(row[0])
             if 1 < last <= to:
-                insert_entry(target, row)
+                target.execute(INSERT_ENTRY, row)
             if last >= to:
                 return
     except LogDamage as damage:
@@ -91,13 +94,3 @@ def _link(origin: str, folder: str, blob: str) -> None:
         shutil.copyfile(blob_file(origin, blob), target)
         os.chmod(target, 0o600)
         flush_path(target)
-
-
-def _flush_folders(folder: str) -> None:
-    blobs = os.path.join(folder, BLOBS)
-    if os.path.isdir(blobs):
-        for name in os.listdir(blobs):
-            flush_path(os.path.join(blobs, name))
-        flush_path(blobs)
-    flush_path(folder)
-    flush_path(os.path.dirname(folder))

@@ -7,7 +7,7 @@ and reopening a goal need no repair of edges.
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,13 +18,9 @@ OPEN = ("pending", "in_progress")
 """Statuses of open goals; open goals block those that depend on them."""
 STATUSES = (*OPEN, "completed", "deleted")
 TITLE_CHARS_MAX = 200
-"""Length limit of a title."""
 BODY_CHARS_MAX = 20_000
-"""Length limit of a body."""
 BLOCKERS_MAX = 50
-"""Most blockers of one goal."""
 OPEN_MAX = 500
-"""Most open goals of a project."""
 SHOWN_CHARS = 2_000
 """Characters of a body that an error shows."""
 NAMED_MAX = 20
@@ -49,7 +45,6 @@ class GoalGraph:
     def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
         self.connection = connection
         self.owner = owner
-        """Owner name of the caller."""
         self.now_us = now_us
         latest = now_us + LEASE_US  # a later end dates from before the clock was set back
         connection.execute("UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest))
@@ -119,10 +114,7 @@ class GoalGraph:
 
 
 def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
-    """Return open goals by id; with `every` also completed and deleted ones.
-
-    Renews the caller's claims.
-    """
+    """Return open goals by id, with `every` also completed and deleted ones; renew the caller's claims."""
     renew_claims(graph)
     return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
 
@@ -139,14 +131,11 @@ def add_goal(graph: GoalGraph, title: str, body: str, blocked_by: tuple[int, ...
     return goal
 
 
-def update_goal(
-    graph: GoalGraph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]
-) -> tuple[Goal, Sequence[Goal]]:
+def update_goal(graph: GoalGraph, number: int, change: Change, seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
     """Change a goal; return it and the goals that this has unblocked. Raises `ToolError`.
 
-    `wanted`: the fields of a `Change`. `seen`: goal id -> revision that the caller knows.
+    `seen`: goal id -> revision that the caller knows.
     """
-    change = Change(*wanted)
     goal, blocked_before = graph.goal(number), graph.blocked()
     _check_seen(graph, goal, change, seen)
     title = goal.title if change.title is None else change.title
@@ -191,17 +180,15 @@ def _check_texts(title: str, body: str) -> None:
 
 
 def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
-    """Return `wanted` sorted and unique.
-
-    Raises `ToolError` for unknown, deleted or too many goals, or a cycle.
-    """
+    """Return `wanted` sorted and unique. Raises `ToolError` for unknown, deleted or too many goals, or a cycle."""
     blockers = tuple(sorted(set(wanted)))
+    present = graph.goals[number].blocked_by if number in graph.goals else ()
     if len(blockers) > BLOCKERS_MAX:
         raise ToolError(f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed.")
     for one in blockers:
         if one == number:
             raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
-        if graph.goal(one).status == "deleted" and one not in _blockers_of(graph, number):
+        if graph.goal(one).status == "deleted" and one not in present:
             raise ToolError(f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed.")
         if path := graph.path(one, number):
             chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
@@ -209,17 +196,10 @@ def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int
     return blockers
 
 
-def _blockers_of(graph: GoalGraph, number: int) -> tuple[int, ...]:
-    return graph.goals[number].blocked_by if number in graph.goals else ()
-
-
 def _check_seen(graph: GoalGraph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
     """Refuse changes of texts by a caller that has not seen the last change."""
-    written = [
-        name
-        for name in ("title", "body", "blocked_by")
-        if getattr(change, name) is not None and getattr(change, name) != getattr(goal, name)
-    ]
+    fields = ("title", "body", "blocked_by")
+    written = any(getattr(change, name) not in (None, getattr(goal, name)) for name in fields)
     known = graph.owner in (USER, graph.changed_by[goal.id])
     if written and not known and seen.get(goal.id) != goal.revision:
         waits = f", blocked_by {list(goal.blocked_by)}" if goal.blocked_by else ""
@@ -242,20 +222,15 @@ def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
         return goal
     _check_claim(graph, goal)
     if claim:
-        return _take_claim(graph, goal, status)
+        if status not in OPEN:
+            why = f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
+            raise ToolError(why)
+        _check_unblocked(graph, goal)
+        return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
     if status == "completed" != goal.status:
         _check_unblocked(graph, goal)
     status = "pending" if status == "in_progress" else status
     return replace(goal, status=status, owner="", lease_until=0)
-
-
-def _take_claim(graph: GoalGraph, goal: Goal, status: str) -> Goal:
-    if status not in OPEN:
-        raise ToolError(
-            f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
-        )
-    _check_unblocked(graph, goal)
-    return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
 
 
 def _check_unblocked(graph: GoalGraph, goal: Goal) -> None:

@@ -8,18 +8,20 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from longrein.atomic_file import move_into_place
 from longrein.events import Goal, StoreFull, ToolError
 from longrein.store import goal_graph
-from longrein.store.database import read_only
+from longrein.store.database import copy_tables, read_only, transaction
 from longrein.store.errors import is_damage, store_failure
 from longrein.store.port import LEASE_US
-from longrein.store.session_folder import flush_path, is_on_network, make_folder, new_file
+from longrein.store.session_folder import is_on_network, make_folder, new_file, unlink
 from longrein.store.threads import run_in_thread
 
 RENEW_US = LEASE_US // 3
@@ -59,9 +61,7 @@ class Goals:
         `network`: whether the state folder is on a network file system; None finds out.
         """
         self.path = os.path.join(state_dir, "goals", f"{key}.sqlite")
-        """Path of the database, whether or not it exists."""
         self.owner = owner
-        """Owner name of the claims that this agent makes."""
         self._wall_us = wall_us
         self._redact = redact
         self._network = network
@@ -87,14 +87,12 @@ class Goals:
         return self._agents[owner]
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
-        """See `tools.GoalPort.goals`."""
         if not self.begun:
             return ()
         found: Sequence[Goal] = await self._run(goal_graph.list_goals, every)
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        """See `tools.GoalPort.add`."""
         goal: Goal = await self._run(goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by))
         self._seen[goal.id] = goal.revision
         return goal
@@ -109,11 +107,15 @@ class Goals:
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
-        """See `tools.GoalPort.update`."""
-        texts = (self._clean(title) if title else None, None if body is None else self._clean(body))
-        waits = None if blocked_by is None else tuple(blocked_by)
-        now, freed = await self._run(goal_graph.update_goal, goal, (status or None, *texts, waits, claim), self._seen)
-        if (status, title, body, blocked_by, claim) != ("", "", None, None, None):
+        change = goal_graph.Change(
+            status or None,
+            self._clean(title) if title else None,
+            None if body is None else self._clean(body),
+            None if blocked_by is None else tuple(blocked_by),
+            claim,
+        )
+        now, freed = await self._run(goal_graph.update_goal, goal, change, self._seen)
+        if change != goal_graph.Change():
             self._seen[goal] = now.revision
         return now, freed
 
@@ -128,23 +130,17 @@ class Goals:
         now_us = self._wall_us()
         if abs(now_us - self._renewed_us) >= RENEW_US and self.begun:
             self._renewed_us = now_us
-            self._renewal = run_in_thread(
-                lambda: self._run_in_transaction(goal_graph.renew_claims), "goals"
-            )  # the next real call reports an error
+            # the next real call reports an error
+            self._renewal = run_in_thread(lambda: self._run_in_transaction(goal_graph.renew_claims), "goals")
 
     async def leave(self) -> None:
-        """Release this agent's claims; unfinished goals stay in progress.
-
-        Never fails: a claim that cannot be released expires.
-        """
+        """Release this agent's claims; unfinished goals stay in progress. A claim that cannot be released expires."""
         if not self._renewed_us or not self.begun:
             return
-        try:
+        with contextlib.suppress(ToolError):
             if self._renewal is not None:
                 await asyncio.wrap_future(self._renewal)
             await self._run(goal_graph.release_claims)
-        except ToolError:
-            pass
 
     def _clean(self, text: str) -> str:
         return self._redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
@@ -174,7 +170,6 @@ class Goals:
 
 T = TypeVar("T")
 LAYOUT = 1
-"""Version of the tables, stored in `user_version`."""
 TABLES = f"""
 CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL,
     owner TEXT NOT NULL, lease_until INTEGER NOT NULL, revision INTEGER NOT NULL, changed_by TEXT NOT NULL,
@@ -196,7 +191,9 @@ def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, networ
         make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(new_file(path))
-        return _run_with_connection(path, act, network=network)
+        with contextlib.closing(_open(path, network=network)) as connection, transaction(connection):
+            _create_tables(connection, path)
+            return act(connection)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             raise _repair(path, str(error)) from None
@@ -208,25 +205,10 @@ def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, networ
 
 
 def _tool_error(error: Exception, path: str) -> ToolError:
-    full = isinstance(store_failure(error, os.path.dirname(path)), StoreFull)
-    if full:
+    if isinstance(store_failure(error, os.path.dirname(path)), StoreFull):
         return ToolError(f"[disk-full] There is no room for the goals in {path}; nothing was changed.")
     why = error.strerror if isinstance(error, OSError) and error.strerror else error
     return ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.")
-
-
-def _run_with_connection(path: str, act: Callable[[sqlite3.Connection], T], *, network: bool) -> T:
-    with contextlib.closing(_open(path, network=network)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            _create_tables(connection, path)
-            result = act(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        return result
 
 
 def _open(path: str, *, network: bool) -> sqlite3.Connection:
@@ -253,27 +235,24 @@ def _create_tables(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _repair(path: str, why: str) -> ToolError:
-    """Set the damaged file aside and build a new one from what can be read.
-
-    Returns the error for the caller.
-    """
+    """Set the damaged file aside and build a new one from what can be read; return the error for the caller."""
     with _file_lock(path):
         if _is_sound(path):  # another process has repaired it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
-        aside, building = _unused_name(path), path + ".new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(building)
+        numbered = (f"{path}.damaged-{number}" for number in itertools.count(1))
+        aside, building = next(name for name in numbered if not os.path.exists(name)), path + ".new"
+        unlink(building)
         os.close(new_file(building))
         kept = _copy_readable(path, building)
         for end in ("-wal", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + end, aside + end)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + "-shm")
-        _move_aside(path, aside)
-        flush_path(building)
-        os.rename(building, path)
-        flush_path(os.path.dirname(path))
+        unlink(path + "-shm")
+        try:
+            os.link(path, aside)
+        except OSError:  # a file system without links
+            os.rename(path, aside)
+        move_into_place(building, path)
     return ToolError(
         f"[damaged] The goals' database was damaged ({why}) and is set aside as {aside}; {kept} goals could be kept. "
         "Nothing was changed now: list them and try again."
@@ -300,33 +279,13 @@ def _is_sound(path: str) -> bool:
         return False
 
 
-def _move_aside(path: str, aside: str) -> None:
-    try:
-        os.link(path, aside)
-    except OSError:  # a file system without links
-        os.rename(path, aside)
-
-
-def _unused_name(path: str) -> str:
-    number = 1
-    while os.path.exists(f"{path}.damaged-{number}"):
-        number += 1
-    return f"{path}.damaged-{number}"
-
-
 def _copy_readable(damaged: str, building: str) -> int:
-    """Copy what can be read; return the number of goals.
-
-    The id counter continues as far as it is known.
-    """
+    """Copy what can be read; return the number of goals. The id counter continues as far as it is known."""
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
         _create_tables(target, building)
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
-            for table in ("goals", "blocks"):
-                with contextlib.suppress(sqlite3.DatabaseError):
-                    for row in source.execute(f"SELECT * FROM {table}"):
-                        target.execute(f"INSERT INTO {table} VALUES({', '.join('?' * len(row))})", row)
+            copy_tables(source, target, ("goals", "blocks"))
             last = source.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()[0] or 0
             known = target.execute("SELECT coalesce(max(id), 0) FROM goals").fetchone()[0]
             target.execute("DELETE FROM sqlite_sequence")

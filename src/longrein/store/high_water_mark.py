@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from longrein.store.session_folder import flush
+from longrein.atomic_file import flush
 
 MARK_FILE = "high-water-mark"
 """File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on one line."""
@@ -20,7 +20,6 @@ LAG_NS = 1_000_000_000
 """A trusted mark is older than the database by less than this. Unflushed commits and copies of the folder make it
 older."""
 BYTES_MAX = 1024 * 1024
-"""A larger file is not a mark."""
 
 
 class HighWaterMark(msgspec.Struct):
@@ -29,9 +28,7 @@ class HighWaterMark(msgspec.Struct):
     created: int = 0
     """Time when the session was first opened, microseconds UTC."""
     cwd: str = ""
-    """Working directory in which it was started."""
     title: str = ""
-    """First words of the user's first message."""
     updated: int = 0
     """Time of the last entry of the root session, microseconds UTC; 0 when unknown."""
     entries: dict[int, int] = {}
@@ -51,59 +48,31 @@ def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
     `since_ns`: time of the last write to the database. A mark written long before that is too old.
     """
     try:
-        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if status.st_mtime_ns + LAG_NS < since_ns or status.st_size > BYTES_MAX:
-            return None
-        line = os.read(descriptor, status.st_size).partition(b"\n")[0]
-        if int(line[:8], 16) == crc32(line[8:]):
-            return _decoder.decode(line[8:])
+        with open(f"{folder}/{MARK_FILE}", "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if status.st_mtime_ns + LAG_NS < since_ns or status.st_size > BYTES_MAX:
+                return None
+            line = file.read(status.st_size).partition(b"\n")[0]
+        return _decoder.decode(line[8:]) if int(line[:8], 16) == crc32(line[8:]) else None
     except (OSError, ValueError, msgspec.DecodeError):
-        pass
-    finally:
-        os.close(descriptor)
-    return None
+        return None
 
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(HighWaterMark)
 
 
-class MarkFile:
-    """The mark file of one session, open for writing.
+def write_mark(folder: str, mark: HighWaterMark, *, durable: bool = False) -> None:
+    """Replace the mark in one system call, so that a killed process leaves the old or the new one.
 
-    Failed writes are ignored, because a mark may be behind.
+    `durable`: flush it before returning. A failed write is ignored, because a mark may be behind.
     """
-
-    def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, MARK_FILE)
-        self._descriptor = -1
-
-    def write(self, mark: HighWaterMark, *, durable: bool = False) -> None:
-        """Replace the mark in one system call, so that a killed process leaves the old or the new one.
-
-        `durable`: flush it before returning.
-        """
-        body = _encode(mark)
-        with contextlib.suppress(OSError):
-            if self._descriptor < 0:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._descriptor, b"%08x%b\n" % (crc32(body), body), 0)
+    body = _encode(mark)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, b"%08x%b\n" % (crc32(body), body), 0)
             if durable:
-                flush(self._descriptor)
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def write_mark(folder: str, mark: HighWaterMark) -> None:
-    """Write and flush the mark of a session that nobody has open."""
-    file = MarkFile(folder)
-    file.write(mark, durable=True)
-    file.close()
+                flush(descriptor)
+        finally:
+            os.close(descriptor)

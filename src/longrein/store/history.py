@@ -5,132 +5,104 @@ runs the reading in a thread with a connection of its own, because a long log ta
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from longrein.events import Entry, Opened, SessionUnknown
+import msgspec
+
+from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
 from longrein.store.database import ROOT
 from longrein.store.port import SearchResult
 from longrein.store.reader import Reader
-from longrein.store.search import search, search_tree
+from longrein.store.search import search
 from longrein.store.threads import run_in_thread
 
 T = TypeVar("T")
-PIECE_BYTES = 1024 * 1024
-"""Bytes of a blob that are read at once."""
+CHILDREN_MAX = 20
+"""Number of newest subagents that are searched with their parent."""
 ORIGINALS_MAX = 100
 """Number of forks that are followed back to find a subagent."""
 
 
-class SessionHistory:
-    """Entries and blobs of one session. For one thread at a time. Raises what `Reader` raises."""
+class SessionHistory(Reader):
+    """Entries and blobs of one session, its subagents and its search index. For one thread at a time."""
 
-    def __init__(self, state_dir: str, session: str, number: int = 0) -> None:
-        """`number`: number in the database of `session`, as for `Reader`; 0 for the root."""
-        self._state_dir = state_dir
-        self._reader = Reader(state_dir, session, number) if number else Reader(state_dir, session)
+    def __init__(self, state_dir: str, session: str, number: int = ROOT) -> None:
+        """`number`: number in the database of root `session`, as for `Reader`."""
+        super().__init__(state_dir, session, number)
         self._others: list[SessionHistory] = []
-
-    def tail(self) -> tuple[int, int]:
-        """Return (seq, time) of the last entry; zeros when there is none."""
-        return self._reader.tail()
-
-    def entry(self, seq: int) -> Entry | None:
-        """Return entry `seq`, or None."""
-        return self._reader.entry(seq)
-
-    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
-        """Iterate entries after seq `after` up to `to` (0: the last one), in order."""
-        return self._reader.entries(after, to)
-
-    def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """Iterate entries whose events have these class names, newest first."""
-        return self._reader.of_kind(*kinds)
-
-    def seq_at(self, at: int) -> int:
-        """Return the seq of the last entry written up to time `at` (microseconds UTC); 0 when there is none."""
-        return self._reader.seq_at(at)
-
-    def seq_ago(self, ago_us: int, now_us: int) -> int:
-        """See `Reader.seq_ago`."""
-        return self._reader.seq_ago(ago_us, now_us)
-
-    def pieces(self, blob: str) -> Iterator[bytes]:
-        """Iterate a blob piece by piece. Raises `KeyError` when it does not exist.
-
-        A blob that is a file is not checked against its hash.
-        """
-        path = self._reader.blob_path(blob)
-        if not path:
-            yield self._reader.blob(blob)
-            return
-        with open(path, "rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
 
     def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult:
         """Search this session, newest entries first.
 
         `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares with its parent.
         """
-        after = self._reader.first - 1 if own else 0
-        found: SearchResult = search(self._reader, self, query, limit, before, after)
-        return found
+        return search(self, query, limit, before, self.first - 1 if own else 0)
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """Search this session and its newest subagents, whose handles begin with `a<seq>/`."""
-        found: SearchResult = search_tree(self, query, limit, before)
-        return found
+        found = self.search(query, limit, before)
+        hits, more = [*found.hits], found.more
+        for label, child_id in itertools.islice(self._children(), CHILDREN_MAX):
+            child = self.child(child_id) if len(hits) < limit else None
+            if child is not None:
+                child_result = child.search(query, limit - len(hits), own=True)
+                hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in child_result.hits]
+                more = more or child_result.more
+        return SearchResult(tuple(hits), more)
+
+    def _children(self) -> Iterator[tuple[str, str]]:
+        """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first
+        label."""
+        seen = set()
+        for entry in self.of_kind("ChildStarted"):
+            if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
+                seen.add(entry.event.child)
+                yield f"a{entry.event.again or entry.seq}", entry.event.child
 
     def child(self, session: str) -> "SessionHistory | None":
-        """Return the history of subagent `session`; None when it is gone.
+        """Return the history of subagent `session`, closed with this one; None when it is gone.
 
-        The subagent was started by this session, or by a session that this one was forked from. Closed with this
-        history.
+        The subagent was started by this session, or by a session that this one was forked from.
         """
-        found = self._own_child(session)
-        origin = self if found is None else None
+        origin: SessionHistory | None = self
         for _ in range(ORIGINALS_MAX):
-            origin = origin._original() if origin else None
             if origin is None:
                 break
             if (found := origin._own_child(session)) is not None:
-                break
-        return found
+                return found
+            origin = origin._original()
+        return None
 
     def parent(self) -> "SessionHistory | None":
-        """Return the history of the session that started this subagent; None for a root.
-
-        Closed with this one.
-        """
-        opener = self._parent()
-        number = self._reader.number_of(opener[0]) if opener is not None and opener[1] else 0
-        return self._other(self._reader.session, number) if number else None
+        """Return the history of the session that started this subagent, closed with this one; None for a root."""
+        opener = self._opener()
+        number = self.number_of(opener.session) if opener is not None and opener.call else 0
+        return self._other(self.session, number) if number else None
 
     def _own_child(self, session: str) -> "SessionHistory | None":
-        number = self._reader.number_of(session)
+        number = self.number_of(session)
         if number:
-            return self._other(self._reader.session, number)
+            return self._other(self.session, number)
         found = self._other(session)
-        parent = found._parent() if found else None
-        return found if parent is not None and parent[0] == self._reader.session else None
+        opener = found._opener() if found else None
+        return found if opener is not None and opener.session == self.session else None
 
     def _original(self) -> "SessionHistory | None":
         """Return the session that this one, or the root of this subagent, was forked from."""
-        if self._reader.number != ROOT:
-            root = self._other(self._reader.session)
+        if self.number != ROOT:
+            root = self._other(self.session)
             return root._original() if root is not None else None
-        parent = self._parent()
-        return self._other(parent[0]) if parent is not None and not parent[1] else None
+        opener = self._opener()
+        return self._other(opener.session) if opener is not None and not opener.call else None
 
-    def _parent(self) -> tuple[str, str] | None:
-        """Return (session, call) from which this session was started or forked."""
-        opened = self._reader.opening_entry()
-        if opened is None or not isinstance(opened.event, Opened) or opened.event.parent is None:
-            return None
-        return opened.event.parent.session, opened.event.parent.call
+    def _opener(self) -> Parent | None:
+        """Return the session and call from which this session was started, or the session it was forked from."""
+        opened = self.opening_entry()
+        return opened.event.parent if opened is not None and isinstance(opened.event, Opened) else None
 
-    def _other(self, session: str, number: int = 0) -> "SessionHistory | None":
+    def _other(self, session: str, number: int = ROOT) -> "SessionHistory | None":
         try:
             found = SessionHistory(self._state_dir, session, number)
         except SessionUnknown:
@@ -140,7 +112,7 @@ class SessionHistory:
 
     def close(self) -> None:
         """Close the files. Idempotent."""
-        self._reader.close()
+        super().close()
         for other in self._others:
             other.close()
         self._others = []

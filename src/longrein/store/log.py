@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Event
 
+from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
 from longrein.store.blobs import Blobs, GrowingBlob
@@ -25,13 +26,11 @@ from longrein.store.session_folder import (
     INBOX,
     SessionLock,
     existing_folder,
-    flush_path,
     is_on_network,
     make_folder,
     make_session_folder,
     session_id,
     take_lock,
-    write_file,
 )
 from longrein.store.snapshot import write_snapshot
 from longrein.store.threads import run_in_thread
@@ -46,55 +45,35 @@ class SharedStore:
     For the event loop's thread; only the writer's thread uses the database itself.
     """
 
-    def __init__(self, folder: str, lock: SessionLock) -> None:
+    def __init__(
+        self, folder: str, lock: SessionLock, wall_us: Callable[[], int], *, fresh: bool, network: bool
+    ) -> None:
+        """Start the writer thread, which opens the database; `fresh`: it creates that of a new session."""
         self.folder = folder
-        """Folder of the root session."""
         self.lock = lock
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
-        """Repairs made at open."""
-        self.cut: Collection[int] = ()
-        """Numbers of sessions that have lost their last entries."""
-        self.writer: Writer
-        self._last_message = 0
-        self._last_number = ROOT
+        self.summary = LogSummary()
+        """Contents of an existing log, once the writer's future `opened` is done."""
         self._numbers: dict[str, int] = {}
+        self.writer = Writer(folder, lambda: self._open(fresh, network), wall_us)
 
-    def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Create the database of a new session, in the writer thread."""
-        self.writer = Writer(
-            self.folder, lambda: Database(self.folder, self.blobs, self.notes, network=network), wall_us
-        )
-
-    def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[LogSummary]:
-        """Open the existing database in the writer thread.
-
-        Returns a list that holds its `LogSummary` once the writer's future `opened` is done.
-        """
-        summaries: list[LogSummary] = []
-
-        def open_database() -> Database:
-            database, summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
-            summaries.append(summary)
-            return database
-
-        self.writer = Writer(self.folder, open_database, wall_us)
-        return summaries
-
-    def continue_from(self, summary: LogSummary) -> None:
-        """Set the counters for messages and sessions to the highest numbers in use."""
-        self._last_message, self._last_number, self.cut = summary.last_message, summary.last_number, summary.cut
+    def _open(self, fresh: bool, network: bool) -> Database:
+        if fresh:
+            return Database(self.folder, self.blobs, self.notes, network=network)
+        database, self.summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
+        return database
 
     def next_message_id(self) -> int:
         """Return the id of a new inbox message; ids rise over all sessions of the database."""
-        self._last_message += 1
-        return self._last_message
+        self.summary.last_message += 1
+        return self.summary.last_message
 
     def number_for(self, session: str) -> int:
         """Return the number of a session that is not stored yet; the same one each time."""
         if session not in self._numbers:
-            self._last_number += 1
-            self._numbers[session] = self._last_number
+            self.summary.last_number += 1
+            self._numbers[session] = self.summary.last_number
         return self._numbers[session]
 
 
@@ -117,22 +96,21 @@ async def open_log(
 
     Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
-    session, fresh = session_id(session), False
-    if create:
-        folder, fresh = make_session_folder(state_dir, session)
-    else:
-        folder = existing_folder(state_dir, session)
+    session = session_id(session)
+    folder, fresh = make_session_folder(state_dir, session) if create else (existing_folder(state_dir, session), False)
     try:
         lock = await take_lock(folder, wall_us)
     except OSError as error:
         raise store_failure(error, folder) from None
-    log = SessionLog(SharedStore(folder, lock), Reader(state_dir, session), SessionRows(session, ROOT, listed=True))
     network = is_on_network(folder) if network is None else network
+    reader, rows = Reader(state_dir, session), SessionRows(session, ROOT, listed=True)
+    shared = SharedStore(folder, lock, wall_us, fresh=fresh, network=network)
+    log = SessionLog(shared, reader, rows)
     if fresh:
-        log.start(wall_us, network)
         return log
     try:
-        await log.load(wall_us, network)
+        await asyncio.wrap_future(shared.writer.opened)
+        log.take_over(shared.summary)
         if create and log.entries:
             raise SessionError(f"there is already a session {session}; go on with `longrein -r {session}`")
     except BaseException:
@@ -142,7 +120,7 @@ async def open_log(
 
 
 class SessionLog:
-    """Implementation of `port.Log`; made by `open_log`, and by `child` of another log."""
+    """Implementation of `port.Log`, which describes the methods; made by `open_log`, and by `child` of another log."""
 
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
@@ -156,45 +134,30 @@ class SessionLog:
         self.reader = reader
         """Reads committed entries and blobs. For the event loop's thread."""
         self.folder = shared.folder
-        """Folder of the root session."""
         self.number = rows.number
-        """Number of the session in the database."""
         self._shared = shared
         self._rows = rows
         self._blobs = shared.blobs
+        self._writer = shared.writer
         self._collecting: set[str] = set()
         self._last_write: Future[None] | None = None
         self._stop: Future[None] | None = None
         self._snapshot_write: Future[bool] | None = None
         self._closing = Event()
 
-    @property
-    def _writer(self) -> Writer:
-        return self._shared.writer
-
-    def start(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Create the database of a new session, in the writer thread."""
-        self._shared.start(wall_us, network)
-
-    async def load(self, wall_us: Callable[[], int], network: bool) -> None:
-        """Open the existing database in the writer thread and take over its contents."""
-        summaries = self._shared.load(wall_us, network)
-        await asyncio.wrap_future(self._writer.opened)
-        summary = summaries[0]
+    def take_over(self, summary: LogSummary) -> None:
+        """Take over the contents of the log that was opened."""
         self.entries = StoredEntries(self.reader, summary.rows, summary.size)
         self.inbox = [Message(number, body) for number, body in summary.inbox]
         self.was_cut = ROOT in summary.cut
         self._rows.about = summary.about
         self.snapshot = summary.snapshot
-        self._shared.continue_from(summary)
+        summary.rows = summary.snapshot = None  # they may be large
         if summary.unread:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Check the entries up to seq `last`, which the snapshot spared at open.
-
-        Returns the damage or ''.
-        """
+        """Check the entries up to seq `last`, which the snapshot spared at open; return the damage or ''."""
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
@@ -214,11 +177,6 @@ class SessionLog:
     # --- Subagents, history and snapshots
 
     def child(self, session: str, shares: int = 0) -> "SessionLog":
-        """Open the log of a subagent. See `port.Log.child`.
-
-        Raises `SessionUnknown` for text that is not a session id, `StoreDamaged` (the next open of the root repairs
-        it).
-        """
         session = session_id(session)
         try:
             return self._child(session, shares)
@@ -239,17 +197,15 @@ class SessionLog:
         log = SessionLog(self._shared, reader, SessionRows(session, number, listed=bool(rows)))
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
-        log.was_cut = number in self._shared.cut
+        log.was_cut = number in self._shared.summary.cut
         if rows:
             log._rows.about = reader.about()
         return log
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
-        """See `port.Log.history`."""
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
-        """See `port.Log.keep_snapshot`."""
         writing = self._snapshot_write is not None and not self._snapshot_write.done()
         if self.number != ROOT or writing or self._closing.is_set():
             return None
@@ -274,7 +230,6 @@ class SessionLog:
         take: Sequence[int] = (),
         beside: "Sequence[tuple[port.Log, Sequence[Entry], Sequence[int]]]" = (),
     ) -> "Future[None]":
-        """See `port.Log.append`."""
         write = Write(flush=flush)
         self._rows.add(write, entries, take)
         logs = [self]
@@ -290,17 +245,14 @@ class SessionLog:
         return future
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
-        """See `port.Log.put`."""
         message = self._shared.next_message_id()
-        write = Write(flush=flush)
-        write.put = [(message, body, self.number)]
+        write = Write(flush=flush, put=[(message, body, self.number)])
         self._rows.add_listing(write)
         self._last_write = self._writer.write(write)
         self._rows.watch_commit(self._last_write)
         return message, self._last_write
 
     async def collect(self) -> list[Message]:
-        """Take in messages of other processes. See `port.Log.collect`."""
         if self.number != ROOT:
             return []
         names = [name for name in inbox_files(self.folder) if name not in self._collecting]
@@ -314,27 +266,28 @@ class SessionLog:
 
     async def _store_messages(self, names: Sequence[str]) -> list[Message]:
         known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
-        found = []
-        write = Write(flush=True)
-        for name in names:
-            if name not in known:
-                found.append(Message(self._shared.next_message_id(), read_message(self.folder, name)))
-        write.put = [(message.id, message.body, ROOT) for message in found]
-        write.names = [name for name in names if name not in known]
+        found: dict[str, Message] = {}
+        for name in [name for name in names if name not in known]:
+            with (
+                contextlib.suppress(OSError),  # an unreadable one stays
+                open(os.path.join(self.folder, INBOX, name), "rb") as file,
+            ):
+                body = file.read(MESSAGE_BYTES_MAX)
+                found[name] = Message(self._shared.next_message_id(), body)
         if found:
-            await asyncio.wrap_future(self._writer.write(write))
-        for name in names:
-            remove_message(self.folder, name)
-        return found
+            put = [(message.id, message.body, ROOT) for message in found.values()]
+            await asyncio.wrap_future(self._writer.write(Write(flush=True, put=put, names=list(found))))
+        for name in (*known, *found):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.folder, INBOX, name))
+        return list(found.values())
 
     # --- Blobs
 
     def put_blob(self, data: bytes) -> str:
-        """See `port.Log.put_blob`."""
         return self._blobs.put(data)
 
     async def adopt(self, path: str) -> str:
-        """See `port.Log.adopt`."""
         blob, content = await asyncio.wrap_future(run_in_thread(lambda: self._blobs.copy_for_adoption(path), "adopt"))
         if isinstance(content, bytes):
             return self._blobs.put(content) if content else ""
@@ -343,16 +296,13 @@ class SessionLog:
         return blob
 
     def read_blob(self, blob: str) -> bytes:
-        """See `port.Log.read_blob`."""
-        pending = self._blobs.pending_bytes(blob)
+        pending = self._blobs.pending.get(blob)
         return self.reader.blob(blob) if pending is None else pending
 
     def blob_path(self, blob: str) -> str:
-        """See `port.Log.blob_path`."""
         return self.reader.blob_path(blob)
 
     def new_blob(self) -> GrowingBlob:
-        """See `port.Log.new_blob`."""
         return GrowingBlob(self._blobs, self._flush_files)
 
     def _flush_files(self) -> None:
@@ -360,7 +310,6 @@ class SessionLog:
         self._writer.call(lambda _: self._blobs.flush_files())
 
     async def close(self) -> None:
-        """Flush and release. See `port.Log.close`. A subagent's log only waits for its last write."""
         if self.number != ROOT:
             if self._last_write is not None:  # the caller of that write learns of its error
                 await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
@@ -387,7 +336,6 @@ class SessionLog:
 
 
 MESSAGE_BYTES_MAX = 1024 * 1024
-"""Size limit of one message from another process."""
 MESSAGES_MAX = 256
 """Most messages that may wait in the folder, and that are taken in at once."""
 
@@ -409,7 +357,7 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
     temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
     try:
         make_folder(inbox)
-        write_file(temporary, (body,))
+        write_file(temporary, (body,), durable=True)
         # ordered by the kernel's time; pid and number make the name unique
         name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
         os.rename(temporary, os.path.join(inbox, name))
@@ -424,20 +372,3 @@ def inbox_files(folder: str) -> list[str]:
         return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
     except FileNotFoundError:
         return []
-
-
-def read_message(folder: str, name: str) -> bytes:
-    """Return the body of a message file; empty when the file is gone."""
-    try:
-        with open(os.path.join(folder, INBOX, name), "rb") as file:
-            return file.read(MESSAGE_BYTES_MAX)
-    except OSError:
-        return b""
-
-
-def remove_message(folder: str, name: str) -> None:
-    """Remove a message file; a missing one is fine."""
-    try:
-        os.unlink(os.path.join(folder, INBOX, name))
-    except OSError:
-        return

@@ -8,6 +8,7 @@ Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
 """
 
 import contextlib
+import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -69,20 +70,12 @@ class PageScan:
 
     def _leaves(self) -> Iterator[bytes]:
         """Iterate every copy of a leaf page: the WAL's from the newest on, then the main file's."""
-        for frame in reversed(self._frames):
-            page = self._wal.read(frame)
-            if page[:1] == _LEAF:
-                yield page
-        for number in range(1, self._main.count):
-            page = self._main.read(number)
-            if page[:1] == _LEAF:
-                yield page
+        of_wal, of_main = map(self._wal.read, reversed(self._frames)), map(self._main.read, range(1, self._main.count))
+        pages = itertools.chain(of_wal, of_main)
+        return (page for page in pages if page[:1] == _LEAF)
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
-        """Return (rowid, payload) of the cell at offset `at`.
-
-        Raises `ValueError` or `IndexError` if invalid.
-        """
+        """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or `IndexError` if invalid."""
         size, at = _varint(page, at)
         if not 0 < size <= PAYLOAD_BYTES_MAX:
             raise ValueError(size)
@@ -165,10 +158,7 @@ def _local(size: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return (value, offset behind it) of the variable-length integer at `at`.
-
-    Raises `IndexError`.
-    """
+    """Return (value, offset behind it) of the variable-length integer at `at`. Raises `IndexError`."""
     value = 0
     for offset in range(at, at + 8):
         byte = data[offset]
@@ -198,10 +188,7 @@ def _values(payload: bytes, columns: int, key_type: int) -> list[Any] | None:
 
 
 def _value(payload: bytes, at: int, kind: int) -> tuple[Any, int]:
-    """Return (value, offset behind it) of the value of serial type `kind`.
-
-    Raises `ValueError`.
-    """
+    """Return (value, offset behind it) of the value of serial type `kind`. Raises `ValueError`."""
     if kind >= 12:
         end = at + (kind - 12) // 2
         if end > len(payload):

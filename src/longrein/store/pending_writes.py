@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, UserSpoke, encode_event, text_of
+from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, UserSpoke, encode_event, text_of
 from longrein.store.database import Write, entry_key
 
 TITLE_CHARS_MAX = 80
-"""Length limit of a session's title."""
 NO_WORDS_TITLE = "(no words)"
 """Title of a session whose first message has no text."""
+
+About = tuple[int, str, str]
+"""(created in microseconds UTC, cwd, title) of a session."""
 
 
 class SessionRows:
@@ -19,8 +21,7 @@ class SessionRows:
         """`listed`: whether the database already holds the session's row of `sessions`."""
         self.session = session
         self.number = number
-        self.about: tuple[int, str, str] = (0, "", "")
-        """(created, cwd, title)."""
+        self.about: About = (0, "", "")
         self.is_listed = listed
 
     def add(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
@@ -28,10 +29,10 @@ class SessionRows:
         for entry in entries:
             body = encode_event(entry.event)
             write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body))
-            if self.about[2] in ("", NO_WORDS_TITLE):
-                self._update_about(entry)
-        if take:
-            write.take = (*write.take, *take)
+            about = updated_about(self.about, entry.at, entry.event)
+            if about is not self.about:
+                self.about, self.is_listed = about, False
+        write.take = (*write.take, *take)
         self.add_listing(write)
 
     def add_listing(self, write: Write) -> None:
@@ -39,31 +40,33 @@ class SessionRows:
         if not self.is_listed:
             write.about.append((self.number, self.session, *self.about))
 
-    def _update_about(self, entry: Entry) -> None:
-        """Take time, cwd and title from the first entries."""
-        created, cwd, title = self.about
-        match entry.event:
-            case Opened():
-                self.about = (entry.at, entry.event.cwd, title)
-            case UserSpoke():
-                self.about = (created, cwd, session_title(entry.event))
-            case _:
-                return
-        self.is_listed = False
-
     def watch_commit(self, written: "Future[None]") -> None:
         """Mark the session's row as stored once `written` succeeds; after a failure the next write has it."""
+        about = self.about
+
+        def on_commit(done: "Future[None]") -> None:  # called in the writer thread
+            if done.exception() is None and about == self.about:
+                self.is_listed = True
+
         if not self.is_listed:
-            about = self.about
-            written.add_done_callback(lambda done: self._on_commit(done, about))
-
-    def _on_commit(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
-        # called in the writer thread
-        if written.exception() is None and about == self.about:
-            self.is_listed = True
+            written.add_done_callback(on_commit)
 
 
-def session_title(event: UserSpoke) -> str:
+def updated_about(about: About, at: int, event: AnyEvent) -> About:
+    """Take time, cwd and title from the first entries: from `event` of time `at`, if `about` has no title yet."""
+    created, cwd, title = about
+    if title in ("", NO_WORDS_TITLE):
+        match event:
+            case Opened():
+                return at, event.cwd, title
+            case UserSpoke():
+                return created, cwd, _title(event)
+            case _:
+                pass
+    return about
+
+
+def _title(event: UserSpoke) -> str:
     """Return the first words of the user's message on one line; a fixed title for a message without text."""
     words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split()) or NO_WORDS_TITLE
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

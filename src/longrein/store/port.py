@@ -15,40 +15,30 @@ USER = "user"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One inbox message."""
+    """One inbox message: its id, which rises within a session, and JSON that only the agent interprets."""
 
     id: int
-    """Rises within a session."""
     body: bytes
-    """JSON that only the agent interprets."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The folded state of a session at one entry."""
+    """The folded state of a session at entry `seq`, as the agent has encoded it."""
 
     seq: int
-    """Seq of that entry."""
     state: bytes | bytearray
-    """Encoded by the agent."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """Summary of one stored session, as `longrein sessions` lists it."""
+    """Summary of one stored session, as `longrein sessions` lists it. Times are microseconds UTC."""
 
     session: str
-    """UUID."""
     folder: str
-    """Folder of the session."""
     created_at: int
-    """Microseconds UTC."""
     updated_at: int
-    """Microseconds UTC of the last entry."""
+    """Time of the last entry."""
     cwd: str
-    """Working directory in which it was started."""
     title: str
-    """First words of the user's first message."""
     entries: int
-    """Number of entries."""
     open: bool
     """Whether a process has it open."""
     damaged: bool = False
@@ -56,16 +46,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """One part of one entry that matches a query."""
+    """One part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of the entry."""
 
     handle: str
-    """Handle for `Recall`."""
     seq: int
-    """Seq of the entry."""
     at: int
-    """Time of the entry, microseconds UTC."""
     title: str
-    """Description of the part."""
     line: int
     """Line number of the snippet, from 1."""
     count: int
@@ -77,10 +63,9 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """Hits of one search."""
+    """Hits of one search: exact matches first, then the others; each group newest first."""
 
     hits: tuple[SearchHit, ...]
-    """Exact matches first, then the others; each group newest first."""
     more: bool = False
     """Whether more matches exist than the limit allowed."""
 
@@ -123,14 +108,12 @@ class Log(Protocol):
         Without `flush`, `kill -9` loses nothing, and a power cut may lose the write until the next flushing commit or
         20 ms later. The future fails with `StoreFull` or `StoreDamaged`; then nothing of this call was written.
         """
-        ...
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """Store an inbox message; return its id at once, with the future of the write.
 
         Ids rise, and are unique over a root session and its subagents.
         """
-        ...
 
     def child(self, session: str, shares: int = 0) -> "Log":
         """Open the log of subagent `session` in this database; its first write creates it.
@@ -145,7 +128,6 @@ class Log(Protocol):
 
         Raises `StoreDamaged` when the subagent's log cannot be read to its end; the next open of the root repairs it.
         """
-        ...
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
         """Write the snapshot for the next open, in a thread and without a flush.
@@ -153,11 +135,9 @@ class Log(Protocol):
         Returns a future that says whether it was written: it is not when the log ends at another entry. Returns None
         for a subagent and while another snapshot is being written.
         """
-        ...
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
         """Iterate committed entries from seq `first` to `last`, shared ones included, in small batches."""
-        ...
 
     async def adopt(self, path: str) -> str:
         """Make the file at `path` a blob; return its hash, '' for an empty file.
@@ -168,7 +148,6 @@ class Log(Protocol):
         Its owner removes it once an entry that names the blob is on disk, so a crash in between loses nothing. A
         thread of its own does the hashing.
         """
-        ...
 
     async def collect(self) -> "list[Message]":
         """Take in messages that other processes left with `leave_message`, oldest first.
@@ -176,7 +155,6 @@ class Log(Protocol):
         Each message is on disk in the database before its file is removed, so each is returned once, also after a
         kill. An empty inbox folder costs one listing. Raises `StoreFull`, `StoreDamaged`.
         """
-        ...
 
     def put_blob(self, data: bytes) -> str:
         """Keep `data` as a blob; return its hash (SHA-256, hex).
@@ -184,23 +162,18 @@ class Log(Protocol):
         It is on disk no later than the next commit that flushes. Up to 64 kB go into the database with the next
         commit, larger data becomes a file.
         """
-        ...
 
     def read_blob(self, blob: str) -> bytes:
         """Return the bytes of a blob. Raises `KeyError` when it does not exist."""
-        ...
 
     def blob_path(self, blob: str) -> str:
         """Return the path of a blob's file; '' when it lies in the database or does not exist."""
-        ...
 
     def new_blob(self) -> "BlobWriter":
         """Start a blob that is written piece by piece, such as the output of a command."""
-        ...
 
     async def close(self) -> None:
         """Flush queued writes and release the lock. Idempotent."""
-        ...
 
 
 class BlobWriter(Protocol):
@@ -209,28 +182,22 @@ class BlobWriter(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        ...
 
     @property
     def path(self) -> str:
         """Path of the file, readable while it grows."""
-        ...
 
     def write(self, data: bytes) -> None:
         """Append `data`. Raises OSError, such as for a full disk."""
-        ...
 
     def pieces(self) -> Iterator[bytes]:
         """Iterate everything written so far, in order. Raises OSError."""
-        ...
 
     def finish(self) -> str:
         """Complete the blob; return its hash.
 
         The writer thread flushes the data before the next commit that flushes, which must name the blob to keep it.
         """
-        ...
 
     def discard(self) -> None:
         """Drop the blob."""
-        ...

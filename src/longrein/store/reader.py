@@ -10,14 +10,24 @@ import msgspec
 
 from longrein.events import Entry, Opened, StoreDamaged, decode_event
 from longrein.store.blobs import BlobDamaged, blob_file, is_hash, read_blob_file, verify_blob
-from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_main_file_lost, is_sound_row, read_only
+from longrein.store.database import (
+    ROOT,
+    ROW_COLUMNS,
+    SELECT_ROWS,
+    SEQ_MAX,
+    Row,
+    entry_key,
+    entry_seq,
+    is_main_file_lost,
+    is_sound_row,
+    read_only,
+)
 from longrein.store.errors import store_failure
 from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
+PIECE_BYTES = 1024 * 1024
 BATCH_ROWS = 256
 """Rows per query, so that no read stays open long enough to delay the writer's checkpoints."""
-_ROWS = "SELECT key, at, version, crc, body FROM entries"
-
 
 Span = tuple[int, int]
 """(session number, last seq): entries of that session which belong to a log, after those of earlier spans."""
@@ -42,22 +52,18 @@ class ReadConnection:
 
     def all(self, query: str, *values: object) -> list[Any]:
         """Return every row. Raises `StoreDamaged`, `StoreFull`, `SessionError`."""
-        again = True
-        while True:
+        for is_last in (False, True):  # the file may be created in between
             try:
-                return self._query(query, values)
+                if self._connection is None:
+                    self._connection = read_only(os.path.join(self.folder, DATABASE))
+                return self._connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 if self._is_being_made(error):
-                    return []
-                if not again:
+                    break
+                if is_last:
                     raise store_failure(error, self.folder) from None
-                again = False  # the file may have been created in between
                 self.close()
-
-    def _query(self, query: str, values: tuple[object, ...]) -> list[Any]:
-        if self._connection is None:
-            self._connection = read_only(os.path.join(self.folder, DATABASE))
-        return self._connection.execute(query, values).fetchall()
+        return []
 
     def one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         """Return the first row, or None."""
@@ -65,10 +71,7 @@ class ReadConnection:
         return found[0] if found else None
 
     def _is_being_made(self, error: sqlite3.Error) -> bool:
-        """Whether another process has not created the file or its tables yet.
-
-        Raises `StoreDamaged`.
-        """
+        """Whether another process has not created the file or its tables yet. Raises `StoreDamaged`."""
         path = os.path.join(self.folder, DATABASE)
         if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)
@@ -84,9 +87,7 @@ class ReadConnection:
 
 
 class Reader:
-    """Reads one session from its files, also while another process writes it.
-
-    For one thread at a time.
+    """Reads one session from its files, also while another process writes it. For one thread at a time.
 
     The log of a forked subagent begins with entries of its parent, which are stored once, with the parent. The
     constructor raises `SessionUnknown`; reading raises `StoreDamaged` and `SessionReadOnly`.
@@ -109,9 +110,7 @@ class Reader:
         self.session = session
         """Id of the root session, which names the folder."""
         self.number = number
-        """Number of the session in the database."""
         self.folder = existing_folder(state_dir, session)
-        """Folder of the root session."""
         self._state_dir = state_dir
         self._source = source or ReadConnection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
@@ -125,9 +124,9 @@ class Reader:
         if self._spans:
             return self._spans
         opened = self.opening_entry()
-        if opened is None:
+        if opened is None or not isinstance(opened.event, Opened):
             return [(self.number, SEQ_MAX)]
-        parent, seq = opened.event.parent, opened.seq  # type: ignore[union-attr]
+        parent, seq = opened.event.parent, opened.seq
         number = self.number_of(parent.session) if seq > 1 and parent is not None else 0
         shared = truncate_spans(self.session_reader(number).spans(), seq - 1) if 0 < number < self.number else []
         self._spans = [*shared, (self.number, SEQ_MAX)]
@@ -147,12 +146,17 @@ class Reader:
 
     def tail(self) -> tuple[int, int]:
         """Return (seq, time) of the last committed entry; zeros when there is none."""
+        key, at = next(self._newest("key, at", batch=1), (0, 0))
+        return entry_seq(key), at
+
+    def _newest(self, columns: str, where: str = "1", *values: object, batch: int = BATCH_ROWS) -> Iterator[Any]:
+        """Iterate `columns`, of which the first is `key`, of the rows of the log that fit `where`, newest first."""
+        query = f"SELECT {columns} FROM entries WHERE key >= ? AND key <= ? AND ({where}) ORDER BY key DESC LIMIT ?"
         for number, first, last in self.newest_spans():
-            query = "SELECT key, at FROM entries WHERE key >= ? AND key <= ? ORDER BY key DESC LIMIT 1"
-            row = self._source.one(query, entry_key(number, first), entry_key(number, last))
-            if row:
-                return entry_seq(row[0]), row[1]
-        return 0, 0
+            key = entry_key(number, last)
+            while rows := self._source.all(query, entry_key(number, first), key, *values, batch):
+                yield from rows
+                key = rows[-1][0] - 1
 
     def newest_spans(self) -> Iterator[tuple[int, int, int]]:
         """Iterate (session number, first seq, last seq) of the spans, newest first."""
@@ -163,7 +167,7 @@ class Reader:
     def entry(self, seq: int) -> Entry | None:
         """Return entry `seq`, or None."""
         number = next((number for number, last in self.spans() if seq <= last), 0)
-        row = self._source.one(f"{_ROWS} WHERE key = ?", entry_key(number, seq)) if number else None
+        row = self._source.one(f"{SELECT_ROWS} WHERE key = ?", entry_key(number, seq)) if number else None
         return entry_of(self.folder, row) if row else None
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
@@ -183,7 +187,7 @@ class Reader:
         """Iterate the rows of session `number` alone, after seq `after` up to `to`."""
         key, end = entry_key(number, after), entry_key(number, to)
         while True:
-            rows = self._source.all(f"{_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch)
+            rows = self._source.all(f"{SELECT_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch)
             yield from rows
             if len(rows) < batch:
                 return
@@ -194,22 +198,15 @@ class Reader:
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
         tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
-        query = f"{_ROWS} WHERE key >= ? AND key < ? AND ({tests}) ORDER BY key DESC LIMIT ?"
-        for number, first, last in self.newest_spans():
-            key = entry_key(number, last) + 1
-            while batch := self._source.all(query, entry_key(number, first), key, *wanted, BATCH_ROWS):
-                found = (entry_of(self.folder, row) for row in batch)
-                yield from (entry for entry in found if type(entry.event).__name__ in kinds)
-                key = batch[-1][0]
+        for row in self._newest(ROW_COLUMNS, tests, *wanted):
+            entry = entry_of(self.folder, row)
+            if type(entry.event).__name__ in kinds:
+                yield entry
 
     def seq_at(self, at: int) -> int:
         """Return the last entry written up to time `at` (microseconds UTC); 0 when there is none."""
-        query = "SELECT key FROM entries WHERE key >= ? AND key <= ? AND at <= ? ORDER BY key DESC LIMIT 1"
-        for number, first, last in self.newest_spans():
-            row = self._source.one(query, entry_key(number, first), entry_key(number, last), at)
-            if row:
-                return entry_seq(row[0])
-        return 0
+        (key,) = next(self._newest("key", "at <= ?", at, batch=1), (0,))
+        return entry_seq(key)
 
     def seq_ago(self, ago_us: int, now_us: int) -> int:
         """Return the last entry that is at least `ago_us` old; 0 when there is none.
@@ -217,15 +214,11 @@ class Reader:
         Ages are summed from the forward steps between entries, so entries written before the clock was set back count
         as older than those after it.
         """
-        query = "SELECT key, at FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
         newer, left = now_us, ago_us
-        for number, first, last in self.newest_spans():
-            key = entry_key(number, last) + 1
-            while rows := self._source.all(query, entry_key(number, first), key, 10 * BATCH_ROWS):
-                for key, at in rows:
-                    left, newer = left - max(0, newer - at), at
-                    if left <= 0:
-                        return entry_seq(key)
+        for key, at in self._newest("key, at"):
+            left, newer = left - max(0, newer - at), at
+            if left <= 0:
+                return entry_seq(key)
         return 0
 
     def number_of(self, session: str) -> int:
@@ -234,10 +227,7 @@ class Reader:
         return int(row[0]) if row else 0
 
     def inbox(self) -> list[tuple[int, bytes]]:
-        """Return (id, body) of waiting inbox messages, in order.
-
-        The database must have the present layout.
-        """
+        """Return (id, body) of waiting inbox messages, in order. The database must have the present layout."""
         return self._source.all("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number)
 
     def blob(self, blob: str) -> bytes:
@@ -247,17 +237,18 @@ class Reader:
         row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
         return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
 
-    def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
-        """Return at most `size_bytes` of a blob from offset `start`, unverified.
+    def pieces(self, blob: str) -> Iterator[bytes]:
+        """Iterate a blob piece by piece. Raises `KeyError` when it does not exist.
 
-        Raises `KeyError`.
+        A blob that is a file is not checked against its hash.
         """
         path = self.blob_path(blob)
         if not path:
-            return self.blob(blob)[start : start + size_bytes]
+            yield self.blob(blob)
+            return
         with open(path, "rb") as file:
-            file.seek(start)
-            return file.read(size_bytes)
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
     def blob_path(self, blob: str) -> str:
         """Return the path of a blob's file; '' when it lies in the database or does not exist."""
@@ -313,10 +304,7 @@ class StoredEntries(Sequence[Entry]):
 
 
 def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry]:
-    """Iterate the entries of a session after seq `after`, without a lock.
-
-    Raises what `Reader` raises.
-    """
+    """Iterate the entries of a session after seq `after`, without a lock. Raises what `Reader` raises."""
     with contextlib.closing(Reader(state_dir, session)) as reader:
         yield from reader.entries(after)
 
@@ -331,10 +319,7 @@ def entry_of(folder: str, row: Row) -> Entry:
 
 
 def stored_body(folder: str, row: Row) -> bytes:
-    """Return the event's bytes of a row, from the row or its file.
-
-    Raises `StoreDamaged` when they are damaged.
-    """
+    """Return the event's bytes of a row, from the row or its file. Raises `StoreDamaged` when they are damaged."""
     seq, body = entry_seq(row[0]), row[4]
     if not is_sound_row(row):
         raise StoreDamaged(f"entry {seq} in {folder} is not what was written")

@@ -8,10 +8,12 @@ repair.
 import contextlib
 import os
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from longrein.atomic_file import flush_path, move_into_place, replace_file
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -27,27 +29,31 @@ from longrein.events import (
 )
 from longrein.store.blobs import BlobDamaged, Blobs, blob_files, is_hash, read_blob_file
 from longrein.store.database import (
+    INSERT_ENTRY,
+    REPLACE_SESSION,
     ROOT,
+    SELECT_ROWS,
     TABLES,
     Database,
     LogHash,
     Row,
+    copy_tables,
     entry_key,
     entry_seq,
+    file_size,
     is_main_file_lost,
     is_sound_row,
     key_number,
     last_key,
     read_only,
-    row_checksum,
 )
 from longrein.store.errors import SUSPECT, is_damage, is_damage_at_open
 from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
 from longrein.store.page_scan import PageScan
-from longrein.store.pending_writes import NO_WORDS_TITLE, session_title
+from longrein.store.pending_writes import About, updated_about
 from longrein.store.port import Snapshot
 from longrein.store.reader import stored_body
-from longrein.store.session_folder import DATABASE, damaged_databases, flush_path, new_file, write_file
+from longrein.store.session_folder import DATABASE, damaged_databases, new_file, unlink
 from longrein.store.snapshot import read_snapshot
 
 # --- Copying rows (shared with fork) ---------------------------------------------------------------------------------
@@ -64,10 +70,14 @@ def read_checked_rows(connection: sqlite3.Connection, folder: str, number: int =
 
     Raises `LogDamage` at the first row that is missing or damaged.
     """
-    query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
-    values = (entry_key(number, first - 1), entry_key(number + 1, 0))
-    with contextlib.closing(_select_until_damage(connection, query, values)) as rows:
+    query = f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key"
+    try:
+        rows = connection.execute(query, (entry_key(number, first - 1), entry_key(number + 1, 0)))
         yield from check_rows(rows, folder, first)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        raise LogDamage(str(error)) from None
 
 
 def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
@@ -80,39 +90,19 @@ def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
             raise LogDamage(f"entry {expected} is missing")
         if not is_sound_row(row):
             raise LogDamage(f"entry {expected} is not what was written")
-        if isinstance(row[4], str):
-            _check_file(folder, row[4], expected)
+        try:
+            if isinstance(row[4], str):
+                read_blob_file(folder, row[4])
+        except BlobDamaged:
+            raise LogDamage(f"the file of entry {expected} is not what was written") from None
+        except KeyError:
+            raise LogDamage(f"the file of entry {expected} is missing") from None
         yield row
 
 
-def _check_file(folder: str, blob: str, seq: int) -> None:
-    """Raise `LogDamage` when the file that holds entry `seq` is missing or damaged."""
-    try:
-        read_blob_file(folder, blob)
-    except BlobDamaged:
-        raise LogDamage(f"the file of entry {seq} is not what was written") from None
-    except KeyError:
-        raise LogDamage(f"the file of entry {seq} is missing") from None
-
-
-def _select_until_damage(
-    connection: sqlite3.Connection, query: str, values: tuple[int, int]
-) -> Generator[Row, None, None]:
-    try:
-        yield from connection.execute(query, values)
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        raise LogDamage(str(error)) from None
-
-
 def new_database(path: str) -> sqlite3.Connection:
-    """Create an empty database at `path`, in an open transaction, without flushes.
-
-    Replaces an unfinished copy.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an unfinished copy."""
+    unlink(path)
     os.close(new_file(path))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=OFF")
@@ -122,43 +112,61 @@ def new_database(path: str) -> sqlite3.Connection:
     return connection
 
 
-def new_row(key: int, at: int, version: int, body: bytes) -> Row:
-    """Return a row of `entries` with its checksum."""
-    return key, at, version, row_checksum(key, at, version, body), body
-
-
-def insert_entry(target: sqlite3.Connection, row: Row) -> None:
-    """Insert one row of `entries` as stored."""
-    target.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
-
-
-def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row, as far as they can be read.
-
-    The source may have an older layout.
-    """
-    for table in tables:
-        with contextlib.suppress(sqlite3.DatabaseError):
-            rows = source.execute(f"SELECT * FROM {table}")
-            names = ", ".join(column[0] for column in rows.description)
-            marks = ", ".join("?" * len(rows.description))
-            for row in rows:
-                target.execute(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", row)
-
-
-# --- Copying the sessions of a damaged database ----------------------------------------------------------------------
+# --- Salvage of a damaged database -----------------------------------------------------------------------------------
 #
-# Of each session the longest good beginning is copied, and never half of a joint write.
+# 1. Every readable row of the damaged database goes into a temporary one (`_gather_rows`).
+# 2. Of each session the longest good beginning is copied from there into the new database (`_Salvage`), and never half
+#    of a joint write: a subagent was written together with the entry of its parent that started it. It is kept only
+#    with that entry and only if its first turn has begun. Turns of a subagent that was asked again are kept only if
+#    its parent has their start.
+# 3. Root entries behind the first missing one cannot join the log. They are written beside it as text.
 #
-# A subagent was written together with the entry of its parent that started it. It is kept only with that entry and only
-# if its first turn has begun. Turns of a subagent that was asked again are kept only if its parent has their start.
-# Everything that is left out remains in the database that was set aside.
+# The damaged database itself is set aside and stays.
 
 
-class CopyResult:
-    """What was copied of a damaged database."""
+def _salvage(folder: str, damaged: str, building: str, mark: HighWaterMark) -> "_Salvage":
+    """Copy the good part of `damaged` into the new database `building`."""
+    gathered = building + ".rows"
+    rows, target = new_database(gathered), new_database(building)
+    try:
+        _gather_rows(folder, damaged, rows)
+        salvage = _Salvage(folder, rows, target, mark.entries)
+        salvage.copy_sessions()
+        copy_tables(rows, target, ("blobs", *_SMALL_TABLES))
+        target.execute("COMMIT")
+        salvage.later = _write_later_entries(folder, rows, salvage.entries, damaged + ".jsonl")
+        return salvage
+    finally:
+        target.close()
+        rows.close()
+        os.unlink(gathered)
+        unlink(damaged + "-shm")
 
-    def __init__(self) -> None:
+
+def _gather_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
+    """Gather every readable row of `damaged`, by SQLite or page by page."""
+    tables: tuple[str, ...] = ("inbox", *_SMALL_TABLES)
+    if file_size(damaged + "-journal"):  # pages may hold uncommitted rows
+        tables = ("entries", "blobs", *tables)
+    else:
+        with contextlib.closing(PageScan(damaged)) as pages:
+            rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
+            rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
+    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
+        source.execute("PRAGMA writable_schema=ON")  # else SQLite refuses a truncated file as a whole
+        copy_tables(source, rows, tables)
+    files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
+    rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)
+
+
+class _Salvage:
+    """Copies the good beginnings of the sessions in `source`, and records what was left out."""
+
+    def __init__(
+        self, folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
+    ) -> None:
+        """`known`: session number -> the last entry that it had at least. A session that is missing there may have
+        lost some."""
         self.ends: dict[int, int] = {}
         """Session number -> its last copied entry."""
         self.cut: set[int] = set()
@@ -167,201 +175,125 @@ class CopyResult:
         """Number of subagents that were left out."""
         self.later = 0
         """Number of readable root entries behind the first missing one."""
+        self._folder, self._source, self._target, self._known = folder, source, target, known
+        self._numbers: dict[str, int] = {}  # session id -> number, of the copied sessions
+        self._turns: Counter[str] = Counter()  # session id -> number of times it was started or asked again
 
     @property
     def entries(self) -> int:
         """Number of copied root entries."""
         return self.ends.get(ROOT, 0)
 
-    def note(self, number: int, last: int, *, whole: bool) -> None:
-        """Record that session `number` was copied up to entry `last`."""
-        self.ends[number] = last
+    def copy_sessions(self) -> None:
+        """Copy every session; a parent has a lower number than its subagents."""
+        good, whole = self._good_end(ROOT, 1)
+        if not good:
+            return
+        self._copy(ROOT, 1, good, whole=whole)
+        first = "SELECT min(key) FROM entries WHERE key >= ? GROUP BY key >> 40 ORDER BY 1"
+        for (key,) in self._source.execute(first, (entry_key(ROOT + 1, 0),)).fetchall():
+            self._copy_subagent(key_number(key), entry_seq(key))
+
+    def _copy_subagent(self, number: int, first: int) -> None:
+        """Copy the subagent that begins with entry `first`, as far as it can be kept."""
+        good, whole = self._good_end(number, first)
+        opened = next(self._events(number, first, good), None)
+        parent = self._numbers.get(opened.parent.session) if isinstance(opened, Opened) and opened.parent else None
+        if isinstance(opened, Opened) and parent is not None and self.ends[parent] >= first - 1:
+            turns = self._turns[opened.session] if parent in self.cut else good
+            if last := self._end_of_turns(number, first, good, turns, whole=whole):
+                self._copy(number, first, last, whole=whole and last == good)
+                return
+        self.dropped += 1
+
+    def _good_end(self, number: int, first: int) -> tuple[int, bool]:
+        """Return the last entry before the first missing or damaged one, and whether that is the end of the session."""
+        last = 0
+        with contextlib.suppress(LogDamage):
+            for row in read_checked_rows(self._source, self._folder, number, first):
+                last = entry_seq(row[0])
+            return last, 0 < self._known.get(number, 0) <= last
+        return last, False
+
+    def _end_of_turns(self, number: int, first: int, good: int, turns: int, *, whole: bool) -> int:
+        """Return the last entry of the first `turns` turns; 0 for a log that ends before its first turn."""
+        begun, idle = 0, True
+        for seq, event in enumerate(self._events(number, first, good), first):
+            match event:
+                case UserSpoke() if idle:
+                    if begun == turns:
+                        return seq - 1 if begun else 0
+                    begun, idle = begun + 1, False
+                case Reminded(kind="wake"):
+                    idle = False
+                case TurnEnded():
+                    idle = True
+                case _:
+                    pass
+        return good if begun or (whole and turns) else 0
+
+    def _copy(self, number: int, first: int, last: int, *, whole: bool) -> None:
+        """Copy entries `first` to `last` of a session, its row of `sessions` and its inbox."""
+        session, about = "", (0, "", "")
+        for row in self._rows(number, first, last):
+            self._target.execute(INSERT_ENTRY, row)
+            event = _decode_row(self._folder, row)
+            if event is not None:
+                about = updated_about(about, row[1], event)
+            if isinstance(event, Opened):
+                session = event.session
+            elif isinstance(event, ChildStarted):
+                self._turns[event.child] += 1
+        self._target.execute(REPLACE_SESSION, (number, session, *about))
+        inbox = self._source.execute("SELECT id, body, number FROM inbox WHERE number = ?", (number,))
+        self._target.executemany("INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", inbox)
+        self._numbers[session], self.ends[number] = number, last
         if not whole:
             self.cut.add(number)
 
+    def _rows(self, number: int, first: int, last: int) -> Iterator[Row]:
+        span = entry_key(number, first), entry_key(number, last)
+        return iter(self._source.execute(f"{SELECT_ROWS} WHERE key BETWEEN ? AND ? ORDER BY key", span))
 
-class _CopiedSessions:
-    """References between the sessions that were copied so far."""
+    def _events(self, number: int, first: int, last: int) -> Iterator[AnyEvent | None]:
+        """Iterate the events of entries; None for one that cannot be read, whose row is copied as it is."""
+        return (_decode_row(self._folder, row) for row in self._rows(number, first, last))
 
-    def __init__(self) -> None:
-        self.turns: dict[str, int] = {}
-        """Session id -> number of times it was started or asked again."""
-        self.reach: dict[str, tuple[int, bool]] = {}
-        """Session id -> (its last copied entry, whether that is all of it)."""
+
+def _decode_row(folder: str, row: Row) -> AnyEvent | None:
+    try:
+        return decode_event(stored_body(folder, row), row[2])
+    except (SessionError, msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
+    """Write root entries behind entry `last` to the file `path` in export form; return their number."""
+    span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
+    size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
+    if size:
+        later = rows.execute(f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key", span)
+        replace_file(path, (_line(folder, row) for row in later), durable=True)
+    return size
+
+
+def _line(folder: str, row: Row) -> bytes:
+    """Return one entry in export form; its event is null when the file that holds it is missing."""
+    try:
+        event = stored_body(folder, row)
+    except StoreDamaged:
+        event = b"null"
+    return b'{"seq":%d,"at":%d,"event":%s}\n' % (entry_seq(row[0]), row[1], event)
 
 
 def salvage_cwd(folder: str) -> str:
     """Return the cwd of a session whose database cannot be opened; '' when it cannot be read."""
-    paths = [os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))]
-    for path in paths:
+    for path in (os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))):
         with contextlib.closing(PageScan(path)) as pages:
             for row in pages.entries():
                 if row[0] == entry_key(ROOT, 1) and isinstance(event := _decode_row(folder, row), Opened):
                     return event.cwd
     return ""
-
-
-def last_number(connection: sqlite3.Connection) -> int:
-    """Return the highest session number that any table of the database mentions."""
-    found = ROOT
-    for query in ("SELECT max(number) FROM sessions", "SELECT max(number) FROM inbox"):
-        found = max(found, connection.execute(query).fetchone()[0] or 0)
-    return max(found, key_number(connection.execute("SELECT max(key) FROM entries").fetchone()[0] or 0))
-
-
-def copy_sessions(
-    folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
-) -> CopyResult:
-    """Copy the good beginning of every session, and its inbox. Raises sqlite3.Error.
-
-    `known`: session number -> the last entry that it had at least. A session that is missing there may have lost some.
-    """
-    result, copied = CopyResult(), _CopiedSessions()
-    rows = read_checked_rows(source, folder)
-    about, whole, last = ("", 0, "", ""), True, 0
-    try:
-        for row in rows:
-            insert_entry(target, row)
-            last = entry_seq(row[0])
-            about = _about(folder, row, about)
-            _count_start(copied, folder, row)
-    except LogDamage:
-        whole = False
-    if not last:
-        return result
-    result.note(ROOT, last, whole=whole and 0 < known.get(ROOT, 0) <= last)
-    _copy_listing(source, target, ROOT, about)
-    copied.reach[about[0]] = (last, ROOT not in result.cut)
-    for number in _subagent_numbers(source):
-        _copy_subagent(folder, source, target, number, copied, result, known.get(number, 0))
-        result.dropped += number not in result.ends
-    return result
-
-
-def _subagent_numbers(source: sqlite3.Connection) -> Iterator[int]:
-    """Iterate the numbers of the subagents, rising: a parent has a lower number than its children."""
-    number = ROOT
-    with contextlib.suppress(sqlite3.DatabaseError):
-        while row := source.execute(
-            "SELECT key FROM entries WHERE key >= ? ORDER BY key LIMIT 1", (entry_key(number + 1, 0),)
-        ).fetchone():
-            number = key_number(row[0])
-            yield number
-
-
-def _copy_subagent(
-    folder: str,
-    source: sqlite3.Connection,
-    target: sqlite3.Connection,
-    number: int,
-    copied: _CopiedSessions,
-    result: CopyResult,
-    known: int,
-) -> None:
-    """Copy subagent `number`, which had at least `known` entries (0: unknown), as far as it can be kept."""
-    rows, whole = _good_rows(folder, source, number)
-    session, parent = _opened_session(folder, rows[0]) if rows else ("", "")
-    reach, parent_whole = copied.reach.get(parent, (-1, False))
-    if not session or reach < entry_seq(rows[0][0]) - 1:
-        return
-    turns = len(rows) if parent_whole else copied.turns.get(session, 0)
-    whole = whole and 0 < known <= entry_seq(rows[-1][0])
-    size = _size_of_turns(folder, rows, turns, whole=whole)
-    if not size:
-        return
-    about = ("", 0, "", "")
-    for row in rows[:size]:
-        insert_entry(target, row)
-        about = _about(folder, row, about)
-        _count_start(copied, folder, row)
-    _copy_listing(source, target, number, about)
-    result.note(number, entry_seq(rows[size - 1][0]), whole=whole and size == len(rows))
-    copied.reach[session] = (result.ends[number], number not in result.cut)
-
-
-def _good_rows(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Row], bool]:
-    """Return the longest good beginning of session `number`, and whether that is all of it."""
-    rows: list[Row] = []
-    try:
-        first = source.execute(
-            "SELECT key FROM entries WHERE key > ? ORDER BY key LIMIT 1", (entry_key(number, 0),)
-        ).fetchone()
-        for row in read_checked_rows(source, folder, number, entry_seq(first[0])):
-            rows.append(row)
-    except LogDamage:
-        return rows, False
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        return rows, False
-    return rows, True
-
-
-def _decode_row(folder: str, row: Row) -> AnyEvent | None:
-    """Decode the event of a row; None when it cannot be read (the row is copied as it is)."""
-    try:
-        return decode_event(stored_body(folder, row), row[2])
-    except (SessionError, msgspec.DecodeError):
-        return None
-
-
-def _opened_session(folder: str, row: Row) -> tuple[str, str]:
-    """Return (session, parent) when the row holds an `Opened`, else empty strings."""
-    event = _decode_row(folder, row)
-    if not isinstance(event, Opened):
-        return "", ""
-    return event.session, event.parent.session if event.parent else ""
-
-
-def _size_of_turns(folder: str, rows: list[Row], turns: int, *, whole: bool) -> int:
-    """Return how many of `rows` belong to turns up to `turns`; 0 for a log that ends before its first turn."""
-    begun, idle = 0, True
-    for at, row in enumerate(rows):
-        match _decode_row(folder, row):
-            case UserSpoke() if idle:
-                if begun == turns:
-                    return at if begun else 0
-                begun, idle = begun + 1, False
-            case Reminded(kind="wake"):
-                idle = False
-            case TurnEnded():
-                idle = True
-            case _:
-                pass
-    return len(rows) if begun or (whole and turns) else 0
-
-
-def _count_start(copied: _CopiedSessions, folder: str, row: Row) -> None:
-    """Count a start of a subagent, if the row is one."""
-    if isinstance(row[4], str) or b'"type":"ChildStarted"' in row[4][:64]:
-        event = _decode_row(folder, row)
-        if isinstance(event, ChildStarted):
-            copied.turns[event.child] = copied.turns.get(event.child, 0) + 1
-
-
-def _about(folder: str, row: Row, about: tuple[str, int, str, str]) -> tuple[str, int, str, str]:
-    """Return (session, created, cwd, title) from the entries up to `row`; `about` is the value before it."""
-    session, created, cwd, title = about
-    if session and title not in ("", NO_WORDS_TITLE):
-        return about
-    match _decode_row(folder, row):
-        case Opened() as event:
-            return event.session, row[1], event.cwd, title
-        case UserSpoke() as event:
-            return session, created, cwd, session_title(event)
-    return about
-
-
-def _copy_listing(
-    source: sqlite3.Connection, target: sqlite3.Connection, number: int, about: tuple[str, int, str, str]
-) -> None:
-    """Write a session's row of `sessions` and copy its inbox as far as it was found."""
-    add = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
-    target.execute(add, (number, *about))
-    query = "SELECT id, body, number FROM inbox WHERE number = ?"
-    target.executemany(
-        "INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", source.execute(query, (number,))
-    )
 
 
 # --- Opening and rebuilding ------------------------------------------------------------------------------------------
@@ -372,32 +304,22 @@ KEEP_BYTES_MAX = 16 * 1024 * 1024
 _SMALL_TABLES = ("collected", "files", "sqlite_sequence")
 
 
-class LogSummary:
+class LogSummary(msgspec.Struct):
     """Contents of a log when it was opened."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        """Number of entries."""
-        self.rows: list[Row] | None = []
-        """All rows; None when they are too large to keep."""
-        self.inbox: list[tuple[int, bytes]] = []
-        """The root's messages that were not taken yet."""
-        self.last_message = 0
-        """Highest message id in use."""
-        self.last_number = ROOT
-        """Highest session number in use."""
-        self.about: tuple[int, str, str] = (0, "", "")
-        """(created, cwd, title)."""
-        self.snapshot: Snapshot | None = None
-        """The snapshot, if it fits the log."""
-        self.hash = LogHash()
-        """Hash of the whole log."""
-        self.unread = 0
-        """Number of first entries that were not checked, because the snapshot covers them."""
-        self.updated = 0
-        """Time of the last entry."""
-        self.cut: frozenset[int] = frozenset()
-        """Numbers of sessions that have lost their last entries and were not written since."""
+    size: int = 0
+    rows: list[Row] | None = []
+    """All rows; None when they are too large to keep."""
+    inbox: list[tuple[int, bytes]] = []
+    last_message: int = 0
+    last_number: int = ROOT
+    about: About = (0, "", "")
+    snapshot: Snapshot | None = None
+    hash: LogHash = msgspec.field(default_factory=LogHash)
+    unread: int = 0
+    """Number of first entries that were not checked, because the snapshot covers them."""
+    updated: int = 0
+    cut: frozenset[int] = frozenset()
 
 
 def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, LogSummary]:
@@ -420,25 +342,19 @@ def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool
 
 
 def _open_undamaged(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
-    """Open the database as it is.
-
-    Raises `LogDamage` when its WAL ends before the high-water mark.
+    """Open the database as it is. Raises `LogDamage` when its WAL ends before the high-water mark.
 
     If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and remove the WAL when
     it closes a damaged database, with everything behind its first wrong bit.
     """
     path = os.path.join(folder, DATABASE)
-    if not _has_content(path + "-wal"):
+    if not file_size(path + "-wal"):
         return _open(folder, blobs, notes, network)
     with contextlib.closing(read_only(path)) as reader:
         mark = read_mark(folder)
         if mark is not None and _find_losses(mark, reader):
             raise LogDamage("its write-ahead log is damaged")
         return _open(folder, blobs, notes, network)
-
-
-def _has_content(path: str) -> bool:
-    return os.path.exists(path) and os.path.getsize(path) > 0
 
 
 def _find_losses(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
@@ -449,10 +365,6 @@ def _find_losses(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[in
     ends = {number: (entry_seq(last_key(connection, number)), seq) for number, seq in mark.entries.items()}
     ends[0] = (_last_message(connection), mark.message)
     return {number: (found, seq) for number, (found, seq) in ends.items() if found < seq}
-
-
-def _last_message(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0)
 
 
 def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
@@ -494,7 +406,8 @@ def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]
 
 
 def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
-    summary, size_bytes, rows = LogSummary(), 0, []
+    """Read and check the root's log, without the entries that a fitting snapshot of a large log covers."""
+    summary, size_bytes = LogSummary(), 0
     fitting = read_snapshot(folder, os.path.basename(folder), connection)
     if fitting is not None:
         summary.snapshot, log = fitting
@@ -508,22 +421,31 @@ def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
             )
         summary.size += 1
         summary.hash.add(row)
-        summary.updated = row[1]
         size_bytes += len(row[4])
-        if size_bytes <= KEEP_BYTES_MAX and not summary.unread:
-            rows.append(row)
-        elif rows:
-            rows, summary.rows = [], None
-    summary.rows = rows if summary.rows is not None else None
-    if summary.unread == summary.size:
-        last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, summary.size),)).fetchone()
-        summary.updated = last[0] if last else 0
+        if size_bytes > KEEP_BYTES_MAX:
+            summary.rows = None
+        if summary.rows is not None:
+            summary.rows.append(row)
+    last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, summary.size),)).fetchone()
+    summary.updated = last[0] if last else 0
     summary.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
-    summary.last_number = last_number(connection)
+    summary.last_number = _last_number(connection)
     summary.last_message = _last_message(connection)
     about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
     summary.about = about or (0, "", "")
     return summary
+
+
+def _last_message(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0)
+
+
+def _last_number(connection: sqlite3.Connection) -> int:
+    """Return the highest session number that any table of the database mentions."""
+    tables = (
+        "SELECT number FROM sessions UNION ALL SELECT number FROM inbox UNION ALL SELECT max(key) >> 40 FROM entries"
+    )
+    return int(connection.execute(f"SELECT max(number) FROM ({tables})").fetchone()[0] or ROOT)
 
 
 def _visible_damage(folder: str) -> str:
@@ -542,19 +464,17 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
     mark = read_mark(folder) or HighWaterMark()
-    result = _copy_good(folder, damaged, building, mark)
-    flush_path(building)
-    notes.append(_repair_note(result, mark.entries.get(ROOT, 0), why, damaged))
-    mark.cut = {number for number in mark.cut | result.cut if number in result.ends}
-    mark.entries, mark.size_bytes = result.ends, 0
-    write_mark(folder, mark)  # before the database appears and can be written again
-    os.rename(building, path)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(folder, SUSPECT))
+    salvage = _salvage(folder, damaged, building, mark)
+    notes.append(_repair_note(salvage, mark.entries.get(ROOT, 0), why, damaged))
+    mark.cut = {number for number in mark.cut | salvage.cut if number in salvage.ends}
+    mark.entries, mark.size_bytes = salvage.ends, 0
+    write_mark(folder, mark, durable=True)  # before the database appears and can be written again
+    move_into_place(building, path)
+    unlink(os.path.join(folder, SUSPECT))
     flush_path(folder)
 
 
-def _repair_note(result: CopyResult, before: int, why: str, damaged: str) -> str:
+def _repair_note(result: _Salvage, before: int, why: str, damaged: str) -> str:
     """Return the line for the user."""
     if not result.entries:
         text = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
@@ -570,50 +490,20 @@ def _repair_note(result: CopyResult, before: int, why: str, damaged: str) -> str
 
 
 def _move_aside(folder: str) -> str:
-    """Rename the database and its WAL to `….damaged-<n>`; return the new path.
-
-    Continues where a killed process stopped.
-    """
+    """Rename the database and its WAL to `….damaged-<n>`; return the new path. Continues a move that was cut short."""
     path, before = os.path.join(folder, DATABASE), damaged_databases(folder)
     if os.path.exists(path):
-        target = f"{path}.damaged-{len(before) + 1}"
+        last = int(before[-1].rpartition("-")[2]) if before else 0
+        target = f"{path}.damaged-{last + 1}"
         os.rename(path, target)
     else:
         target = before[-1] if before else f"{path}.damaged-1"
     for end in ("-wal", "-journal"):
         if os.path.exists(path + end) and not os.path.exists(target + end):
             os.rename(path + end, target + end)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path + "-shm")  # unused: this process holds the lock
+    unlink(path + "-shm")  # unused: this process holds the lock
     flush_path(folder)
     return target
-
-
-def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
-    """Write root entries behind entry `last` to the file `path` in export form.
-
-    Returns their number.
-
-    They cannot join the log, because entries before them are missing.
-    """
-    span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
-    size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
-    if not size:
-        return 0
-    query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # left by a killed repair
-    write_file(path, (_line(folder, row) for row in rows.execute(query, span)))
-    return size
-
-
-def _line(folder: str, row: Row) -> bytes:
-    """Return one entry in export form; its event is null when the file that holds it is missing."""
-    try:
-        event = stored_body(folder, row)
-    except StoreDamaged:
-        event = b"null"
-    return b'{"seq":%d,"at":%d,"event":%s}\n' % (entry_seq(row[0]), row[1], event)
 
 
 def restore_moved_database(database: Database) -> str:
@@ -626,55 +516,15 @@ def restore_moved_database(database: Database) -> str:
         return f"the folder {database.folder} was removed while the session in it was open; nothing more is kept of it"
     building = path + ".new"
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(building)
+        unlink(building)
         os.close(new_file(building))
         with contextlib.closing(sqlite3.connect(building)) as target:
             database.connection.backup(target)
         flush_path(building)
         if any(os.path.exists(path + end) for end in ("", "-wal", "-journal")):
             _move_aside(database.folder)
-        os.rename(building, path)
-        flush_path(database.folder)
+        move_into_place(building, path)
     except (OSError, sqlite3.Error) as error:
         return f"{path} was removed or replaced while it was open, and could not be written again ({error})"
     name = os.path.basename(database.folder)
     return f"{path} was removed or replaced while it was open; it was written again, go on with `longrein -r {name}`"
-
-
-def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) -> CopyResult:
-    """Copy the good part of `damaged` into a new database.
-
-    All readable rows are first gathered in a temporary database, then each session's longest good beginning is copied.
-    """
-    gathered = building + ".rows"
-    rows, target = new_database(gathered), new_database(building)
-    try:
-        _salvage_rows(folder, damaged, rows)
-        result = copy_sessions(folder, rows, target, mark.entries)
-        copy_tables(rows, target, ("blobs", *_SMALL_TABLES))
-        target.execute("COMMIT")
-        result.later = _write_later_entries(folder, rows, result.entries, damaged + ".jsonl")
-        return result
-    finally:
-        target.close()
-        rows.close()
-        os.unlink(gathered)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(damaged + "-shm")
-
-
-def _salvage_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
-    """Gather every readable row of `damaged`, by SQLite or page by page."""
-    tables: tuple[str, ...] = ("inbox", *_SMALL_TABLES)
-    if _has_content(damaged + "-journal"):  # pages may hold uncommitted rows
-        tables = ("entries", "blobs", *tables)
-    else:
-        with contextlib.closing(PageScan(damaged)) as pages:
-            rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
-            rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
-    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
-        source.execute("PRAGMA writable_schema=ON")  # else SQLite refuses a truncated file as a whole
-        copy_tables(source, rows, tables)
-    files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
-    rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)

@@ -9,17 +9,17 @@ import itertools
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from longrein.events import ChildStarted, Entry
-from longrein.store.database import Row, entry_key, entry_seq
+from longrein.events import Entry
+from longrein.store.database import Row, entry_key, entry_seq, transaction
 from longrein.store.entry_content import Content, contents_of, encoding_of, title_of
 from longrein.store.port import SearchHit, SearchResult
 from longrein.store.reader import Reader, entry_of
-from longrein.store.session_folder import new_file
+from longrein.store.session_folder import new_file, unlink
 
 # --- Queries and matches (pure functions) ----------------------------------------------------------------------------
 #
@@ -30,9 +30,7 @@ from longrein.store.session_folder import new_file
 WORDS_MAX = 16
 """Words of a query; further ones are ignored."""
 WORD_CHARS_MAX = 300
-"""Characters of one word or quoted phrase."""
 SNIPPET_CHARS = 160
-"""Characters of a snippet."""
 MATCHES_MAX = 200
 """Matches of the longest word that are compared to find the best one."""
 NEAR_CHARS = 200
@@ -49,16 +47,13 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class MatchPosition(msgspec.Struct, frozen=True):
-    """The best match of a query in a text."""
+    """The best match of a query in a text: its offset, and its length in characters."""
 
     start: int
-    """Offset of the match."""
     length: int
-    """Characters of the match."""
     count: int
     """Number of occurrences of the whole query or, if there is none, of its longest word."""
     exact: bool
-    """Whether the query occurs as written."""
 
 
 def parse_query(text: str) -> Query:
@@ -103,11 +98,6 @@ def _best_offset(text: str, word: str, others: list[str]) -> int:
     return best
 
 
-def line_number(text: str, at: int) -> int:
-    """Return the number of the line at offset `at`, from 1."""
-    return text.count("\n", 0, at) + 1
-
-
 def snippet(text: str, match: MatchPosition) -> str:
     """Return the line of `match`, shortened on both sides and without control characters."""
     first = text.rfind("\n", 0, match.start) + 1
@@ -122,8 +112,6 @@ def snippet(text: str, match: MatchPosition) -> str:
 # --- Search ----------------------------------------------------------------------------------------------------------
 
 
-CHILDREN_MAX = 20
-"""Number of newest subagents that are searched with their parent."""
 BLOB_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of a text blob, from its start, that are searched."""
 
@@ -136,47 +124,17 @@ class TextSource(Protocol):
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
 
 
-class SearchableSession(Protocol):
-    """A session that can be searched, with its subagents."""
-
-    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult: ...
-    def child(self, session: str, /) -> "SearchableSession | None": ...
-
-
-def search_tree(session: SearchableSession, query: str, limit: int, before: int = 0) -> SearchResult:
-    """Search a session and its newest subagents, whose handles begin with `a<seq>/`."""
-    found = session.search(query, limit, before)
-    hits, more = [*found.hits], found.more
-    for label, child_id in itertools.islice(_children(session), CHILDREN_MAX):
-        child = session.child(child_id) if len(hits) < limit else None
-        if child is not None:
-            child_result = child.search(query, limit - len(hits), own=True)
-            hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in child_result.hits]
-            more = more or child_result.more
-    return SearchResult(tuple(hits), more)
-
-
-def _children(session: SearchableSession) -> Iterator[tuple[str, str]]:
-    """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first label."""
-    seen = set()
-    for entry in session.of_kind("ChildStarted"):
-        if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
-            seen.add(entry.event.child)
-            yield f"a{entry.event.again or entry.seq}", entry.event.child
-
-
-def search(reader: Reader, texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
+def search(reader: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
     """Return at most `limit` hits for `query`, by the index, which is updated first.
 
     `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
     """
     wanted = parse_query(query)
     try:
-        seqs: Iterable[int] = find_in_index(reader, wanted.words, lambda entry: texts_of(entry, texts), after)
+        seqs = _find_in_index(reader, wanted.words, after)
     except IndexUnavailable:
-        return scan(texts, query, limit, before, after)
-    return _collect_hits(texts, wanted, seqs, limit, before)
+        return scan(reader, query, limit, before, after)
+    return _collect_hits(reader, wanted, seqs, limit, before)
 
 
 def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
@@ -198,31 +156,22 @@ def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[Searc
         if match is not None:
             title = title_of(entry)
             title += "" if content.title in title or "." not in handle else f", {content.title}"
-            line, shown = line_number(text, match.start), snippet(text, match)
+            line, shown = text.count("\n", 0, match.start) + 1, snippet(text, match)
             yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
 
 
-def texts_of(entry: Entry, texts: TextSource) -> Iterator[str]:
-    """Iterate the searchable texts of an entry, in lower case."""
-    for _, _, text in _searched_contents(entry, texts):
-        yield lower_case(text)
-
-
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """Iterate (handle, part, text).
-
-    Leaves out `Recall`: its results repeat the log, its calls hold the query.
-    """
+    """Iterate (handle, part, text), without those of `Recall`: its results repeat the log, its calls hold the query."""
     contents = contents_of(entry)
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
         if content.searchable and content.tool != "Recall" and not content.part:
-            text = content.text or (blob_text(texts, content.blob) if content.blob else "")
+            text = content.text or (_blob_text(texts, content.blob) if content.blob else "")
             if text:
                 yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
 
 
-def blob_text(texts: TextSource, blob: str) -> str:
+def _blob_text(texts: TextSource, blob: str) -> str:
     """Return the searchable start of a text blob; '' when the blob is missing."""
     data = bytearray()
     try:
@@ -245,7 +194,6 @@ def blob_text(texts: TextSource, blob: str) -> str:
 NAME = "search.sqlite"
 """File in a session's folder; it may be removed at any time."""
 LAYOUT = 1
-"""Version of the tables and of the texts that are indexed."""
 BUSY_S = 10.0
 """Time to wait for another process that updates the index."""
 BATCH_CHARS = 4_000_000
@@ -257,7 +205,6 @@ OVERLAP_CHARS = 80
 NARROW_CHARS = 60
 """Characters of a word that are looked up in the index."""
 GRAM = 3
-"""Characters of a token."""
 
 OPTIONS = "content='', detail=none, columnsize=0, tokenize='trigram case_sensitive 1'"
 TABLES = (
@@ -271,17 +218,15 @@ TABLES = (
 )
 # reached: the last indexed entry of each session and its signature, which differs after a repair of the log
 
-TextsOf = Callable[[Entry], Iterable[str]]
-
 
 class IndexUnavailable(Exception):
     """The index cannot be used, and the log must be read."""
 
 
-def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> Iterator[int]:
-    """Iterate seqs of entries after `after` that may hold all of `words`, newest first.
+def _find_in_index(reader: Reader, words: Sequence[str], after: int) -> list[int]:
+    """Return seqs of entries after `after` that may hold all of `words`, newest first.
 
-    `texts_of` returns the texts of an entry in lower case. Entries that several sessions share are indexed once.
+    Entries that several sessions share are indexed once.
     Raises `IndexUnavailable` when the words are too short or the index cannot be used, and what `Reader` raises.
     """
     long = [word for word in words if len(word) >= GRAM]
@@ -289,41 +234,30 @@ def find_in_index(reader: Reader, words: Sequence[str], texts_of: TextsOf, after
         raise IndexUnavailable("too short")
     path = os.path.join(reader.folder, NAME)
     try:
-        return iter(_look_up(path, reader, long, texts_of, after))
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-            raise IndexUnavailable(str(error)) from None
-    except OSError as error:
-        raise IndexUnavailable(str(error)) from None
-    try:  # damaged: rebuild once
-        for end in ("", "-journal"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path + end)
-        return iter(_look_up(path, reader, long, texts_of, after))
+        try:
+            return _look_up(path, reader, long, after)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise
+        for end in ("", "-journal"):  # damaged: rebuild once
+            unlink(path + end)
+        return _look_up(path, reader, long, after)
     except (sqlite3.Error, OSError) as error:
         raise IndexUnavailable(str(error)) from None
 
 
-def _look_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int) -> list[int]:
+def _look_up(path: str, reader: Reader, words: Sequence[str], after: int) -> list[int]:
     found: list[int] = []
     with contextlib.closing(_open_index(path)) as connection:
         for number, first, last in reader.newest_spans():
             if last <= after:
                 break
             end = min(last, reader.tail()[0])
-            while not _index_batch(connection, reader, number, end, texts_of):
+            while not _index_batch(connection, reader, number, end):
                 pass
-            held = _entries_with_all(connection, number, words)
+            held = set.intersection(*(_entries_with_word(connection, number, word) for word in words))
             found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
     return found
-
-
-def _entries_with_all(connection: sqlite3.Connection, number: int, words: Sequence[str]) -> set[int]:
-    found: set[int] | None = None
-    for word in words:
-        held = _entries_with_word(connection, number, word)
-        found = held if found is None else found & held
-    return found or set()
 
 
 def _open_index(path: str) -> sqlite3.Connection:
@@ -333,7 +267,7 @@ def _open_index(path: str) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
         if _layout(connection) != LAYOUT:
-            with _transaction(connection):
+            with transaction(connection):
                 if _layout(connection) != LAYOUT:  # another process may have created them meanwhile
                     for table in TABLES:
                         connection.execute(table)
@@ -347,19 +281,6 @@ def _layout(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in a transaction, rolled back on error."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -> set[int]:
     """Return seqs of entries of session `number` of which a piece has all tokens of `word`."""
     start = word[:NARROW_CHARS]
@@ -370,18 +291,15 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
     return {entry_seq(key) for (key,) in rows}
 
 
-def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
-    """Index new entries of session `number` up to `last` in one transaction.
-
-    Returns whether all are indexed.
-    """
+def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int) -> bool:
+    """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
     if _indexed_to(connection, reader, number) >= last:
         return True
-    with _transaction(connection):
+    with transaction(connection):
         after = _indexed_to(connection, reader, number)  # another process may have indexed more meanwhile
         row, room = None, BATCH_CHARS
         for row in reader.rows_of(number, after, last):
-            room -= _index_entry(connection, row, texts_of(entry_of(reader.folder, row)))
+            room -= _index_entry(connection, reader, row)
             if room <= 0:
                 break
         if row is not None:
@@ -392,10 +310,7 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
 
 
 def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """Return the last indexed entry of session `number`.
-
-    Raises sqlite3.DatabaseError when the log has changed.
-    """
+    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the log has changed."""
     found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
     if found is None:
         return 0
@@ -405,10 +320,11 @@ def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> 
     return int(found[0])
 
 
-def _index_entry(connection: sqlite3.Connection, row: Row, texts: Iterable[str]) -> int:
+def _index_entry(connection: sqlite3.Connection, reader: Reader, row: Row) -> int:
     """Index the texts of one entry; return their number of characters."""
     taken = 0
-    for text in texts:
+    for _, _, content in _searched_contents(entry_of(reader.folder, row), reader):
+        text = lower_case(content)
         for start in range(0, len(text), SPAN_CHARS):
             span = connection.execute("INSERT INTO spans(key) VALUES(?)", (row[0],)).lastrowid
             piece = text[start : start + SPAN_CHARS + OVERLAP_CHARS].replace("\0", " ")

@@ -10,7 +10,7 @@ import fcntl
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,10 +36,7 @@ NETWORK_TYPES = frozenset(
 
 
 def session_id(text: str) -> str:
-    """Return `text` as a session id in lower case.
-
-    Raises `SessionUnknown` when it is not a UUID.
-    """
+    """Return `text` as a session id in lower case. Raises `SessionUnknown` when it is not a UUID."""
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
         return text.lower()
     shown = repr(text if len(text) <= 60 else text[:60] + "…")
@@ -52,11 +49,8 @@ def sessions_folder(state_dir: str) -> str:
 
 
 def session_folder(state_dir: str, session: str) -> str:
-    """Return the folder of a session, whether or not it exists.
-
-    Raises `SessionUnknown` for an invalid id.
-    """
-    return os.path.join(state_dir, "sessions", session_id(session))
+    """Return the folder of a session, whether or not it exists. Raises `SessionUnknown` for an invalid id."""
+    return os.path.join(sessions_folder(state_dir), session_id(session))
 
 
 def existing_folder(state_dir: str, session: str) -> str:
@@ -68,10 +62,7 @@ def existing_folder(state_dir: str, session: str) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """Create `path` and missing parents with mode 0700; return whether `path` is new.
-
-    Raises OSError.
-    """
+    """Create `path` and missing parents with mode 0700; return whether `path` is new. Raises OSError."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -88,10 +79,7 @@ def make_folder(path: str) -> bool:
 
 
 def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
-    """Return the folder of `session`, created if missing, and whether it is new.
-
-    Raises `SessionError`.
-    """
+    """Return the folder of `session`, created if missing, and whether it is new. Raises `SessionError`."""
     folder = session_folder(state_dir, session)
     try:
         return folder, make_folder(folder)
@@ -116,44 +104,10 @@ def new_file(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
-def flush(descriptor: int) -> None:
-    """Flush the data of a file to the disk itself."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
-    if full is not None:
-        fcntl.fcntl(descriptor, full)
-    else:
-        os.fdatasync(descriptor)
-
-
-def flush_path(path: str) -> None:
-    """Flush a file or folder by path; for a folder, the names in it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if hasattr(fcntl, "F_FULLFSYNC"):
-            flush(descriptor)
-        else:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_file(path: str, pieces: Iterable[bytes]) -> None:
-    """Write a new file 0600 and flush its data, but not its name.
-
-    Leaves nothing behind on failure.
-    """
-    descriptor = new_file(path)
-    try:
-        for piece in pieces:
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        flush(descriptor)
-    except OSError:
+def unlink(path: str) -> None:
+    """Remove a file, if it exists. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def is_on_network(folder: str) -> bool:
@@ -188,14 +142,11 @@ _GET = getattr(fcntl, "F_OFD_GETLK", 0)
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Process that holds the lock of a session, as stored in the lock file."""
+    """Content of the lock file: the process that holds the lock, and since when (microseconds UTC)."""
 
     pid: int
-    """Process id."""
     host: str
-    """Host name."""
     since: int
-    """Time of locking, microseconds UTC."""
 
 
 class SessionLock:
@@ -212,10 +163,7 @@ class SessionLock:
 
 
 async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
-    """Lock the session in `folder`.
-
-    Raises `SessionBusy` with pid and host of the holder, OSError.
-    """
+    """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder, OSError."""
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for pause_s in (*RETRY_S, 0.0):

@@ -52,13 +52,11 @@ def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
 
 
 def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
-    """Return the `wanted` sessions, latest first.
-
-    Opens only as many as it takes to find `limit`.
-    """
+    """Return the `wanted` sessions, latest first. Opens only as many as it takes to find `limit`."""
     found: list[SessionInfo] = []
     enough_ns, folder = 0, sessions_folder(state_dir)
-    for written_ns, size_bytes, session in _by_time(state_dir):
+    writes = [(*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)]
+    for written_ns, size_bytes, session in sorted(writes, reverse=True):
         if written_ns < enough_ns:
             break
         info = _info(state_dir, session, os.path.join(folder, session), written_ns, size_bytes)
@@ -72,10 +70,7 @@ def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -
 
 
 def find_session(state_dir: str, prefix: str) -> str:
-    """Return the id that begins with `prefix`.
-
-    Raises `SessionUnknown`, naming the candidates or the nearest id.
-    """
+    """Return the id that begins with `prefix`. Raises `SessionUnknown`, naming the candidates or the nearest id."""
     start = prefix.lower()
     if not start or len(start) > 36 or start.strip("0123456789abcdef-"):
         return session_id(prefix)
@@ -87,7 +82,7 @@ def find_session(state_dir: str, prefix: str) -> str:
         shown = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
         raise SessionUnknown(f"{len(fitting)} sessions begin with {prefix} ({shown}); write more of the id")
     nearest = max(ids, key=lambda name: _common_length(name, start), default="")
-    hint = f"; the nearest is {nearest}" if nearest and _common_length(nearest, start) else ""
+    hint = f"; the nearest is {nearest}" if _common_length(nearest, start) else ""
     raise SessionUnknown(f"no session begins with {prefix}{hint}; `longrein sessions` lists them")
 
 
@@ -97,10 +92,7 @@ def is_open(state_dir: str, session: str) -> bool:
 
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
-    """Return the summary of one session; None without an entry.
-
-    The title of a damaged one says so.
-    """
+    """Return the summary of one session; None without an entry. The title of a damaged one says so."""
     folder = existing_folder(state_dir, session)
     return _info(state_dir, session, folder, *_last_write(folder))
 
@@ -147,12 +139,6 @@ def _info_of_damaged(session: str, folder: str) -> SessionInfo:
     )
 
 
-def _by_time(state_dir: str) -> list[tuple[int, int, str]]:
-    """Return (last write in nanoseconds, size of the main file, id) of every session, latest first."""
-    folder = sessions_folder(state_dir)
-    return sorted(((*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
-
-
 def _ids(state_dir: str) -> Iterator[str]:
     try:
         names = os.listdir(sessions_folder(state_dir))
@@ -194,9 +180,7 @@ KNOWN_NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS
 
 
 async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> bool:
-    """Remove a closed session in which nobody said or did anything.
-
-    Returns whether it was removed.
+    """Remove a closed session in which nobody said or did anything; return whether it was removed.
 
     Anything more keeps it: a message, also one in its inbox, a task, entries of a fork, a damaged database. Raises
     nothing; what cannot be removed stays.

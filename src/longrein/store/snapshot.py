@@ -14,12 +14,11 @@ from hashlib import blake2b
 
 import msgspec
 
+from longrein.atomic_file import replace_file
 from longrein.store.database import LogHash
 from longrein.store.port import Snapshot
-from longrein.store.session_folder import new_file
 
 SNAPSHOT = "state.snapshot"
-"""File in a session's folder."""
 HASH_BYTES = 16
 HEAD_LENGTH_BYTES = 2
 FOLDING_PACKAGES = ("context", "events")
@@ -27,10 +26,7 @@ FOLDING_PACKAGES = ("context", "events")
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Header of the file, between its own length and the state.
-
-    A checksum of header and state comes first.
-    """
+    """Header of the file, between its own length and the state. A checksum of header and state comes first."""
 
     code: bytes
     session: str
@@ -72,16 +68,11 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
         return False
     head = msgspec.msgpack.encode(_Head(code, session, snapshot.seq, log))
     head = len(head).to_bytes(HEAD_LENGTH_BYTES) + head
-    with contextlib.suppress(OSError):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + ".new")  # left by a killed process
-        with open(new_file(path + ".new"), "wb") as file:
-            file.write(_checksum(head, snapshot.state))
-            file.write(head)
-            file.write(snapshot.state)
-        os.rename(path + ".new", path)
-        return True
-    return False
+    try:
+        replace_file(path, (_checksum(head, snapshot.state), head, snapshot.state), durable=False)
+    except OSError:
+        return False
+    return True
 
 
 def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:

@@ -9,7 +9,7 @@ from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
-from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number
+from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number, last_key
 from longrein.store.errors import is_damage, mark_suspect, store_failure
 from longrein.store.repair import restore_moved_database
 
@@ -31,7 +31,6 @@ class Writer:
         self.closed: Future[None] = _future()
         """Resolves when the thread has closed the database."""
         self.commits = 0
-        """Number of transactions."""
         self._folder = folder
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._wall_us = wall_us
@@ -48,20 +47,19 @@ class Writer:
 
     def write(self, write: Write) -> "Future[None]":
         """Queue a write. The future resolves when it is committed, and with `flush` when it is on disk."""
-        future: Future[None] = _future()
-        self._jobs.put((write, future))
-        return future
+        return self._queue(write)
 
     def call(self, work: Callable[[Database], T]) -> "Future[T]":
         """Queue other work. Its OSError, SQLite error or `SessionError` fails the future."""
-        future: Future[T] = _future()
-        self._jobs.put((work, future))
-        return future
+        return self._queue(work)
 
     def stop(self) -> "Future[None]":
         """Queue the end. The future resolves when all earlier jobs are on disk; then the thread closes the database."""
-        future: Future[None] = _future()
-        self._jobs.put((None, future))
+        return self._queue(None)
+
+    def _queue(self, job: Write | Callable[[Database], Any] | None) -> "Future[Any]":
+        future = _future()
+        self._jobs.put((job, future))
         return future
 
     def _run(self, open_database: Callable[[], Database]) -> None:
@@ -126,10 +124,7 @@ class Writer:
         if failure:
             self._last_keys, self._last_failure = before, failure
         for _, future in batch:
-            if failure:
-                future.set_exception(failure)
-            else:
-                future.set_result(None)
+            _resolve(future, failure)
 
     def _order_error(self, database: Database, write: Write) -> SessionError | None:
         """Return the error of a write whose entries do not continue their logs, else None.
@@ -151,7 +146,7 @@ class Writer:
 
     def _last_key(self, database: Database, number: int) -> int:
         """Return the key of the last entry of session `number`, or the key before its first one."""
-        found = self._last_keys.get(number) or database.last_key(number)
+        found = self._last_keys.get(number) or last_key(database.connection, number)
         return found or entry_key(number, self._start_seqs.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
@@ -202,20 +197,23 @@ class Writer:
     def _end(self, database: Database, future: "Future[Any]") -> None:
         failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.has_pending() else self._check_files_at_end(database)
-        failure = failure or self._sync(database)
-        if failure:
-            future.set_exception(failure)
-        else:
-            future.set_result(None)
+            failure = self._attempt(database, ()) if database.blobs.pending else self._check_files(database)
+        _resolve(future, failure or self._sync(database))
 
-    def _check_files_at_end(self, database: Database) -> SessionError | None:
+    def _check_files(self, database: Database) -> SessionError | None:
         """Check that the database files are still in place; else writes since the last check are lost."""
         try:
             database.check_files()
         except DatabaseMoved:
             return StoreDamaged(restore_moved_database(database))
         return None
+
+
+def _resolve(future: "Future[None]", failure: SessionError | None) -> None:
+    if failure:
+        future.set_exception(failure)
+    else:
+        future.set_result(None)
 
 
 def _future() -> "Future[Any]":

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
+from longrein.atomic_file import write_all
 from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
@@ -95,9 +96,7 @@ def check_writable(target: str) -> os.stat_result | None:
 def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
     """Write all of `data`, copy owner and mode of the `old` file, flush and close. Raises OSError."""
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
         if old is not None:
             _copy_attributes(descriptor, target, old)
         os.fsync(descriptor)

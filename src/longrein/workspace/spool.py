@@ -5,11 +5,12 @@ The supervisor writes the spool; `supervisor.spool_writer` describes the files. 
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
+from longrein.atomic_file import replace_file
 from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.process_tree import children_of, process
@@ -268,24 +269,23 @@ def make_whole(folder: str, task: str, gap: str) -> str:
     whole = os.path.join(folder, f"{task}.whole")
     if os.path.exists(whole):
         return whole
-    with open(os.open(whole + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        at = 0
-        for offset, size in ((HEAD_OFFSET, head), *pieces):
-            if offset > at:
-                out.write(gap.replace("{}", f"{offset - at:,}").encode())
-            _copy(_piece(folder, task, offset), out)
-            at = max(0, offset) + size
-    os.rename(whole + ".new", whole)
+    spans = ((HEAD_OFFSET, head), *pieces)
+    replace_file(whole, _kept_output(folder, task, spans, gap), durable=False)
     return whole
 
 
-def _copy(path: str, out: Any) -> None:
-    try:
-        with open(path, "rb") as file:
-            while data := file.read(COPY_BYTES):
-                out.write(data)
-    except FileNotFoundError:
-        return  # nothing was kept of the first half
+def _kept_output(folder: str, task: str, spans: Sequence[tuple[int, int]], gap: str) -> Iterator[bytes]:
+    at = 0
+    for offset, size in spans:
+        if offset > at:
+            yield gap.replace("{}", f"{offset - at:,}").encode()
+        try:
+            with open(_piece(folder, task, offset), "rb") as file:
+                while data := file.read(COPY_BYTES):
+                    yield data
+        except FileNotFoundError:
+            pass  # nothing was kept of the first half
+        at = max(0, offset) + size
 
 
 def remove_task(folder: str, task: str) -> None:

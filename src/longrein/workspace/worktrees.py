@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from longrein.atomic_file import replace_file
 from longrein.workspace.files import is_inside
 from longrein.workspace.git import run_git
 from longrein.workspace.port import Workspace
@@ -247,9 +248,7 @@ def _write_record(tree: Worktree) -> str:
     record = _record(tree.path)
     try:
         os.makedirs(os.path.dirname(record), mode=0o700, exist_ok=True)
-        with open(f"{record}.new", "wb") as file:
-            file.write(msgspec.json.encode(tree))
-        os.replace(f"{record}.new", record)
+        replace_file(record, (msgspec.json.encode(tree),), durable=False)
     except OSError as error:
         return f"{record} cannot be written ({error.strerror})"
     except UnicodeEncodeError:

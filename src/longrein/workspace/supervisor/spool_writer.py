@@ -10,6 +10,8 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
+from longrein.atomic_file import replace_file
+
 # --- Redaction of a stream -------------------------------------------------------------------------------------------
 #
 # Text that may be the beginning of a secret is held back until the rest has come.
@@ -324,7 +326,7 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
     import json
 
     path = _end_path(folder, task)
-    data = json.dumps(end).encode()
+    data = json.dumps(end).encode()  # not by `replace_file`, which would give up the space reserved for it
     file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.write(file, data.ljust(END_BYTES))
@@ -337,10 +339,7 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
 def write_record(folder: str, name: str, record: str) -> None:
     """Write a JSON record, complete or not at all. Raises OSError."""
-    path = os.path.join(folder, f"{name}.json")
-    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
-        file.write(record.encode())
-    os.rename(path + ".new", path)
+    replace_file(os.path.join(folder, f"{name}.json"), (record.encode(),), durable=False, mode=FILE_MODE)
 
 
 def _end_path(folder: str, task: str) -> str:
