@@ -8,13 +8,13 @@ reading; what was noticed is in the log.
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged
-from longrein.tools import change_of
+from longrein.tools import Blobs, change_of
 from longrein.workspace import FileStamp, Workspace
 
 T = TypeVar("T")
@@ -27,13 +27,6 @@ CHANGES_MAX = 4
 LIVE = ("/proc/", "/sys/", "/dev/")
 """Folders whose contents the system generates."""
 BUSY = "it keeps changing, so that you will not be told again before you Read it"
-
-
-class Blobs(Protocol):
-    """Store of file contents."""
-
-    def put_blob(self, data: bytes) -> str: ...
-    def read_blob(self, blob: str) -> bytes: ...
 
 
 class FileWatcher:

@@ -7,7 +7,7 @@ call waits.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,7 +28,7 @@ from longrein.agent.messages import (
     Unpin,
     UserMessage,
 )
-from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
+from longrein.agent.ports import Limits
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, external_event, pending_notices
 from longrein.events import (
@@ -42,7 +42,11 @@ from longrein.events import (
     marker,
     text_of,
 )
+from longrein.models import Clock
 from longrein.store import Log
+
+if TYPE_CHECKING:
+    from longrein.agent.session import Session
 
 PENDING_MAX = 1_000
 """Limit of waiting messages, so that another process cannot fill the disk."""
@@ -208,22 +212,10 @@ IN_A_ROW_MAX = 100
 """Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
 
 
-class WakeableSession(Protocol):
-    """The session that is woken."""
-
-    deps: Dependencies
-    state: State
-    interrupting: bool
-    subagents: Subagents | None
-    own_background_tasks: BackgroundTasks | None
-
-    def poke(self) -> None: ...
-
-
 class WakeSchedule:
     """Decide when a session starts a turn by itself, and how long a one-prompt run waits."""
 
-    def __init__(self, host: WakeableSession) -> None:
+    def __init__(self, host: "Session") -> None:
         self.since = host.state.seq
         """Notices up to this entry wake nobody: they were there at the open, or a rewind brought them back."""
         self._host, self._clock = host, host.deps.clock

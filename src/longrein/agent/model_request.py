@@ -79,7 +79,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
     )
     outcome = await stream_answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
-    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock)
+    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock.mono_s())
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
@@ -96,7 +96,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
 
 async def _wait_for_turn(session: Session) -> None:
     """Wait until the provider takes a request again; commit first, and announce a long wait."""
-    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock)
+    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock.mono_s())
     if wait_s <= 0:
         return
     await session.commit(flush=False)

@@ -7,7 +7,7 @@ side effect comes after a commit with `flush`, so the entries it relies on are o
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ from longrein.agent.messages import (
     UserNotice,
     for_child,
 )
-from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
+from longrein.agent.ports import Dependencies, ElapsedTimes, Limits, MoveContext, narrower
 from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
@@ -41,18 +41,15 @@ from longrein.events import (
 )
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
-from longrein.tools import SubagentPort, TaskView
+from longrein.tools import TaskView
+
+if TYPE_CHECKING:
+    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.subagents.runner import SubagentRunner
 
 # --- Background summary request --------------------------------------------------------------------------------------
 #
 # The outcome waits here until the loop appends it to the log.
-
-
-class _Host(Protocol):
-    """The methods of the session that `BackgroundRequest` uses."""
-
-    def append(self, *events: AnyEvent) -> int: ...
-    def poke(self) -> None: ...
 
 
 class BackgroundRequest:
@@ -68,19 +65,19 @@ class BackgroundRequest:
         return self._task is not None
 
     def start(
-        self, host: _Host, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
+        self, host: "Session", attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
     ) -> None:
         """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it is done."""
         self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
         self._task.add_done_callback(lambda _task: host.poke())
 
-    def collect(self, host: _Host) -> None:
+    def collect(self, host: "Session") -> None:
         """Append the outcome, if there is one."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
             host.append(task.result())
 
-    async def stop(self, host: _Host) -> None:
+    async def stop(self, host: "Session") -> None:
         """Cancel the request and record what it may have cost."""
         if self._task is None:
             return
@@ -135,9 +132,9 @@ class Session:
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders already searched for instruction files; a cache."""
-        self.subagents: Subagents | None = None
+        self.subagents: SubagentRunner | None = None
         """None until a subagent is started, or one is found at open."""
-        self.own_background_tasks: BackgroundTasks | None = None
+        self.own_background_tasks: BackgroundControl | None = None
         """None until a command is started, or a task is found at open."""
         self.walk: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
@@ -360,10 +357,12 @@ class Session:
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
-    @property
-    def agent_port(self) -> SubagentPort | None:
-        """Subagents, for tools; None where none may be started."""
-        return None
+    def open_subagents(self) -> "SubagentRunner | None":
+        """Return the subagents, opened on first use; None where there are none."""
+        if self.subagents is None and self.deps.subagents is not None:
+            self.subagents = subagents = self.deps.subagents(self)
+            self.subscribers.asking = lambda: subagents.questions
+        return self.subagents
 
     def expect(self, name: str) -> None:
         """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for a command."""
@@ -372,12 +371,12 @@ class Session:
             self.deps.pool.supervision.warm()
 
     @property
-    def background_tasks(self) -> BackgroundTasks | None:
+    def background_tasks(self) -> "BackgroundControl | None":
         """Tasks of this session and its subagents; None while the tree has run no command."""
         pool = self.deps.pool
         return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
 
-    def open_background_tasks(self) -> BackgroundTasks | None:
+    def open_background_tasks(self) -> "BackgroundControl | None":
         """Return this session's tasks, opened on first use; None where there is no supervisor."""
         if self.own_background_tasks is None and self.deps.pool is not None and self.deps.background_tasks is not None:
             self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)

@@ -7,10 +7,13 @@ live.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
-from longrein.agent.ports import ParentPolicy
 from longrein.events import Entry
+
+if TYPE_CHECKING:
+    from longrein.agent.subagents.spawn import LiveParentPolicy
 
 History = Callable[[int, int], Iterable[Entry]]
 
@@ -18,7 +21,7 @@ History = Callable[[int, int], Iterable[Entry]]
 class Subscribers:
     """All subscribers of one session."""
 
-    def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
+    def __init__(self, history: History, committed: int, above: "LiveParentPolicy | None" = None) -> None:
         self._history = history
         self._above = above
         self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []

@@ -6,17 +6,12 @@ single task.
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from longrein.workspace import Supervision
 
-
-class Member(Protocol):
-    """The tasks of one agent."""
-
-    def over(self, task: str) -> None:
-        """Register the end of this task; '' when the supervisor is gone."""
-        ...
+if TYPE_CHECKING:
+    from longrein.agent.background.tasks import SessionTasks
 
 
 class TaskPool:
@@ -30,13 +25,13 @@ class TaskPool:
         """Slots in use; may exceed `running_max` through promoted commands, which run already."""
         self.session = ""
         """Session of the user, which owns all these commands."""
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, SessionTasks] = {}
         """Members by agent label, '' for the session of the user."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """Waiters by label; the first label is served next."""
         supervision.on_news(self._news)
 
-    def join(self, label: str, member: Member, session: str) -> None:
+    def join(self, label: str, member: "SessionTasks", session: str) -> None:
         """Register `member` for tasks whose ids begin with `label`."""
         self.members[label] = member
         if not label:

@@ -249,7 +249,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
-        agents=session.agent_port,
+        agents=session.open_subagents() if deps.kinds else None,
         goals=_goals(session),
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
