@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longrein.agent.fair_semaphore import FairSemaphore
 from longrein.agent.subagents.runner import SubagentRunner
-from longrein.agent.subagents.tree import FairSemaphore
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(
@@ -99,7 +99,7 @@ def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
     """Each wait: when it begins, how long those below it work, whether it is cut a second after it began."""
     gate, children = FairSemaphore(1), SubagentRunner.__new__(SubagentRunner)
     fake: Any = children
-    fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(above=object()))
+    fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(parent_policy=object()))
     fake.tree, fake._waiting = SimpleNamespace(gate=gate), 0
 
     async def below(work_s: int) -> None:

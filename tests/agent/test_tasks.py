@@ -168,7 +168,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
         assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
         pool = session.deps.pool
         assert pool is not None
-        assert (pool.running, list(harness.supervision.running)) == (0, [])
+        assert (pool.slots.inside, list(harness.supervision.running)) == (0, [])
         await session.close()
         await walk
 

@@ -296,21 +296,21 @@ def test_places_go_round_among_the_agents_of_a_tree() -> None:
 
     async def work() -> None:
         pool = TaskPool(MemorySupervision({}, None), 1)  # type: ignore[arg-type]
-        assert pool.take()
+        assert pool.slots.try_enter()
 
         async def wait(label: str) -> None:
-            await pool.wait(label)
+            await pool.slots.enter(label)
             order.append(label)
             await asyncio.sleep(0)
-            pool.free()
+            pool.slots.leave()
 
         waiting = [asyncio.ensure_future(wait(label)) for label in ("", "", "", "a7", "a9", "a7")]
         await asyncio.sleep(0)
-        assert not pool.take(), "nobody goes before those who wait"
+        assert not pool.slots.try_enter(), "nobody goes before those who wait"
         waiting[1].cancel()
-        pool.free()
+        pool.slots.leave()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert pool.running == 0
+        assert pool.slots.inside == 0
 
     run_virtual(work())
     assert order == ["", "a7", "a9", "", "a7"]
@@ -412,7 +412,7 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
             await session.run(once=True)
         assert not harness.supervision.running
         assert session.deps.pool is not None
-        assert session.deps.pool.running == 0
+        assert session.deps.pool.slots.inside == 0
 
     harness.play(work)
 

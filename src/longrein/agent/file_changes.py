@@ -114,7 +114,8 @@ def _presumed_author(session: Session) -> tuple[str, str]:
 def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each untold instruction file of the folders that `calls` touched."""
     for folder in _folders(session, calls):
-        told = [*(source.path for source in session.prefix_sources), *session.state.told]
+        sources = session.state.prefix.sources if session.state.prefix else ()
+        told = [*(source.path for source in sources), *session.state.told]
         for path, text in session.deps.nested(folder, told):
             head = marker(session.state.nonce, "instructions", f"{path}, for the files of its folder and below")
             session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path))

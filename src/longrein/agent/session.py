@@ -23,7 +23,7 @@ from longrein.agent.messages import (
     UserNotice,
     for_child,
 )
-from longrein.agent.ports import Dependencies, ElapsedTimes, Limits, MoveContext, narrower
+from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
@@ -33,7 +33,6 @@ from longrein.events import (
     Entry,
     Interrupted,
     Replied,
-    SourceFile,
     ToolCall,
     ToolEnded,
     text_of,
@@ -108,6 +107,13 @@ def retrieve_error(done: "asyncio.Future[Any]") -> None:
     """
     if not done.cancelled():
         done.exception()
+
+
+def resolved_future() -> "asyncio.Future[None]":
+    """Return a future that is done."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
 
 
 class Session:
@@ -203,17 +209,16 @@ class Session:
         The returned future is done when they are committed, with `flush` when they are on disk. `beside`: subagents
         whose entries go into the same transaction.
         """
+        if self._broken is None and not self._held and not self._taken and not flush:
+            return resolved_future()
         done: asyncio.Future[None] = self._loop.create_future()
         if self._broken is not None:
             done.set_exception(self._broken)
             retrieve_error(done)
             return done
-        entries, taken = self._held, self._taken
-        if not entries and not taken and not flush:
-            done.set_result(None)
-            return done
         those = [(one, *one._hand_over()) for one in (self, *beside)]
-        more = [(one.log, held, gone) for one, held, gone in those[1:]]
+        (_, entries, taken), *others = those
+        more = [(one.log, held, gone) for one, held, gone in others]
         written = self.log.append(entries, flush=flush, take=taken, beside=more)
         written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done))
         return done
@@ -295,8 +300,7 @@ class Session:
         told = self.subagents.tell(word, child) if self.subagents is not None else None
         if told is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
-            told = self._loop.create_future()
-            told.set_result(None)
+            return resolved_future()
         return told
 
     def unqueue(self, number: int = 0) -> str:
@@ -403,26 +407,15 @@ class Session:
     @property
     def process_session(self) -> str:
         """Session that owns the processes: the root of the tree."""
-        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.process_session
-
-    @property
-    def prefix_sources(self) -> tuple[SourceFile, ...]:
-        """Files in the static context."""
-        return self.state.prefix.sources if self.state.prefix else ()
-
-    @property
-    def _limits(self) -> Limits:
-        """Limits of the next request, reduced to the budget left to the whole tree."""
-        limits = self.wake_schedule.limits
-        return limits if self.subagents is None else self.subagents.within(limits)
+        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.root.id
 
     @property
     def move_context(self) -> MoveContext:
         """Facts for `next_move` that are not in the log."""
-        deps = self.deps
+        deps, limits = self.deps, self.wake_schedule.limits
         return MoveContext(
             budget=deps.model.budget,
-            limits=self._limits,
+            limits=limits if self.subagents is None else self.subagents.within(limits),
             jitter=deps.jitter(),
             paused=self.paused,
             fallback="" if deps.fallback == deps.model.name else deps.fallback,

@@ -36,7 +36,7 @@ class Subscribers:
         """True if a subscriber wants replies and output while they grow."""
         if any(streaming for _, _, streaming in self._queues):
             return True
-        return self._above is not None and self._above.streaming
+        return self._above is not None and self._above.root.subscribers.streaming
 
     def publish(self, heard: SessionUpdate) -> None:
         """Send an update to all; entries only once they are committed."""

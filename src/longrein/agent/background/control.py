@@ -40,7 +40,7 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
         tasks.unseat(task)
     elif there is not None:
         if task not in tasks.seated:
-            tasks.pool.take(anyway=True)
+            tasks.pool.slots.force()
             tasks.seat(task)
     elif now.started.state != "queued" or _copied(tasks, now):
         if not tasks.ended(task):
@@ -109,25 +109,22 @@ class BackgroundControl:
 
     def background(self) -> bool:
         """Send the foreground commands to the background; False when there are none."""
-        here = [member for member in self._pool.members.values() if isinstance(member, SessionTasks)]
-        wishes = [wish for member in here for wish in member.front.values() if not wish.done()]
+        wishes = [wish for member in self._pool.members.values() for wish in member.front.values() if not wish.done()]
         for wish in wishes:
             wish.set_result(None)
         return bool(wishes)
 
     def views(self) -> Sequence[TaskView]:
         """Return the tasks of this session and of its active subagents."""
-        below = [m for label, m in self._pool.members.items() if label != self.tasks.label and self._is_below(label)]
-        every = [self.tasks, *(member for member in below if isinstance(member, SessionTasks))]
-        return [view for member in every for view in member.views()]
-
-    def _is_below(self, label: str) -> bool:
-        return not self.tasks.label or label.startswith(f"{self.tasks.label}.")
+        above = self.tasks.label and f"{self.tasks.label}."
+        members = [member for member in self._pool.members.values() if member.label.startswith(above)]
+        below = [member for member in members if member is not self.tasks]
+        return [view for member in (self.tasks, *below) for view in member.views()]
 
     def stop(self, task: str) -> None:
         """Stop a task of this session or an active subagent, without waiting. Unknown tasks are ignored."""
         member = self._pool.members.get(agent_of(task))
-        if isinstance(member, SessionTasks) and task in member.host.state.tasks:
+        if member is not None and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
             stopping.add_done_callback(lambda done: self._beside.pop(done, None))
@@ -159,7 +156,7 @@ class BackgroundControl:
             await asyncio.wait(waiting)  # a task that is starting is kept first
         if not self._host.state.calls:
             self._host.append(*self.tasks.ends())
-        self._pool.part(self.tasks.label)
+        self._pool.members.pop(self.tasks.label, None)
 
 
 async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:

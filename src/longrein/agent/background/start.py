@@ -91,7 +91,7 @@ async def _first(
 async def _promoted(
     tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str
 ) -> BackgroundedCommand:
-    tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a slot
+    tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
     options = tasks.host.deps.task_options
     fact = TaskStarted(
         tasks.next_id(),
@@ -130,7 +130,7 @@ async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -
         memory_bytes=options.memory_bytes,
         cpu_s=options.cpu_s,
     )
-    if not tasks.pool.take():
+    if not tasks.pool.slots.try_enter():
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
@@ -152,9 +152,9 @@ def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
 
 
 async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
-    await tasks.pool.wait(tasks.label)
+    await tasks.pool.slots.enter(tasks.label)
     if tasks.host.closed or tasks.ended(queued.task):
-        tasks.pool.free()
+        tasks.pool.slots.leave()
         return
     try:
         await finish_despite_cancel(_seated(tasks, queued))
@@ -169,7 +169,7 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
         return
     if tasks.ended(queued.task):  # stopped while it was starting
         started.end("interrupt")
-        tasks.pool.free()
+        tasks.pool.slots.leave()
         return
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
@@ -185,7 +185,7 @@ async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedC
         return started
     finally:
         if started is None or isinstance(started, CommandExit):
-            tasks.pool.free()
+            tasks.pool.slots.leave()
 
 
 async def _start(

@@ -141,7 +141,7 @@ class SessionTasks:
         """Tasks whose end was shown to subscribers."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._preparing = asyncio.Lock()
-        pool.join(self.label, self, host.id)
+        pool.members[self.label] = self
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class SessionTasks:
         """Free the slot of a task, if it holds one."""
         if task in self.seated:
             del self.seated[task]
-            self.pool.free()
+            self.pool.slots.leave()
 
     def over(self, task: str) -> None:
         """Handle news of the supervisor: the task has ended; '' means the supervisor is gone with all tasks."""

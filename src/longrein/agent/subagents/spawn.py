@@ -12,7 +12,6 @@ from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
 from longrein.agent.subagents.budget import (
     Granted,
-    GrantRefused,
     RunOption,
     SpawnRequest,
     answer_reserve,
@@ -23,7 +22,7 @@ from longrein.agent.subagents.budget import (
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
-from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens
+from longrein.context import SubagentState, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
@@ -238,19 +237,6 @@ def subagent_dependencies(session: Session, kind: SubagentType, model: Model, fo
     return msgspec.structs.replace(deps, task_options=woken, **given)
 
 
-def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused]) -> list[tuple[Plan, Granted] | str]:
-    """Pair each plan with its grant, or with the reason of the refusal; in the order of the jobs."""
-    served = iter(given)
-    found: list[tuple[Plan, Granted] | str] = []
-    for one in plans:
-        if isinstance(one, str):
-            found.append(one)
-            continue
-        gets = next(served)
-        found.append((one, gets) if isinstance(gets, Granted) else gets.reason)
-    return found
-
-
 def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
     """Return the names of tools that a fork sees and may not use."""
     return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
@@ -262,7 +248,7 @@ def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool
 
 
 class LiveParentPolicy:
-    """Implement `ParentPolicy` for one subagent."""
+    """Live policy of the parent of one subagent, and the channel for the subagent's updates."""
 
     def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
@@ -279,12 +265,15 @@ class LiveParentPolicy:
 
     @property
     def rules(self) -> Rules:
-        """Implement `ParentPolicy.rules`; patterns of the first root apply to that of the worktree."""
+        """The parent's rules now; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
         return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """Implement `ParentPolicy.elsewhere`."""
+        """Yield (call, rules, current folder) as they would be in the folders that worktrees stand for.
+
+        A call denied there is denied here too.
+        """
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
             call, cwd = mapped_call(call, tree), original_path(cwd, tree)
@@ -294,18 +283,8 @@ class LiveParentPolicy:
 
     @property
     def mode(self) -> str:
-        """Implement `ParentPolicy.mode`."""
+        """The widest permission mode the subagent may have now."""
         return narrower(self.parent.mode, self.cap)
-
-    @property
-    def process_session(self) -> str:
-        """Implement `ParentPolicy.process_session`."""
-        return self.root.id
-
-    @property
-    def streaming(self) -> bool:
-        """Implement `ParentPolicy.streaming`."""
-        return self.root.subscribers.streaming
 
     def _note(self, entry: Entry) -> None:
         match entry.event:
@@ -319,7 +298,7 @@ class LiveParentPolicy:
                 pass
 
     def hear(self, heard: SessionUpdate) -> None:
-        """Implement `ParentPolicy.hear`."""
+        """Pass on a committed entry or a provisional update of the subagent."""
         if isinstance(heard, FromSubagent):
             return
         told = FromSubagent(self.child, self.label, self.kind, heard)
@@ -412,8 +391,7 @@ def _opened(
     opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
     child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
-    working = ActiveSubagent(seq, started, child, shares + 1)
-    working.worktree = policy.worktree
+    working = ActiveSubagent(seq, started, child, shares + 1, policy)
     if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
@@ -423,7 +401,11 @@ def _dependencies(
     session: Session, tree: SubagentTree, kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
     grant = started.grant or Grant()
-    deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
+    try:
+        model = tree.model(started.model, session)
+    except LongreinError:  # the settings no longer know it
+        model = session.deps.model
+    deps = subagent_dependencies(session, kind, model, started.form, depth=grant.depth)
     deps.history, deps.parent_policy = log.history, policy
     deps.archive = deps.archive.child(log.session) if deps.archive is not None else None
     if policy.worktree is not None and deps.workspace_in is not None:
@@ -431,17 +413,8 @@ def _dependencies(
     return deps
 
 
-def _model(session: Session, tree: SubagentTree, name: str) -> Model:
-    """Return its model; the parent's when the settings no longer know it."""
-    try:
-        return tree.model(name, session)
-    except LongreinError:
-        return session.deps.model
-
-
 def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
-    state: State = session.state
-    tree = policy.worktree
+    state, tree = session.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,
         started.child,
@@ -466,6 +439,6 @@ def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> Remain
     `more`: subagents about to be started, whose reports that answer will carry too.
     """
     deps, above = session.deps, session.deps.parent_policy
-    room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
+    room = UNBOUND if above is None else remaining_for(above.parent, tree)
     rest = remaining_budget(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
     return without_reserve(rest, answer_reserve(session.state, deps.model.budget, more))

@@ -6,7 +6,6 @@ from longrein.agent.messages import SubagentView
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
-from longrein.agent.subagents.spawn import LiveParentPolicy
 from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import State, SubagentState
 from longrein.events import (
@@ -79,9 +78,8 @@ def _at_work(label: str, now: SubagentState, one: ActiveSubagent, depth: int) ->
 def _state_of(one: ActiveSubagent, state: State) -> str:
     if not one.begun:
         return "queued"
-    above = one.session.deps.parent_policy
     if one.done:
-        return STATUS.get(above.reason, "failed") if isinstance(above, LiveParentPolicy) else "done"
+        return STATUS.get(one.policy.reason, "failed")
     return "asking" if state.asking else "running"
 
 
@@ -90,9 +88,7 @@ def _last(one: ActiveSubagent, state: State) -> str:
     asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
     if asked is not None:
         return f"asks for {asked.name}"
-    above = one.session.deps.parent_policy
-    last = above.last if isinstance(above, LiveParentPolicy) else None
-    return _line(act_of(last)) if last is not None else ""
+    return _line(act_of(one.policy.last)) if one.policy.last is not None else ""
 
 
 def act_of(entry: Entry) -> str:

@@ -1,4 +1,4 @@
-"""Git worktrees of subagents: made before the start, inspected after the end.
+"""Git worktrees of subagents, made before the start.
 
 A rule about a path also holds for its copy in a worktree: each call is judged a second time with the paths of the
 original folder.
@@ -6,7 +6,6 @@ original folder.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from longrein.agent.session import Session
 from longrein.context import SubagentState
 from longrein.permissions import Call
 from longrein.tools import SubagentTask, SubagentType
-from longrein.workspace import FinishedWorktree, Worktree, finish_worktree, make_worktree, remove_worktree
+from longrein.workspace import Worktree, make_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
@@ -40,17 +39,6 @@ async def _make(session: Session, name: str) -> Worktree | str:
     return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
 
 
-async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
-    """Remove unused worktrees."""
-    for tree in trees:
-        await remove_worktree(session.deps.workspace, tree, session.process_session)
-
-
-async def finish_task_worktree(session: Session, tree: Worktree) -> FinishedWorktree:
-    """Finish a worktree: remove it when unchanged, else keep it with a note on how to merge it."""
-    return await finish_worktree(session.deps.workspace, tree, session.process_session)
-
-
 def mapped_call(call: Call, tree: Worktree) -> Call:
     """Return `call` with the paths of the folder that `tree` stands for."""
     touched = tuple(
@@ -62,12 +50,11 @@ def mapped_call(call: Call, tree: Worktree) -> Call:
         )
         for one in call.touched
     )
-    arguments = {name: _home_in(value, tree) for name, value in call.arguments.items()}
+    arguments = {
+        name: value.replace(tree.path, tree.root) if isinstance(value, str) else value
+        for name, value in call.arguments.items()
+    }
     return Call(call.tool, arguments, call.access, touched)
-
-
-def _home_in(value: Any, tree: Worktree) -> Any:
-    return value.replace(tree.path, tree.root) if isinstance(value, str) else value
 
 
 def original_path(path: str, tree: Worktree) -> str:
