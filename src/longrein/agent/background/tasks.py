@@ -153,7 +153,10 @@ class SessionTasks:
         """Return the view of a task. Raises `ToolError` for an unknown id, naming the known ones."""
         now = self.host.state.tasks.get(task)
         if now is None:
-            raise ToolError(self._unknown(task))
+            known = list(self.host.state.tasks)
+            more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
+            there = f"; there are {', '.join(known[-8:])}{more}" if known else ": none was started in this session"
+            raise ToolError(f"[unknown-task] There is no task {task[:40]!r}{there}.")
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
@@ -166,24 +169,6 @@ class SessionTasks:
         """Return running and queued tasks, then ended ones, newest first."""
         every = [self.view(task) for task in reversed(self.host.state.tasks)]
         return sorted(every, key=lambda one: one.state not in ("running", "queued"))
-
-    def _unknown(self, task: str) -> str:
-        known = list(self.host.state.tasks)
-        if not known:
-            return f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
-        more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
-        return f"[unknown-task] There is no task {task[:40]!r}; there are {', '.join(known[-8:])}{more}."
-
-    @property
-    def running(self) -> list[str]:
-        """Started tasks that are not over."""
-        tasks = self.host.state.tasks
-        return [task for task, now in tasks.items() if now.ended is None and now.started.state != "queued"]
-
-    @property
-    def unfinished(self) -> list[str]:
-        """Tasks that run or wait, or whose end is not in the log yet."""
-        return [task for task, now in self.host.state.tasks.items() if now.ended is None]
 
     # --- places and news -------------------------------------------------------------------------------------
 

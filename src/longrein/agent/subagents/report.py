@@ -6,6 +6,7 @@ All of it comes from the subagent's log, so it is the same whether the end was s
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from longrein.agent.moves import call_ended
 from longrein.agent.ports import LEAVING
 from longrein.agent.subagents.budget import spent_on_task
 from longrein.agent.subagents.tree import ActiveSubagent
@@ -17,7 +18,6 @@ from longrein.events import (
     ChildStarted,
     Entry,
     FileChanged,
-    Interrupted,
     Replied,
     Text,
     ToolCall,
@@ -233,19 +233,12 @@ def report_of(
     )
 
 
-def closing_events(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
-    """Return the events that bring the log of an interrupted subagent to rest, so that it can be asked again."""
-    facts: list[AnyEvent] = []
-    for asked, seq in ((state.asked, state.asked_seq), (state.summarising, state.summarising_seq)):
-        if asked is not None:
-            facts.append(AskFailed(seq, "lost", text, assumed_usd=asked.reserved_usd))
-    for call in state.calls.values():
-        status = "interrupted" if call.started else "not_run"
-        facts.append(ToolEnded(call.call.id, call.call.name, status, (Text(text),)))
-    if not state.turn_open:
-        return tuple(facts)
-    interrupted = (Interrupted(text),) if reason == "interrupted" else ()
-    return (*facts, *interrupted, TurnEnded(reason, message))
+def closing_events(state: State, text: str) -> tuple[AnyEvent, ...]:
+    """Return the events that bring the log of a failed subagent to rest, so that it can be asked again."""
+    asked = ((state.asked_seq, state.asked), (state.summarising_seq, state.summarising))
+    facts: list[AnyEvent] = [AskFailed(seq, "lost", text, assumed_usd=one.reserved_usd) for seq, one in asked if one]
+    facts += [call_ended(call, "interrupted" if call.started else "not_run", text) for call in state.calls.values()]
+    return (*facts, TurnEnded("error", text)) if state.turn_open else tuple(facts)
 
 
 # --- Synthesis -------------------------------------------------------------------------------------------------------

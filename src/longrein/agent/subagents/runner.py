@@ -20,7 +20,7 @@ from longrein.agent.messages import (
     SubagentView,
     UserMessage,
 )
-from longrein.agent.moves import GiveUp, Warn, check_idle
+from longrein.agent.moves import Record, check_idle
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.subagents.budget import GrantRefused, limits_within, share_budget
@@ -58,10 +58,10 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
     while True:
         await clock.sleep(LOOK_EVERY_S)
         verdict, limit_s = check_idle(session.state, session.elapsed.quiet_s), session.deps.limits.seconds_max
-        if isinstance(verdict, Warn):
-            session.append(verdict.reminded)
+        if isinstance(verdict, Record):
+            session.append(*verdict.events)
             session.commit(flush=False)
-        elif isinstance(verdict, GiveUp):
+        elif verdict is not None:
             one.cause = verdict.message
         elif limit_s and not session.state.asking and session.elapsed.task_s >= limit_s + GRACE_S:
             one.cause = f"the time limit of {limit_s:g} s has passed"
@@ -134,13 +134,11 @@ class SubagentRunner:
     # --- the tool ------------------------------------------------------------------------------------------------
 
     def kinds(self) -> Sequence[SubagentType]:
-        """Implement `SubagentPort.kinds`."""
         return self.session.deps.kinds
 
     async def run(
         self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
-        """Implement `SubagentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -333,7 +331,7 @@ class SubagentRunner:
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
-            one.session.append(*closing_events(state, text, "error", text))
+            one.session.append(*closing_events(state, text))
         ended, whole = child_ended(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
