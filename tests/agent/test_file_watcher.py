@@ -268,11 +268,13 @@ class Blobs(dict[str, bytes]):
         return self[blob]
 
 
-async def look(
-    watch: FileWatcher, state: State, tree: Path, keep: int = ToolOptions().keep_bytes_max
-) -> list[FileChanged]:
+def user(_path: str, _digest: str) -> tuple[str, str]:
+    return "user", ""
+
+
+def watcher(tree: Path) -> FileWatcher:
     workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    return await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=keep)
+    return FileWatcher(workspace, Blobs(), str, ToolOptions().keep_bytes_max)
 
 
 def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFile]:
@@ -282,13 +284,12 @@ def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFi
 
 
 async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(tmp_path: Path) -> None:
-    state, watch = State(), FileWatcher()
+    state, watch = State(), watcher(tmp_path)
     for n in range(100):
         state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
-    assert await look(watch, state, tmp_path) == []
-    workspace = open_workspace((str(tmp_path),), spawner=PlainSpawner(), environment={})
+    assert await watch.changes(state, user) == []
     with files_opened() as opened:
-        assert not await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=0)
+        assert await watch.changes(state, user) == []
     assert opened == []
 
 
@@ -305,7 +306,7 @@ async def test_an_instruction_file_of_the_static_context_is_watched_and_told_who
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
     state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
-    (fact,) = await look(FileWatcher(), state, tmp_path)
+    (fact,) = await watcher(tmp_path).changes(state, user)
     assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
 
 
@@ -313,7 +314,7 @@ async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_c
     state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
     (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
     (tmp_path / "b").write_bytes(b"\0\1")
-    facts = await look(FileWatcher(), state, tmp_path)
+    facts = await watcher(tmp_path).changes(state, user)
     assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
         ("", "", "now 5242881 bytes"),
         ("", "b0", "its old content was not kept"),
@@ -324,7 +325,7 @@ async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next
     state = State(files=known(tmp_path, "a", "x"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").mkdir()
-    assert await look(FileWatcher(), state, tmp_path) == []
+    assert await watcher(tmp_path).changes(state, user) == []
 
 
 # --- what is said of a change ------------------------------------------------------------------------------------

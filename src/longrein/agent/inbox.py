@@ -111,20 +111,18 @@ class Inbox:
 
     def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
         """Remove and return a waiting user message (the newest for 0); None when there is none."""
-        for at in range(len(self._words) - 1, -1, -1):
-            number, word = self._words[at]
+        for number, word in reversed(self._words):
             if isinstance(word, UserMessage) and wanted in (0, number):
-                del self._words[at]
+                self._words.remove((number, word))
                 return number, word
         return None
 
     def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
         """Remove and return the first message for which `may` is true; None when there is none."""
-        for at, (number, word) in enumerate(self._words):
-            if may(word):
-                del self._words[at]
-                return number, word
-        return None
+        taken = next((one for one in self._words if may(one[1])), None)
+        if taken is not None:
+            self._words.remove(taken)
+        return taken
 
     async def wait(self, clock: Clock) -> None:
         """Wait for a message, also from another process, or `poke`; return at once if one came since `look`."""
@@ -157,9 +155,7 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case (
-            Answer() | SetMode() | Compact() | Pin() | Unpin() | Continue() | ExternalEvent() | StopChild() | StopTask()
-        ):
+        case _:
             return True
 
 
@@ -223,7 +219,8 @@ class WakeSchedule:
         """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
-        self._in_a_row = 0
+        self.in_a_row = 0
+        """Wakes since the user's last message."""
         self._until_s: float | None = None
         """Monotonic end of a one-prompt run's wait; None when it does not wait."""
         self._asks = 0
@@ -231,10 +228,6 @@ class WakeSchedule:
         self._after = 0
         """Only tasks started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
-
-    def spoken(self) -> None:
-        """Reset the count of wakes in a row: the user sent a message."""
-        self._in_a_row = 0
 
     # --- waking ----------------------------------------------------------------------------------------------
 
@@ -250,13 +243,13 @@ class WakeSchedule:
         if now < self._due_s:
             return None
         self._due_s = None
-        self._in_a_row += 1
+        self.in_a_row += 1
         return Reminded("wake", "", source)
 
     def _news(self) -> str:
         """Return the newest untold notice that is worth a wake; '' for none."""
         state = self._host.state
-        if not self.wanted or state.turn_open or state.seq == self.since or self._in_a_row >= IN_A_ROW_MAX:
+        if not self.wanted or state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
         found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in WAKING]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""

@@ -70,7 +70,10 @@ def open_session(
     if session.state.prefix is None:
         session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
-        _renew(session, session.state.prefix)
+        wanted = redacted(deps.prefix(deps.model, "upgrade"), deps.redact)
+        reason = _difference(session.state.prefix, wanted)
+        if reason:
+            session.append(deps.prefix(deps.model, reason))
     if opened is not None and opened.pins and new:
         session.append(pins_reminder(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
@@ -84,13 +87,6 @@ def open_session(
     if session.state.tasks:
         session.open_background_tasks()
     return session
-
-
-def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = redacted(session.deps.prefix(session.deps.model, "upgrade"), session.deps.redact)
-    reason = _difference(stored, wanted)
-    if reason:
-        session.append(session.deps.prefix(session.deps.model, reason))
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

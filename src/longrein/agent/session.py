@@ -132,7 +132,8 @@ class Session:
         self.paused = self.state.turn_open
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
-        self.file_watcher = FileWatcher(state.at)
+        keep_bytes_max = deps.options.keep_bytes_max
+        self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""

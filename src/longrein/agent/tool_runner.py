@@ -12,11 +12,11 @@ import msgspec
 
 from longrein.agent.file_changes import (
     after_command,
-    before_command,
     describe_writer,
     may_change,
     note_written,
     tell_nested_instructions,
+    unattributed_changes,
     writer_of,
 )
 from longrein.agent.memory_pressure import spill_long_texts
@@ -27,7 +27,7 @@ from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
+from longrein.tools import FileVersion, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
@@ -55,12 +55,14 @@ class _Versions(Mapping[str, FileVersion]):
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` in parallel, at most `limits.parallel_max` at once."""
     calls = [session.original_call(call) for call in calls]
-    fitted = {call.id: _fitted(session, call) for call in calls}
+    fitted = {call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {})[0] for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
     if changing:
-        session.append(*await before_command(session))
-    session.append(*(_started(call, fitted[call.id]) for call in fresh))
+        session.append(*await unattributed_changes(session))
+    for call in fresh:
+        arguments = fitted[call.id]
+        session.append(ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments))
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
@@ -82,15 +84,6 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
     tell_nested_instructions(session, calls)
-
-
-def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as the tool gets them; the call has been judged, so they fit."""
-    return fit_arguments(session.deps.tools[call.name], call.arguments or {})[0]
-
-
-def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
-    return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
 class _ParallelCalls:
@@ -232,6 +225,9 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
+    goals = deps.goals.by(owner_of(session.process_session, state.label)) if deps.goals is not None else None
+    if goals is not None:
+        goals.beat()
     tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
     return ToolContext(
         call=call,
@@ -250,20 +246,11 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
         agents=session.open_subagents() if deps.kinds else None,
-        goals=_goals(session),
+        goals=goals,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         page_bytes=_page_bytes(window_of(state, deps.model.budget).usable_tokens),
     )
-
-
-def _goals(session: Session) -> GoalPort | None:
-    """Return the project's goals for this agent, renewing its claims."""
-    if session.deps.goals is None:
-        return None
-    goals = session.deps.goals.by(owner_of(session.process_session, session.state.label))
-    goals.beat()
-    return goals
 
 
 def _options(session: Session) -> ToolOptions:

@@ -25,14 +25,9 @@ def prompt(name: str) -> str:
         return file.read()
 
 
-def system_text() -> str:
-    """Return the system text of a session of the user."""
-    return prompt("system")
-
-
 def compose_system(*, replaced: str = "", appended: str = "") -> str:
     """Return the system text of a session: longrein's or the user's own, and the user's addition."""
-    text = replaced or system_text()
+    text = replaced or prompt("system")
     return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
 
 
@@ -40,7 +35,7 @@ def child_system(kind: SubagentType) -> str:
     """Return the system text of a subagent that begins with an empty conversation."""
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
-    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(system_text(), HARNESS)}\n"
+    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(prompt('system'), HARNESS)}\n"
 
 
 def fork_task(kind: SubagentType, task: str) -> str:

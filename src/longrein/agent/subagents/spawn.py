@@ -129,8 +129,6 @@ class Plan(msgspec.Struct):
     """Differences from the request, and their reason."""
     again: str = ""
     """Session of a subagent that is asked again."""
-    known_tokens: int = 0
-    """Tokens already in its view."""
     background: bool = False
     tree: Worktree | None = None
     """Worktree of the subagent."""
@@ -138,10 +136,8 @@ class Plan(msgspec.Struct):
     def wish(self, session: Session) -> SpawnRequest:
         """Build the budget request: as a fork, else with an empty conversation."""
         task = estimate_text(self.job.prompt) + 500
-        empty = RunOption(
-            "empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens
-        )
-        fork = RunOption("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
+        empty = RunOption("empty", self.model.budget, self._own_tokens(session) + task)
+        fork = RunOption("fork", self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
         below = session.deps.limits.depth_max - 1 if self.kind.spawns else 0
         return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
