@@ -9,27 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Continue, OpenSession, Rewind, UserMessage
+from longrein.agent import Continue, Rewind, UserMessage
 from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, FileWriters, PathLocks, Writer, first_words
-from longrein.context import Request
 from longrein.events import (
-    ChildEnded,
     FileChanged,
     FilePut,
-    Interrupted,
     Rewound,
     Text,
     ToolCall,
     ToolEnded,
-    TurnEnded,
     encode_entry,
 )
-from longrein.models import Failure, Reply
+from longrein.models import Reply
 from longrein.store import import_jsonl
 from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story
 from tests.agent.subagent_harness import SubagentHarness, tasks
-from tests.agent.test_file_watcher import notes
+from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.work_counters import files_opened
 
@@ -201,14 +197,6 @@ def test_what_is_remembered_of_writers_is_bounded() -> None:
     assert first_words("x" * 100) == "x" * 47 + "…"
 
 
-def then(act: Callable[[], object], reply: Reply) -> Callable[[Request], Reply | Failure]:
-    def step(_: Request) -> Reply:
-        act()
-        return reply
-
-    return step
-
-
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
     return [(e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)]
 
@@ -268,27 +256,6 @@ async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(harne
     (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
     assert rewound.files == (FilePut(str(path), False, "somebody else's change was merged into it"),)
     assert path.read_text() == "1\ntwo\n3\n"
-
-
-async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(harness: DiskHarness) -> None:
-    path = harness.tree / "a.txt"
-    path.write_text("one\ntwo\n")
-    model = Script(
-        says(call("Read", file_path="a.txt")),
-        says(
-            call("Bash", command="sed -i s/two/2/ a.txt"),
-            call("Edit", file_path="a.txt", old_string="two", new_string="II"),
-        ),
-        says(call("Edit", file_path="a.txt", old_string="2", new_string="II")),
-        says("done"),
-    )
-    await harness.play(model, "go")
-    assert results(model.requests[2])[2] == (
-        f"Edit failed: [changed] {path} has changed since you read it; nothing was written. Read it again first, or go "
-        "by this, which is all that your command (sed -i s/two/2/ a.txt) changed:\n 1\tone\n-2\ttwo\n+2\t2"
-    )
-    assert notes(model.requests[2]) == []
-    assert path.read_text() == "one\nII\n"
 
 
 # --- several calls of one reply: what one of them brought, the next was not written with ---------------------------
@@ -506,28 +473,19 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
         return tool(access=access, together=together)(run)
 
     tools = made("Look", "read", together=True), made("Change", "write", together=False)
-    wanted = [
-        ("Look", "1"),
-        ("Look", "2"),
-        ("Change", "3"),
-        ("Look", "4"),
-        ("Change", "5"),
-        ("Change", "6"),
-        ("Look", "7"),
-    ]
+    wanted = [({"L": "Look", "C": "Change"}[one[0]], one[1]) for one in ["L1", "L2", "C3", "L4", "C5", "C6", "L7"]]
     model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
     await harness.play(model, "go", more_tools=tools)
     assert seen == ["+1", "+2", "-1", "-2", "+3", "-3", "+4", "-4", "+5", "-5", "+6", "-6", "+7", "-7"]
     assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
 
 
-@pytest.mark.parametrize("most", [4, 32])
-async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness, most: int) -> None:
+async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness) -> None:
     wait, seen = sleeper(0.01)
     model = Script(says(*(call("Wait", name=str(n)) for n in range(40))), says("done"))
-    await harness.play(model, "go", more_tools=(wait,), limits=Limits(parallel_max=most))
+    await harness.play(model, "go", more_tools=(wait,), limits=Limits(parallel_max=4))
     running = [sum(1 if one[0] == "+" else -1 for one in seen[: n + 1]) for n in range(len(seen))]
-    assert max(running) == most
+    assert max(running) == 4
     assert len(seen) == 80
 
 
@@ -606,23 +564,6 @@ def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
     assert harness.space.files["/w/a.py"] == b"a = 3\n"
 
 
-def test_a_cancelled_agent_call_stops_its_subagents_and_nothing_else() -> None:
-    harness = SubagentHarness(main=[says(tasks("ALPHA", "BETA")), says("done")], ALPHA=[says("a")], BETA=[says("b")])
-    harness.model.latency_s = {"ALPHA": 30, "BETA": 30}
-
-    async def meanwhile(session: OpenSession) -> None:
-        await harness.clock.sleep(3)
-        (running,) = list(session.running)
-        session.cancel(running)
-
-    harness.model.parts["ALPHA"].clear()
-    harness.model.parts["BETA"].clear()
-    harness.play(meanwhile=meanwhile)
-    assert [event.status for event in harness.events(ChildEnded)] == ["interrupted", "interrupted"]
-    assert harness.events(TurnEnded)[-1].reason == "done"
-    assert harness.events(Interrupted) == []
-
-
 # --- calls of one reply --------------------------------------------------------------------------------------------
 
 
@@ -679,10 +620,10 @@ async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_
 
 async def test_a_change_that_several_commands_see_is_told_once(harness: DiskHarness) -> None:
     (harness.tree / "a.txt").write_text("a\n")
-    change = "python3 -c \"open('a.txt', 'w').write('b')\"; sleep 0.{}"
+    change = "printf b > new{0}; mv new{0} a.txt; sleep 0.1"
     model = Script(
         says(call("Read", file_path="a.txt")),
-        says(*(call("Bash", command=change.format(n)) for n in (1, 1, 1))),
+        says(*(call("Bash", command=change.format(n)) for n in (1, 2, 3))),
         says("done"),
     )
     await harness.play(model, "go")
