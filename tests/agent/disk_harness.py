@@ -7,11 +7,22 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Dependencies, Limits, OpenSession, UserMessage, open_session
+from longrein.agent import Answer, Dependencies, InboxMessage, Limits, OpenSession, UserMessage, open_session
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Budget, Price, Request
-from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
+from longrein.events import (
+    SCHEMA_VERSION,
+    Entry,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    text_of,
+)
 from longrein.models import Delta, Failure, Model, Reply, TextDelta
 from longrein.permissions import Rules
 from longrein.store import Log, Reader, open_log
@@ -127,16 +138,32 @@ class DiskHarness:
         finally:
             await session.close()
 
-    async def play(self, model: Model, *prompts: str, create: bool = True, **more: object) -> OpenSession:
+    async def play(
+        self, model: Model, *prompts: str | InboxMessage, create: bool = True, **more: object
+    ) -> OpenSession:
         """Send each of `prompts` and run the turns to their end."""
         async with self.session(model, create=create, **more) as session:
             for prompt in prompts:
-                session.tell(UserMessage((Text(prompt),)))
-                await session.run(once=True)
+                await turn(session, prompt)
         return session
 
     def entries(self) -> list[Entry]:
         return list(Reader(str(self.state), SESSION).entries())
+
+
+async def turn(session: OpenSession, *messages: str | InboxMessage) -> None:
+    """Send messages and run the turn to its end."""
+    for message in messages:
+        session.tell(UserMessage((Text(message),)) if isinstance(message, str) else message)
+    await session.run(once=True)
+
+
+async def question(session: OpenSession) -> PermissionAsked:
+    """Wait for a permission question."""
+    async for heard in session.follow():
+        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+            return heard.event
+    raise AssertionError("nothing was asked")
 
 
 class FlushTrackingLog:

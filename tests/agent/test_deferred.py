@@ -12,8 +12,6 @@ from longrein.agent import Answer, Continue, OpenSession, UserMessage
 from longrein.composition import Additions, build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
-    Entry,
-    PermissionAsked,
     PrefixSet,
     Replied,
     Text,
@@ -35,6 +33,7 @@ from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
+from tests.agent.disk_harness import question, turn
 from tests.tools.servers import server_tools
 
 pytestmark = pytest.mark.anyio
@@ -63,8 +62,7 @@ async def played(
     """Say `words` and let the turn end."""
     disk = disk or MemoryDisk()
     session = opened(model, disk, **more)  # type: ignore[arg-type]
-    session.tell(UserMessage((Text(words),)))
-    await session.run(once=True)
+    await turn(session, words)
     await session.close()
     model.check_done()
     return disk
@@ -154,22 +152,17 @@ async def test_E5_permission_rules_speak_of_the_real_tool(rules: Rules, status: 
 
 
 async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
-    disk, model = MemoryDisk(), model_of(says(finds()), says("I may not"))
-    session = opened(model, disk, rules=Rules(allow=("CallTool", "ToolSearch")))
+    model = model_of(says(finds()), says("I may not"))
+    session = opened(model, MemoryDisk(), rules=Rules(allow=("CallTool", "ToolSearch")))
     session.tell(UserMessage((Text("go"),)))
-    question = None
     task = asyncio.ensure_future(session.run(once=True))
-    async for heard in session.follow():
-        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
-            question = heard.event
-            session.tell(Answer(heard.event.call, "deny"))
-            break
+    asked = await question(session)
+    session.tell(Answer(asked.call, "deny"))
     await task
     await session.close()
-    assert question is not None
-    assert question.name == FIND
-    assert "Ada" in question.shown
-    assert "CallTool" not in question.shown
+    assert asked.name == FIND
+    assert "Ada" in asked.shown
+    assert "CallTool" not in asked.shown
 
 
 # --- what does not fit -------------------------------------------------------------------------------------------
@@ -185,7 +178,10 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
             f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)',
         ),
         ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
-        ({"name": "Read", "args": {"file_path": "gone.txt"}}, "CallTool failed: [not-found] No such file: /w/gone.txt."),
+        (
+            {"name": "Read", "args": {"file_path": "gone.txt"}},
+            "[not-found] No such file: /w/gone.txt.",
+        ),
         ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
         ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
         ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
@@ -231,8 +227,7 @@ async def test_E5_a_session_that_was_cut_before_the_call_ran_runs_it_once() -> N
     disk.kill()
     model = model_of(says("found"))
     session = opened(model, disk)
-    session.tell(Continue())
-    await session.run(once=True)
+    await turn(session, Continue())
     await session.close()
     assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolStarted)] == [FIND]
     assert results(model.requests[0]) == ["CallTool ok: crm.find_customer('Ada', 10)"]
@@ -276,8 +271,7 @@ async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> 
         model, disk = open_model(options, lambda _: b"", VirtualClock()), MemoryDisk()
         deps = memory_dependencies(model, disk, tools=(*memory_tools(), *server_tools()))
         session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         await session.close()
         assert not server.refused
         assert not server.unused()

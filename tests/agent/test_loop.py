@@ -11,7 +11,6 @@ from longrein.context import Budget, Request, fold
 from longrein.events import (
     Entry,
     Interrupted,
-    PermissionAsked,
     Replied,
     Rewound,
     StoreFull,
@@ -22,15 +21,21 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.tools import ToolContext, make_tool
-from tests.agent.disk_harness import DiskHarness, FlushTrackingLog, Script, call, results, said, says, story
+from tests.agent.disk_harness import (
+    DiskHarness,
+    FlushTrackingLog,
+    Script,
+    call,
+    question,
+    results,
+    said,
+    says,
+    story,
+    turn,
+)
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarness) -> None:
@@ -51,19 +56,19 @@ async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarn
 
 
 async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(harness: DiskHarness) -> None:
+    """The first answer to a question stands."""
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
     async with harness.session(model, rules=Rules()) as session:
         session.tell(UserMessage((Text("write"),)))
         walk = asyncio.ensure_future(session.run(once=True))
-        async for heard in session.follow():
-            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
-                session.tell(Answer(heard.event.call, "deny", by="headless", message="nobody is here"))
-            if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded):
-                assert heard.event.reason == "blocked"
-                break
+        asked = await question(session)
+        session.tell(Answer(asked.call, "deny", by="headless", message="nobody is here"))
+        session.tell(Answer(asked.call, "allow"))
         await walk
     assert not (harness.tree / "b.txt").exists()
     assert results(model.requests[1])[0].endswith(". nobody is here")
+    assert story(harness.entries()).count("PermissionAnswered") == 1
+    assert harness.entries()[-1].event == TurnEnded("blocked")
 
 
 async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskHarness) -> None:
@@ -128,8 +133,7 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
                 session.interrupt()
                 break
         await asyncio.wait_for(walk, HANG_S)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "go on")
     ran, not_run = results(model.requests[1])
     assert ran.startswith("Bash interrupted:")
     assert "early" in ran
@@ -155,8 +159,7 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
             patch.setattr(session.file_watcher, "changes", look)
             session.tell(UserMessage((Text("run"),)))
             await asyncio.wait_for(session.run(once=True), HANG_S)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "go on")
     assert results(model.requests[1]) == ["Bash ok: all of it"]
     assert "[interrupted by the user]" in said(model.requests[1])
 
@@ -170,8 +173,7 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
 
     async with harness.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
-        session.tell(UserMessage((Text("hi"),)))
-        await session.run(once=True)
+        await turn(session, "hi")
         session.summary_request.stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
@@ -183,12 +185,9 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
 async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(harness: DiskHarness) -> None:
     model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("hi there"),)))
-        await session.run(once=True)
-        session.tell(Compact("greetings"))
-        await session.run(once=True)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "hi there")
+        await turn(session, Compact("greetings"))
+        await turn(session, "go on")
     assert "keep above all: greetings" in said(model.requests[1])[-1]
     shown = said(model.requests[2])
     assert "## 1. Request and intent\ngreetings\n" in shown[1]
@@ -219,12 +218,10 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harne
     )
     async with harness.session(model) as session:
         for prompt in ("hi", "change it"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
-        session.tell(UserMessage((Text("other way"),)))
-        await session.run(once=True)
+        await turn(session, "other way")
     assert (harness.tree / "a.txt").read_text() == "old\n"
     assert not (harness.tree / "b.txt").exists()
     [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
@@ -250,8 +247,7 @@ async def test_a_mode_that_is_changed_holds_for_the_next_call(harness: DiskHarne
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
     async with harness.session(model, rules=Rules()) as session:
         session.tell(SetMode("plan"))
-        session.tell(UserMessage((Text("write"),)))
-        await session.run(once=True)
+        await turn(session, "write")
     assert results(model.requests[1])[0].startswith("Write denied:")
 
 
@@ -281,21 +277,6 @@ async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(harne
     assert "cut by the output limit" in results(model.requests[1])[1]
 
 
-async def test_the_first_answer_to_a_question_stands(harness: DiskHarness) -> None:
-    model = Script(says(call("Write", file_path="b.txt", content="x")), says("well"))
-    async with harness.session(model, rules=Rules()) as session:
-        session.tell(UserMessage((Text("write"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
-        async for heard in session.follow():
-            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
-                session.tell(Answer(heard.event.call, "deny"))
-                session.tell(Answer(heard.event.call, "allow"))
-                break
-        await walk
-    assert not (harness.tree / "b.txt").exists()
-    assert story(harness.entries()).count("PermissionAnswered") == 1
-
-
 async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarness) -> None:
     seen: list[bool] = []
 
@@ -309,8 +290,7 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarne
     model = Script(says(call("Peek")), says("done"))
     async with harness.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
         session.log = FlushTrackingLog(session.log)
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
     assert seen == [True]
 
 

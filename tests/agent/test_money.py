@@ -15,6 +15,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
+from tests.agent.disk_harness import turn
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +46,7 @@ async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
     deps = memory_dependencies(model, disk, clock=clock)
     session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
     try:
-        session.tell(UserMessage((Text(WORDS),)))
-        await session.run(once=True)
+        await turn(session, WORDS)
     finally:
         await session.close()
     return next(e.event for e in disk.entries() if isinstance(e.event, Replied | AskFailed)), disk

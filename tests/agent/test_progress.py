@@ -1,6 +1,5 @@
 """The watchdog: an agent that goes round in a circle or in which nothing happens is told, then ended (R077, R070)."""
 
-from longrein.agent import UserMessage
 from longrein.agent.moves import Record, Stop, check_circling, check_idle
 from longrein.context import State, fold, step
 from longrein.events import (
@@ -29,6 +28,7 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import open_test_session
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
+from tests.agent.disk_harness import turn
 
 MINUTE = 60_000_000
 Call = tuple[str, dict[str, object], str]
@@ -225,8 +225,7 @@ def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> N
 
     async def main() -> None:
         session = open_test_session(model, disk=disk)
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         await session.close()
 
     run_virtual(main())

@@ -29,7 +29,7 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.spool_writer import StreamRedactor
-from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio
@@ -103,8 +103,7 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
     harness, model = DiskHarness(tmp_path), Script(*SPOKEN[name])
     shown: list[SessionUpdate] = []
     async with harness.session(model, **guard()) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         session.notice(f"could not send {SECRET}")
         assert not on_disk(harness), "while it is open"
 
@@ -215,11 +214,9 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     )
     async with harness.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
-        session.tell(Rewind(to, files=True))
-        await session.run(once=True)
+        await turn(session, Rewind(to, files=True))
     seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
     assert not on_disk(harness)

@@ -23,18 +23,13 @@ from longrein.events import (
 from longrein.models import Reply
 from longrein.store import import_jsonl
 from longrein.tools import Outcome, ToolContext, tool
-from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story
+from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story, turn
 from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 # --- locks -------------------------------------------------------------------------------------------------------
@@ -248,11 +243,9 @@ async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(harne
     model = Script(says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done"))
     async with harness.session(model) as session:
         for prompt in ("read", "change"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
-        session.tell(Rewind(to, files=True))
-        await session.run(once=True)
+        await turn(session, Rewind(to, files=True))
     (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
     assert rewound.files == (FilePut(str(path), False, "somebody else's change was merged into it"),)
     assert path.read_text() == "1\ntwo\n3\n"
@@ -354,8 +347,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     cut = [encode_entry(e) for e in entries if e.seq <= refused]
     await import_jsonl(str(harness.state), cut, wall_us=harness.clock.wall_us)
     async with harness.session(Script(says("done")), create=False) as session:
-        session.tell(Continue())
-        await session.run(once=True)
+        await turn(session, Continue())
     assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
     assert path.read_text() == theirs
 

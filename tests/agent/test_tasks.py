@@ -14,6 +14,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
+from tests.agent.disk_harness import turn
 from tests.agent.task_harness import TaskHarness, background, one_turn, play, talk, words
 
 
@@ -166,8 +167,7 @@ def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unas
         deps = harness.deps(model)
         deps.rules = Rules(allow)
         session = open_test_session(model, disk=harness.disk, deps=deps, mode=mode)
-        session.tell(words("go"))
-        await session.run(once=True)
+        await turn(session, words("go"))
         await session.close()
 
     harness.play(work)
