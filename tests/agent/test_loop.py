@@ -104,7 +104,7 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
 
 
 async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(harness: DiskHarness) -> None:
-    model = Script(says("half a thought"), gate=asyncio.Event())
+    model = Script(says("half a thought"), wait=asyncio.Event().wait)
     async with harness.session(model) as session:
         session.tell(UserMessage((Text("think"),)))
         walk = asyncio.ensure_future(session.run(once=True))
