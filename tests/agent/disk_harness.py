@@ -10,6 +10,7 @@ from pathlib import Path
 from longrein.agent import Answer, Dependencies, InboxMessage, Limits, OpenSession, UserMessage, open_session
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
+from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
     Entry,
@@ -18,7 +19,7 @@ from longrein.events import (
     PrefixSet,
     Text,
 )
-from longrein.models import Model
+from longrein.models import Delta, Model
 from longrein.permissions import Rules
 from longrein.store import Log, Reader, open_log
 from longrein.testing.harness import results, said, story
@@ -47,6 +48,14 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         await asyncio.sleep(0.005)
+
+
+class UncheckedModel(ScriptedModel):
+    """Takes any request, and passes on the usage as it is."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        self.requests.append(request)
+        yield [self._next(request)]
 
 
 class DiskHarness:
