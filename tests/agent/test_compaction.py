@@ -189,8 +189,7 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
 async def test_a_crash_while_a_summary_is_written_closes_its_request(harness: DiskHarness) -> None:
     model = Talker(12, words=400)
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("think"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "think"))
         await model.summarising.wait()
         await session.commit(flush=True)
         walk.cancel()

@@ -27,8 +27,7 @@ async def killed_in_the_middle(folder: Path) -> Path:
     def die(_: object) -> None:
         shutil.copytree(harness.state, copy)
 
-    async with harness.session(Script(*steps, lambda request: die(request) or says("done"))) as session:
-        await turn(session, "do it")
+    await harness.play(Script(*steps, lambda request: die(request) or says("done")), "do it")
     return copy
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.agent import Answer, Continue, OpenSession, UserMessage
+from longrein.agent import Answer, Continue, OpenSession
 from longrein.composition import Additions, build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     PrefixSet,
     Replied,
-    Text,
     ToolCall,
     ToolEnded,
     ToolStarted,
@@ -154,8 +153,7 @@ async def test_E5_permission_rules_speak_of_the_real_tool(rules: Rules, status: 
 async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
     model = model_of(says(finds()), says("I may not"))
     session = opened(model, MemoryDisk(), rules=Rules(allow=("CallTool", "ToolSearch")))
-    session.tell(UserMessage((Text("go"),)))
-    task = asyncio.ensure_future(session.run(once=True))
+    task = asyncio.ensure_future(turn(session, "go"))
     asked = await question(session)
     session.tell(Answer(asked.call, "deny"))
     await task

@@ -166,14 +166,18 @@ async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder
     assert len(notes(model.requests[3])) == 1
 
 
-async def test_law_10_a_resume_without_changes_tells_nothing(harness: DiskHarness) -> None:
+async def test_D9_R045_law_10_a_resume_without_changes_sends_the_same_bytes_and_tells_nothing(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / "a.txt").write_text("one\n")
     model = Script(read(), says("read"), says("again"))
     await harness.play(model, "go")
     before = model.requests[1].items
-    await harness.play(model, "on", create=False)
+    session = await harness.play(model, "on", create=False)
     assert model.requests[2].items[: len(before)] == before
-    assert notes(model.requests[2]) == []
+    assert [item.kind for item in model.requests[2].items[len(before) :]] == ["text", "user"]
+    assert not [entry for entry in harness.entries()[2:] if isinstance(entry.event, PrefixSet)]
+    assert session.state.breaks == 0
 
 
 async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Compact, OpenSession, RetryPause, Rewind, SetMode, UserMessage
+from longrein.agent import Answer, OpenSession, RetryPause, Rewind, UserMessage
 from longrein.context import Budget, Request, fold
 from longrein.events import (
     Entry,
@@ -59,8 +59,7 @@ async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(harness: DiskHa
     """The first answer to a question stands."""
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
     async with harness.session(model, rules=Rules()) as session:
-        session.tell(UserMessage((Text("write"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "write"))
         asked = await question(session)
         session.tell(Answer(asked.call, "deny", by="headless", message="nobody is here"))
         session.tell(Answer(asked.call, "allow"))
@@ -89,8 +88,7 @@ async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskH
 async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(harness: DiskHarness) -> None:
     model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("first"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "first"))
         async for heard in session.follow():
             if isinstance(heard, Entry) and isinstance(heard.event, Replied) and len(model.requests) == 1:
                 session.tell(UserMessage((Text("later"),), "queued"))
@@ -106,8 +104,7 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
 async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(harness: DiskHarness) -> None:
     model = Script(says("half a thought"), wait=asyncio.Event().wait)
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("think"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "think"))
         async for heard in session.follow():
             if not isinstance(heard, Entry):
                 session.interrupt()
@@ -126,8 +123,7 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
         says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
     )
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("run"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "run"))
         async for heard in session.follow():
             if getattr(heard, "data", b"").startswith(b"early"):
                 session.interrupt()
@@ -182,20 +178,6 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
         assert session.state.asks == 1
 
 
-async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(harness: DiskHarness) -> None:
-    model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
-    async with harness.session(model) as session:
-        await turn(session, "hi there")
-        await turn(session, Compact("greetings"))
-        await turn(session, "go on")
-    assert "keep above all: greetings" in said(model.requests[1])[-1]
-    shown = said(model.requests[2])
-    assert "## 1. Request and intent\ngreetings\n" in shown[1]
-    assert "hi there" in shown[1]
-    assert shown[-1] == "go on"
-    assert model.requests[1].items[: len(model.requests[0].items)] == model.requests[0].items
-
-
 async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: DiskHarness) -> None:
     recall = lambda request: says(call("Recall", handle=request.items[-1].handle, lines="100000-100001"))  # noqa: E731
     model = Script(says(call("Bash", command="seq 1 400000")), recall, says("done"))
@@ -231,24 +213,6 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harne
     ]
     assert said(model.requests[-1])[1:] == ["hi", "hello", "other way"]
     assert fold(harness.entries()).spent_usd == session.state.spent_usd
-
-
-async def test_D9_R045_resume_sends_the_very_same_bytes(harness: DiskHarness) -> None:
-    (harness.tree / "a.py").write_text("x = 1\n")
-    await harness.play(Script(says(call("Read", file_path="a.py")), says("one")), "look")
-    model = Script(says("two"))
-    before = await harness.play(model, "again", create=False)
-    assert [i.kind for i in model.requests[0].items] == ["context", "user", "call", "result", "text", "user"]
-    assert not [e for e in harness.entries()[2:] if type(e.event).__name__ == "PrefixSet"]
-    assert before.state.breaks == 0
-
-
-async def test_a_mode_that_is_changed_holds_for_the_next_call(harness: DiskHarness) -> None:
-    model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
-    async with harness.session(model, rules=Rules()) as session:
-        session.tell(SetMode("plan"))
-        await turn(session, "write")
-    assert results(model.requests[1])[0].startswith("Write denied:")
 
 
 async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(harness: DiskHarness) -> None:

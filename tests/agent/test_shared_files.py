@@ -346,8 +346,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     shutil.rmtree(harness.state)
     cut = [encode_entry(e) for e in entries if e.seq <= refused]
     await import_jsonl(str(harness.state), cut, wall_us=harness.clock.wall_us)
-    async with harness.session(Script(says("done")), create=False) as session:
-        await turn(session, Continue())
+    await harness.play(Script(says("done")), Continue(), create=False)
     assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
     assert path.read_text() == theirs
 

@@ -132,8 +132,7 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
 
     async def leave() -> None:
         session = harness.open()
-        session.tell(UserMessage((Text("go"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "go"))
         await harness.clock.sleep(1.2)
         assert [view.state for view in session.agents()] == ["running"] * 3
         await session.close()
