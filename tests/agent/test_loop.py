@@ -161,7 +161,7 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
 
 
 async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(harness: DiskHarness) -> None:
-    async def full(_host: object) -> None:
+    async def full() -> None:
         raise StoreFull("no room on the disk")
 
     async def listen(session: OpenSession) -> str:

@@ -114,23 +114,6 @@ def test_B6_a_call_that_waits_or_stops_tells_the_end_and_nobody_else_does(
     assert ("TaskEnded ToolEnded" in story(harness.disk.entries())) == ("unknown" not in told)
 
 
-def test_a_look_at_a_task_that_has_just_ended_tells_its_end() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5), "touch 9": Ran("", delay_s=9)})
-    both = [call("Bash", command="touch 9"), call("TaskOutput", task_id="b1")]
-    model = ScriptedModel(says(background("make")), says(*both), says("I know"))
-    one_turn(harness, model)
-    assert results(model.requests[2])[2].startswith("TaskOutput ok: b1 done, exit code 0, after 5.0 s;")
-    assert not notices(model)
-    assert len(harness.of(TaskEnded)) == 1
-
-
-def test_an_interrupted_wait_leaves_the_end_to_a_notice() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5)})
-    model = ScriptedModel(says(background("make")), says(call("TaskOutput", task_id="b1", wait=60_000)), says("I see"))
-    talk(harness, model, 20, {2: lambda session: session.interrupt()})
-    assert len(notices(model)) == 1
-
-
 def test_the_users_stop_is_told_by_a_notice() -> None:
     harness = TaskHarness({"server": Ran("up\n", hang=True)})
     model = ScriptedModel(says(background("server")), says("it is up"), says("the user stopped it"))

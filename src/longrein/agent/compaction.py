@@ -217,12 +217,12 @@ async def compact(session: Session, move: Summarise | Swap) -> None:
     if isinstance(move, Swap):
         _swap(session, move)
         return
-    await session.summary_request.stop(session)
+    await session.summary_request.stop()
     seq, reserved = _asked(session, move)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
     attempt = _attempt(session, _requests(session, move, chosen), seq, reserved, chosen)
     if move.beside:
-        session.summary_request.start(session, attempt, seq, reserved)
+        session.summary_request.start(attempt, seq, reserved)
     else:
         session.append(await attempt)
 

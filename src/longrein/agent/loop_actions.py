@@ -25,7 +25,7 @@ async def drain_inbox(session: Session) -> None:
     """
     await session.inbox.look()
     session.memory.look()
-    session.summary_request.collect(session)
+    session.summary_request.collect()
     session.settle_interrupt()
     if session.subagents is not None:
         session.subagents.collect()

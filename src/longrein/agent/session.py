@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 class BackgroundRequest:
     """At most one summary request that runs while the conversation continues."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: "Session") -> None:
+        self._session = session
         self._task: asyncio.Task[Replied | AskFailed] | None = None
         self._seq, self._reserved_usd = 0, 0.0
 
@@ -63,20 +64,18 @@ class BackgroundRequest:
         """True while a request has no outcome in the log."""
         return self._task is not None
 
-    def start(
-        self, host: "Session", attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
-    ) -> None:
+    def start(self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float) -> None:
         """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it is done."""
         self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
-        self._task.add_done_callback(lambda _task: host.poke())
+        self._task.add_done_callback(lambda _task: self._session.poke())
 
-    def collect(self, host: "Session") -> None:
+    def collect(self) -> None:
         """Append the outcome, if there is one."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
-            host.append(task.result())
+            self._session.append(task.result())
 
-    async def stop(self, host: "Session") -> None:
+    async def stop(self) -> None:
         """Cancel the request and record what it may have cost."""
         if self._task is None:
             return
@@ -84,7 +83,7 @@ class BackgroundRequest:
         await asyncio.wait([self._task])
         task, self._task = self._task, None
         gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
-        host.append(gone if task.cancelled() else task.result())
+        self._session.append(gone if task.cancelled() else task.result())
 
 
 # --- Session ---------------------------------------------------------------------------------------------------------
@@ -128,7 +127,7 @@ class Session:
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
         self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
-        self.summary_request = BackgroundRequest()
+        self.summary_request = BackgroundRequest(self)
         self.paused = self.state.turn_open
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
@@ -333,27 +332,21 @@ class Session:
         self.inbox.poke()
 
     def agents(self) -> Sequence[SubagentView]:
-        """Implement `SessionPort.agents`."""
         return self.subagents.views() if self.subagents is not None else ()
 
     def tasks(self) -> Sequence[TaskView]:
-        """Implement `SessionPort.tasks`."""
         return self.background_tasks.views() if self.background_tasks is not None else ()
 
     def background(self) -> bool:
-        """Implement `SessionPort.background`."""
         return self.background_tasks is not None and self.background_tasks.background()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
-        """Implement `SessionPort.stay`."""
         self.wake_schedule.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Implement `SessionPort.leave`."""
         return await self.own_background_tasks.leave(policy) if self.own_background_tasks is not None else ()
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
-        """Implement `SessionPort.follow`."""
         return self.subscribers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
@@ -491,7 +484,7 @@ class Session:
         self.wake_schedule.stop()
         if self.own_background_tasks is not None:
             await self.own_background_tasks.close()
-        await self.summary_request.stop(self)
+        await self.summary_request.stop()
         if self.deps.goals is not None:
             await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:

@@ -15,7 +15,7 @@ from longrein.agent.messages import TaskOver
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
-from longrein.context import State, TaskState
+from longrein.context import TaskState
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import SpooledTask, Supervision
@@ -107,12 +107,6 @@ QUIET_S = 3.0
 def is_output_stored(event: TaskEnded) -> bool:
     """Return True if the spool holds no output that is stored nowhere else."""
     return bool(event.output) or not event.size_bytes
-
-
-def tasks_asked_about(state: State) -> list[str]:
-    """Return the tasks that open calls of `TaskOutput` and `TaskStop` name."""
-    calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
-    return [str((call.arguments or {}).get("task_id", "")) for call in calls]
 
 
 class SessionTasks:
@@ -247,7 +241,8 @@ class SessionTasks:
         An end that an open call asks about is left to its result; if a crash or denial closes that call without one,
         the end is recorded afterwards.
         """
-        asked = tasks_asked_about(self.host.state)
+        calls = [one.call for one in self.host.state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
+        asked = [(call.arguments or {}).get("task_id") for call in calls]
         for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()

@@ -60,27 +60,17 @@ tools change nothing, and what they may read is for the parent's mode to say."""
 
 
 def builtin_kinds() -> tuple[SubagentType, ...]:
-    """The types that are there without any file, in the order in which the model is told of them."""
+    """Return the types that are there without any file, in the order in which the model is told of them."""
+    general = "All your tools: a change in files nobody else touches, an experiment, many steps."
+    explore = "How things stand in the code, with places; only reads, no shell. Say how thorough."
+    plan = "How to make a change: steps, places, risks, tests; only reads, no shell."
+    synthesis = (
+        "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by the "
+        "argument synthesis."
+    )
     return (
-        SubagentType(
-            "general",
-            "All your tools: a change in files nobody else touches, an experiment, many steps.",
-            spawns=("*",),
-        ),
-        SubagentType(
-            "explore",
-            "How things stand in the code, with places; only reads, no shell. Say how thorough.",
-            tools=READING,
-        ),
-        SubagentType(
-            "plan",
-            "How to make a change: steps, places, risks, tests; only reads, no shell.",
-            tools=READING,
-        ),
-        SubagentType(
-            "synthesis",
-            "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by "
-            "the argument synthesis.",
-            tools=READING,
-        ),
+        SubagentType("general", general, spawns=("*",)),
+        SubagentType("explore", explore, tools=READING),
+        SubagentType("plan", plan, tools=READING),
+        SubagentType("synthesis", synthesis, tools=READING),
     )

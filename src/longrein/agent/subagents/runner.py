@@ -102,7 +102,7 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
         await subagents.settled()
         await session.run(once=True)
     if not session.closed:
-        await session.summary_request.stop(session)
+        await session.summary_request.stop()
         await session.leave("stop")  # its tasks are of no more use
         if one.policy.worktree is not None:
             deps = parent.deps
