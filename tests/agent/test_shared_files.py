@@ -84,36 +84,6 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     assert ring.locks._paths == {}
 
 
-async def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
-    ring = Ring()
-    for name, writes in [("r1", False), ("w1", True), ("r2", False)]:
-        ring.comes(name, ("/a", writes))
-    await ring.settle()
-    ring.tasks["w1"].cancel()
-    assert await ring.settle() == "+r1 +r2"
-    ring.comes("both", ("/b", True), ("/a", True))
-    ring.comes("b", ("/b", False))
-    await ring.settle()
-    ring.tasks["both"].cancel()
-    assert await ring.settle() == "+r1 +r2 +b"
-    for name in ("r1", "r2", "b"):
-        await ring.goes(name)
-    assert ring.locks._paths == {}
-
-
-async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
-    ring = Ring()
-    for name in ("w1", "w2", "w3"):
-        ring.comes(name, ("/a", True))
-    await ring.settle()
-    ring.gates["w1"].set()
-    await asyncio.sleep(0)  # w1 has given it to w2, which does not know yet
-    ring.tasks["w2"].cancel()
-    assert await ring.settle() == "+w1 -w1 +w3"
-    await ring.goes("w3")
-    assert ring.locks._paths == {}
-
-
 @given(
     st.lists(
         st.tuples(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3), st.integers(0, 3)),

@@ -154,8 +154,7 @@ def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_as
     assert len({one.label for one in questions(harness)}) == 3
 
 
-@pytest.mark.parametrize("prompt", ["ALPHA", "ALPHA again"])
-def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth(prompt: str) -> None:
+def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
     edit = call("Write", file_path="/w/secret/key", content="mine")
 
     def resumed(request: Request) -> Reply:
@@ -163,7 +162,7 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth(prompt: str)
 
     harness = SubagentHarness(
         limits=Limits(depth_max=2),
-        main=[says(agent(prompt)), resumed, says("done")],
+        main=[says(agent("ALPHA")), resumed, says("done")],
         ALPHA=[says(agent("OMEGA")), says(edit), says("no way"), says(edit), says("still not")],
         OMEGA=[says(edit), says("not me")],
     )

@@ -127,7 +127,7 @@ async def stream_answer(
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
-                session.subscribers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+                session.subscribers.publish(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise

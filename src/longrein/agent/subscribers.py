@@ -39,17 +39,11 @@ class Subscribers:
         return self._above is not None and self._above.root.subscribers.streaming
 
     def publish(self, heard: SessionUpdate) -> None:
-        """Send an update to all; entries only once they are committed."""
-        for queue, wake, _ in self._queues:
-            queue.append(heard)
-            wake.set()
-        if self._above is not None:
-            self._above.hear(heard)
-
-    def stream(self, heard: ReplyDelta | Output | TaskOver | FromSubagent) -> None:
-        """Send an update to subscribers with `streaming`."""
+        """Send an update to all; entries only once they are committed, growing output only with `streaming`."""
+        news = heard.heard if isinstance(heard, FromSubagent) else heard
+        growing = isinstance(news, ReplyDelta | Output | TaskOver)
         for queue, wake, streaming in self._queues:
-            if streaming:
+            if streaming or not growing:
                 queue.append(heard)
                 wake.set()
         if self._above is not None:

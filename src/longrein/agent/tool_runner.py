@@ -238,7 +238,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         options=options,
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: find_visible_reading(session.state, *asked),
-        note=lambda data: session.subscribers.stream(Output(call, data)),
+        note=lambda data: session.subscribers.publish(Output(call, data)),
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,

@@ -195,7 +195,7 @@ class SessionTasks:
         """Show the end to subscribers, once, also in the middle of a long move."""
         if ended.task not in self._shown:
             self._shown[ended.task] = None
-            self.host.subscribers.stream(TaskOver(ended))
+            self.host.subscribers.publish(TaskOver(ended))
 
     def _wake(self, task: str) -> None:
         for waiter in self._waiting.pop(task, []):

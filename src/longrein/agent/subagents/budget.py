@@ -81,13 +81,6 @@ class Granted(msgspec.Struct, frozen=True):
     """Differences from the request and their reason, for the model."""
 
 
-class GrantRefused(msgspec.Struct, frozen=True):
-    """The job may not run."""
-
-    reason: str
-    """Sentence for the model, with an alternative."""
-
-
 # --- Used and remaining ----------------------------------------------------------------------------------------------
 
 
@@ -217,13 +210,13 @@ def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
 
 def share_budget(
     remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
-) -> tuple[Granted | GrantRefused, ...]:
-    """Share `remaining`, reserve already deducted, among `requests`; one result for each, in order.
+) -> tuple[Granted | str, ...]:
+    """Share `remaining`, reserve already deducted, among `requests`; return the grant of each, or why it is refused.
 
     Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent count alike. A job
     gets at least its price while there is enough. Unlimited stays unlimited. The sum never exceeds `remaining`.
     """
-    given: list[Granted | GrantRefused] = []
+    given: list[Granted | str] = []
     for at, request in enumerate(requests):
         sharers = len(requests) - at + rivals + 1
         one = _serve(remaining, request, sharers)
@@ -233,10 +226,10 @@ def share_budget(
     return tuple(given)
 
 
-def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | GrantRefused:
+def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | str:
     why = _closed(remaining, again=request.again)
     if why:
-        return GrantRefused(why)
+        return why
     turns = request.turns or TURNS_DEFAULT
     prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in request.offers]
     for at, (offer, price) in enumerate(zip(request.offers, prices, strict=True)):
@@ -244,7 +237,7 @@ def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> G
             return Granted(
                 _grant(remaining, price, turns, request, sharers), offer, _note(remaining, request, prices, at)
             )
-    return GrantRefused(
+    return (
         f"it is expected to cost {_price(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
         "do it yourself or with fewer subagents, or answer with what you have"
     )

@@ -4,7 +4,6 @@ All of it comes from the subagent's log, so it is the same whether the end was s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from longrein.agent.moves import call_ended
 from longrein.agent.ports import LEAVING
@@ -57,17 +56,13 @@ def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ..
             case Replied(parts=parts):
                 calls |= {part.id: unwrapped(part) for part in parts if isinstance(part, ToolCall)}
             case ToolEnded(call=call, status="ok" | "failed") if call in calls:
-                subject = subject_of(calls[call].arguments or {})
+                arguments = calls[call].arguments or {}
+                subject = next((str(arguments[name]) for name in SUBJECTS if arguments.get(name)), "")
                 at = place(subject, report)
                 if at >= 0:
                     said = " ".join(subject.split())[:SUBJECT_CHARS_MAX]
                     found[subject] = at, f"{label}/r{entry.seq} {calls[call].name} {said}"
     return tuple(line for _, line in sorted(found.values())[:EVIDENCE_MAX])
-
-
-def subject_of(arguments: Mapping[str, Any]) -> str:
-    """Return the subject of a call; '' for none."""
-    return next((str(arguments[name]) for name in SUBJECTS if arguments.get(name)), "")
 
 
 def place(subject: str, report: str) -> int:

@@ -23,7 +23,7 @@ from longrein.agent.messages import (
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session, resolved_future, retrieve_error
-from longrein.agent.subagents.budget import GrantRefused, limits_within, share_budget
+from longrein.agent.subagents.budget import limits_within, share_budget
 from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
 from longrein.agent.subagents.spawn import (
     AGENT,
@@ -234,8 +234,8 @@ class SubagentRunner:
                 places[index] = planned
                 continue
             grant = next(served)
-            if isinstance(grant, GrantRefused):
-                places[index] = grant.reason
+            if isinstance(grant, str):
+                places[index] = grant
             else:
                 started = start_subagent(self.session, self.tree, planned, grant, call, background)
                 places[index] = self._takes(started)

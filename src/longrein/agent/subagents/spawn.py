@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
+from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
@@ -236,9 +236,6 @@ class LiveParentPolicy:
         if isinstance(heard, FromSubagent):
             return
         told = FromSubagent(self.child, self.label, self.kind, heard)
-        if isinstance(heard, ReplyDelta | Output | TaskOver):
-            self.root.subscribers.stream(told)
-            return
         event = heard.event if isinstance(heard, Entry) else None
         if isinstance(event, PermissionAsked):
             self.tree.questions.ask(told)
