@@ -259,39 +259,28 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarne
 
 
 async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(harness: DiskHarness) -> None:
-    (harness.tree / "pkg").mkdir()
+    """A change of them is told as one."""
+    rules = harness.tree / "pkg" / "AGENTS.md"
+    rules.parent.mkdir()
+    rules.write_text("Tabs here.\n")
     (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
     asked: list[str] = []
 
     def nested(folder: str, told: Collection[str]) -> list[tuple[str, str]]:
         asked.append(Path(folder).name)
-        path = f"{folder}/AGENTS.md"
-        return [(path, "Tabs here.")] if folder.endswith("pkg") and path not in told else []
-
-    read = call("Read", file_path="pkg/a.py")
-    model = Script(says(read), says(read), says("done"))
-    await harness.play(model, "look", nested=nested)
-    assert "Tabs here." in said(model.requests[1])[-1]
-    assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
-    assert asked == ["pkg"]
-
-
-async def test_a_change_of_a_folders_instructions_is_told_as_one(harness: DiskHarness) -> None:
-    rules = harness.tree / "pkg" / "AGENTS.md"
-    rules.parent.mkdir()
-    rules.write_text("Tabs here.\n")
-    (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
-
-    def nested(_: str, told: Collection[str]) -> list[tuple[str, str]]:
-        return [] if str(rules) in told else [(str(rules), "Tabs here.")]
+        return [(str(rules), "Tabs here.")] if folder.endswith("pkg") and str(rules) not in told else []
 
     def changing(_: Request) -> Reply:
         rules.write_text("Spaces here.\n")
         return says(call("Bash", command="true"))
 
-    model = Script(says(call("Read", file_path="pkg/a.py")), changing, says("done"))
+    read = call("Read", file_path="pkg/a.py")
+    model = Script(says(read), says(read), changing, says("done"))
     await harness.play(model, "look", nested=nested)
-    last = said(model.requests[2])[-1]
+    assert "Tabs here." in said(model.requests[1])[-1]
+    assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
+    assert asked == ["pkg"]
+    last = said(model.requests[3])[-1]
     assert "memory_changed" in last
     assert "Spaces here." in last
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Continue, Rewind, UserMessage
+from longrein.agent import Continue, OpenSession, Rewind, UserMessage
 from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, FileWriters, PathLocks, Writer, first_words
 from longrein.events import (
     FileChanged,
@@ -235,59 +235,27 @@ def writing(text: str) -> ToolCall:
     return call("Write", file_path="a.txt", content=text)
 
 
+THEIRS, MINE, FIRST = OLD.replace("five", "FIVE"), OLD.replace("five", "5"), OLD.replace("one", "1")
+BOTH, ALL = THEIRS.replace("one", "1"), "1\ntwo\n3\nfour\n5\n"
+ONE, FIVE = editing("one", "1"), editing("five", "5")
 BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
     # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends; the file
     "an edit is refused, a write of the line that was changed": (
         [READ],
-        [editing("five", "5"), writing("one\ntwo\nthree\nfour\n5\n")],
+        [FIVE, writing(MINE)],
         "failed failed",
-        OLD.replace("five", "FIVE"),
+        THEIRS,
     ),
-    "an edit is refused, a write of another line": (
-        [READ],
-        [editing("five", "5"), writing("1\ntwo\nthree\nfour\nfive\n")],
-        "failed ok",
-        "1\ntwo\nthree\nfour\nFIVE\n",
-    ),
-    "an edit is merged, then a write": (
-        [READ],
-        [editing("one", "1"), writing("1\ntwo\n3\nfour\n5\n")],
-        "ok failed",
-        "1\ntwo\nthree\nfour\nFIVE\n",
-    ),
-    "an edit is refused, one more fits what is there, then a write": (
-        [READ],
-        [editing("five", "5"), editing("one", "1"), writing("1\ntwo\nthree\nfour\n5\n")],
-        "failed ok failed",
-        "1\ntwo\nthree\nfour\nFIVE\n",
-    ),
-    "two writes of the line that was changed": (
-        [READ],
-        [writing(OLD.replace("five", "5")), writing(OLD.replace("five", "5"))],
-        "failed failed",
-        OLD.replace("five", "FIVE"),
-    ),
-    "it is read anew, then written": (
-        [READ],
-        [READ, writing(OLD.replace("five", "5"))],
-        "ok failed",
-        OLD.replace("five", "FIVE"),
-    ),
+    "an edit is refused, a write of another line": ([READ], [FIVE, writing(FIRST)], "failed ok", BOTH),
+    "an edit is merged, then a write": ([READ], [ONE, writing(ALL)], "ok failed", BOTH),
+    "one edit is refused, one fits, then a write": ([READ], [FIVE, ONE, writing(ALL)], "failed ok failed", BOTH),
+    "two writes of the line that was changed": ([READ], [writing(MINE), writing(MINE)], "failed failed", THEIRS),
+    "it is read anew, then written": ([READ], [READ, writing(MINE)], "ok failed", THEIRS),
     "it is read for the first time, then written": ([], [READ, writing("all mine\n")], "ok failed", OLD),
-    "it is read for the first time, then edited, then written": (
-        [],
-        [READ, editing("one", "1"), writing("all mine\n")],
-        "ok ok failed",
-        OLD.replace("one", "1"),
-    ),
+    "it is read, edited, written": ([], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST),
     # what the model wrote itself it knows
-    "written, edited, written": (
-        [READ],
-        [writing("a\nb\n"), editing("a", "c"), writing("c\nd\n")],
-        "ok ok ok",
-        "c\nd\n",
-    ),
-    "edited, edited, written": ([READ], [editing("one", "1"), editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"),
+    "written, edited, written": ([READ], [writing("a\n"), editing("a", "c"), writing("d\n")], "ok ok ok", "d\n"),
+    "edited, edited, written": ([READ], [ONE, editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"),
 }
 
 
@@ -299,7 +267,7 @@ async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_c
     path = harness.tree / "a.txt"
     path.write_text(OLD)
     foreign = "FIVE" in text
-    change = lambda: path.write_text(OLD.replace("five", "FIVE") if foreign else OLD)  # noqa: E731
+    change = lambda: path.write_text(THEIRS if foreign else OLD)  # noqa: E731
     model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
     await harness.play(model, "go")
     ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][len(before) :]
@@ -307,10 +275,10 @@ async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_c
 
 
 async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
-    path, theirs = harness.tree / "a.txt", OLD.replace("five", "FIVE")
+    path = harness.tree / "a.txt"
     path.write_text(OLD)
-    batch = says(editing("five", "5"), writing(OLD.replace("five", "5")))
-    await harness.play(Script(says(READ), then(lambda: path.write_text(theirs), batch), says("done")), "go")
+    batch = then(lambda: path.write_text(THEIRS), says(FIVE, writing(MINE)))
+    await harness.play(Script(says(READ), batch, says("done")), "go")
     entries = harness.entries()
     refused = [e.seq for e in entries if isinstance(e.event, ToolEnded)][1]
     shutil.rmtree(harness.state)
@@ -318,7 +286,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     await import_jsonl(str(harness.state), cut, wall_us=harness.clock.wall_us)
     await harness.play(Script(says("done")), Continue(), create=False)
     assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
-    assert path.read_text() == theirs
+    assert path.read_text() == THEIRS
 
 
 # --- calls side by side ------------------------------------------------------------------------------------------
@@ -352,7 +320,7 @@ async def until(true: Callable[[], object]) -> None:
 
 
 async def play_turn(
-    harness: DiskHarness, model: Script, meanwhile: Callable[[object], Awaitable[None]], **more: object
+    harness: DiskHarness, model: Script, meanwhile: Callable[[OpenSession], Awaitable[None]], **more: object
 ) -> None:
     async with harness.session(model, **more) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -365,12 +333,12 @@ async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: Dis
     wait, seen = sleeper(0.05)
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
-    async def meanwhile(session: object) -> None:
+    async def meanwhile(session: OpenSession) -> None:
         await until(lambda: len(seen) == 3)
-        ids = list(session.running)  # type: ignore[attr-defined]
-        session.cancel(ids[1])  # type: ignore[attr-defined]
-        session.cancel(ids[1])  # type: ignore[attr-defined]
-        session.cancel("c0.9")  # type: ignore[attr-defined]
+        ids = list(session.running)
+        session.cancel(ids[1])
+        session.cancel(ids[1])
+        session.cancel("c0.9")
 
     await play_turn(harness, model, meanwhile, more_tools=(wait,))
     assert seen == ["+a", "+b", "+c", "xb", "-a", "-c"]
@@ -387,10 +355,10 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
         says(call("Bash", command="echo begun; sleep 30")), says(call("Bash", command="echo more")), says("ok")
     )
 
-    async def meanwhile(session: object) -> None:
-        async for heard in session.follow():  # type: ignore[attr-defined]
+    async def meanwhile(session: OpenSession) -> None:
+        async for heard in session.follow():
             if type(heard).__name__ == "Output":
-                session.cancel(heard.call)  # type: ignore[attr-defined]
+                session.cancel(heard.call)
                 return
 
     await play_turn(harness, model, meanwhile)
@@ -404,9 +372,9 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
     wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
-    async def meanwhile(session: object) -> None:
+    async def meanwhile(session: OpenSession) -> None:
         await until(lambda: len(seen) == 2)
-        session.interrupt()  # type: ignore[attr-defined]
+        session.interrupt()
 
     await play_turn(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
