@@ -34,8 +34,8 @@ async def _print(options: Options) -> int:
             style=Style(
                 options.output_format,
                 options.include_partial_messages,
-                built.place.settings.background,
-                built.place.settings.background_s,
+                built.run_context.settings.background,
+                built.run_context.settings.background_s,
                 options.verbose,
             ),
             out=BufferedOutput(1),
@@ -45,7 +45,7 @@ async def _print(options: Options) -> int:
         )
     finally:
         await session.close()
-        await discard_unused(built.place, session.id, said=bool(session.state.words or session.pending))
+        await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 
 def facts_of(built: Composition) -> SessionFacts:
@@ -53,7 +53,7 @@ def facts_of(built: Composition) -> SessionFacts:
     model = built.deps.model
 
     def sizes(name: str) -> tuple[int, int]:
-        budget = named_budget(built.place, name)
+        budget = named_budget(built.run_context, name)
         return budget.window_tokens, budget.max_output_tokens
 
     return SessionFacts(
@@ -68,7 +68,7 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
-        nested=nesting_depth(built.place.environ) > 0,
+        nested=nesting_depth(built.run_context.environ) > 0,
     )
 
 

@@ -95,7 +95,7 @@ MIB = 1024 * 1024
 class Composition(msgspec.Struct):
     """An open session with the parts that a frontend needs."""
 
-    place: RunContext
+    run_context: RunContext
     session: OpenSession
     deps: Dependencies
     log: SessionLog

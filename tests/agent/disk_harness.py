@@ -2,24 +2,33 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Dependencies, Limits, OpenSession, UserMessage, open_session
+from longrein.agent import Answer, Dependencies, InboxMessage, Limits, OpenSession, UserMessage, open_session
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
-from longrein.context import Budget, Price, Request
-from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
-from longrein.models import Delta, Failure, Model, Reply, TextDelta
+from longrein.context import Request
+from longrein.events import (
+    SCHEMA_VERSION,
+    Entry,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Text,
+)
+from longrein.models import Delta, Model
 from longrein.permissions import Rules
 from longrein.store import Log, Reader, open_log
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import BUDGET, ScriptedModel, call, says
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace
 
+Script = ScriptedModel
 SESSION = "00000000-0000-4000-8000-00000000beef"
-BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
 
 
 class Clock:
@@ -41,45 +50,12 @@ class Clock:
         await asyncio.sleep(0.005)
 
 
-def call(tool: str, **arguments: object) -> ToolCall:
-    return ToolCall("", tool, arguments)
-
-
-def says(*parts: str | ToolCall, stop: str = "", usage: Usage | None = None) -> Reply:
-    made = tuple(Text(p) if isinstance(p, str) else p for p in parts)
-    calls = any(isinstance(p, ToolCall) for p in made)
-    return Reply(made, stop or ("calls" if calls else "end"), usage or Usage(0, 0, 0, 10))
-
-
-Step = Reply | Failure | Callable[[Request], Reply | Failure]
-
-
-class Script:
-    """A model that plays `steps` in order and records each request."""
-
-    provider, model, wire, name = "test", "script", "scripted", "test/script"
-
-    def __init__(self, *steps: Step, budget: Budget = BUDGET, gate: asyncio.Event | None = None) -> None:
-        self.steps = list(steps)
-        self.budget = budget
-        self.requests: list[Request] = []
-        self.gate = gate
+class UncheckedModel(ScriptedModel):
+    """Takes any request, and passes on the usage as it is."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         self.requests.append(request)
-        if not self.steps:
-            raise AssertionError("the script is over and the session asked again")
-        step = self.steps.pop(0)
-        final = step(request) if callable(step) else step
-        text = text_of(tuple(p for p in final.parts if isinstance(p, Text))) if isinstance(final, Reply) else ""
-        if text:
-            yield [TextDelta(text)]
-        if self.gate is not None:
-            await self.gate.wait()
-        yield [final]
-
-    async def aclose(self) -> None:
-        return
+        yield [self._next(request)]
 
 
 class DiskHarness:
@@ -127,16 +103,32 @@ class DiskHarness:
         finally:
             await session.close()
 
-    async def play(self, model: Model, *prompts: str, create: bool = True, **more: object) -> OpenSession:
+    async def play(
+        self, model: Model, *prompts: str | InboxMessage, create: bool = True, **more: object
+    ) -> OpenSession:
         """Send each of `prompts` and run the turns to their end."""
         async with self.session(model, create=create, **more) as session:
             for prompt in prompts:
-                session.tell(UserMessage((Text(prompt),)))
-                await session.run(once=True)
+                await turn(session, prompt)
         return session
 
     def entries(self) -> list[Entry]:
         return list(Reader(str(self.state), SESSION).entries())
+
+
+async def turn(session: OpenSession, *messages: str | InboxMessage) -> None:
+    """Send messages and run the turn to its end."""
+    for message in messages:
+        session.tell(UserMessage((Text(message),)) if isinstance(message, str) else message)
+    await session.run(once=True)
+
+
+async def question(session: OpenSession) -> PermissionAsked:
+    """Wait for a permission question."""
+    async for heard in session.follow():
+        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+            return heard.event
+    raise AssertionError("nothing was asked")
 
 
 class FlushTrackingLog:
@@ -159,23 +151,17 @@ class FlushTrackingLog:
         return written
 
 
-def story(entries: Sequence[Entry]) -> str:
-    """Name the entries of a log in one line, for comparison."""
-    return " ".join(type(e.event).__name__ for e in entries)
-
-
-def results(request: Request) -> list[str]:
-    """Return the results that a request shows."""
-    return [
-        f"{i.part.name} {i.part.status}: {text_of(i.part.parts)}"
-        for i in request.items
-        if isinstance(i.part, ToolResult)
-    ]
-
-
-def said(request: Request) -> list[str]:
-    """Return the texts of a request that are no results."""
-    return [i.part.text for i in request.items if isinstance(i.part, Text)]
-
-
-__all__ = ["Answer", "DiskHarness", "Limits", "Script", "call", "results", "said", "says", "story"]
+__all__ = [
+    "BUDGET",
+    "Answer",
+    "DiskHarness",
+    "Limits",
+    "Script",
+    "call",
+    "question",
+    "results",
+    "said",
+    "says",
+    "story",
+    "turn",
+]

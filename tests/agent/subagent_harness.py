@@ -95,9 +95,17 @@ class SubagentHarness:
         mode: str = "bypassPermissions",
         meanwhile: Callable[[OpenSession], Awaitable[None]] | None = None,
         *,
+        at: dict[float, Callable[[OpenSession], Any]] | None = None,
         stay: bool = False,
     ) -> None:
-        """Send `words` and run the turn to its end; `meanwhile` runs concurrently."""
+        """Send `words` and run the turn to its end; meanwhile call the functions of `at` at their seconds."""
+
+        async def act(session: OpenSession) -> None:
+            for second, function in sorted((at or {}).items()):
+                await self.clock.sleep(second - self.clock.elapsed_s)
+                done = function(session)
+                if isinstance(done, Awaitable):
+                    await done
 
         async def main() -> None:
             session = self.open(mode)
@@ -108,10 +116,9 @@ class SubagentHarness:
                 session.tell(word)
             if words:
                 session.tell(UserMessage((Text(words),)))
-            beside = asyncio.ensure_future(meanwhile(session)) if meanwhile is not None else None
+            beside = asyncio.ensure_future((meanwhile or act)(session))
             await session.run(once=True)
-            if beside is not None:
-                await beside
+            await beside
             await session.close()
             await listening
 

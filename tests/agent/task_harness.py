@@ -59,16 +59,58 @@ def words(text: str) -> UserMessage:
     return UserMessage((Text(text),))
 
 
-def one_turn(harness: TaskHarness, model: ScriptedModel, *, during: Callable[[OpenSession], Any] | None = None) -> None:
-    """Run one prompt to its end; `during` runs concurrently."""
+CRASH = object()
+"""Step of `play`: longrein is killed, and the session is opened again."""
+
+
+def play(harness: TaskHarness, model: ScriptedModel, *steps: Any) -> None:
+    """Open a session, take the steps and close it.
+
+    A text is told and its turn run ('' runs what woke the agent), a number sleeps so many seconds, a function is
+    called with the session, and its result awaited where it can be.
+    """
 
     async def work() -> None:
         session = harness.open(model)
-        session.tell(words("go"))
-        walk = [session.run(once=True)] + ([during(session)] if during else [])
-        await asyncio.gather(*walk)
-        await session.leave("stop")
+        for step in steps:
+            if isinstance(step, str):
+                if step:
+                    session.tell(words(step))
+                await session.run(once=True)
+            elif isinstance(step, int | float):
+                await harness.clock.sleep(step)
+            elif step is CRASH:
+                await harness.crash(session)
+                session = harness.open(model)
+            elif asyncio.iscoroutine(done := step(session)):
+                await done
         await session.close()
 
     harness.play(work)
+
+
+def one_turn(harness: TaskHarness, model: ScriptedModel) -> None:
+    """Run one prompt to its end, and end what is left."""
+    play(harness, model, "go", lambda session: session.leave("stop"))
     model.check_done()
+
+
+def talk(
+    harness: TaskHarness,
+    model: ScriptedModel,
+    seconds: float,
+    said_at: dict[float, Any] | None = None,
+) -> None:
+    """Keep the session open until `seconds`; messages are sent and functions called at their times."""
+
+    async def work(session: OpenSession) -> None:
+        session.tell(words("go"))
+        walk = asyncio.ensure_future(session.run(once=False))
+        for at, message in sorted((said_at or {}).items()):
+            await harness.clock.sleep(at - harness.clock.elapsed_s)
+            session.tell(message) if not callable(message) else message(session)
+        await harness.clock.sleep(seconds - harness.clock.elapsed_s)
+        await session.close()
+        await walk
+
+    play(harness, model, work)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Continue, UserMessage
-from longrein.events import Reminded, Text, ToolEnded, text_of
-from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
+from longrein.agent import Continue
+from longrein.events import Reminded, ToolEnded, text_of
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -27,9 +27,7 @@ async def killed_in_the_middle(folder: Path) -> Path:
     def die(_: object) -> None:
         shutil.copytree(harness.state, copy)
 
-    async with harness.session(Script(*steps, lambda request: die(request) or says("done"))) as session:
-        session.tell(UserMessage((Text("do it"),)))
-        await session.run(once=True)
+    await harness.play(Script(*steps, lambda request: die(request) or says("done")), "do it")
     return copy
 
 
@@ -41,8 +39,7 @@ async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) ->
     damage(harness.state / "sessions" / SESSION)
     async with harness.session(Script(says("done")), create=False) as session:
         notes = list(session.log.notes)
-        session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, Continue() if session.state.turn_open or session.state.calls else "go on")
     return harness, notes
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Continue, Rewind, UserMessage
-from longrein.agent.file_watcher import CHANGES_MAX, FileWatcher, watched
+from longrein.agent import Continue, Rewind
+from longrein.agent.file_watcher import FileWatcher, watched
 from longrein.context import KnownFile, Request, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
 from longrein.tools import ToolOptions, change_of
 from longrein.workspace import PlainSpawner, open_workspace
-from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
 from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
@@ -24,11 +24,6 @@ FILES = (
     "files you know were changed on disk, not by your Edit or Write. Take it as intended: do not put it back, and "
     "mention it only where it matters. What is shown below you need not read again"
 )
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def notes(request: Request) -> list[str]:
@@ -140,8 +135,10 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     write = lambda text: lambda: path.write_text(text)  # noqa: E731
-    steps = (path.unlink, write("one\n"), write("two\n"), write("one\n"))
-    model = Script(read(), *(then(act, says(call("Glob", pattern="x"))) for act in steps), says("done"))
+    steps = (path.unlink, write("one\n"), write("two\n"), write("one\n"), write("not told any more\n"))
+    model = Script(
+        read(), *(then(act, says(call("Glob", pattern=f"{n}"))) for n, act in enumerate(steps)), says("done")
+    )
     await harness.play(model, "go")
     busy = "it keeps changing, so that you will not be told again before you Read it"
     assert [note.split("\n* ")[1].replace(str(path), "a.txt") for note in notes(model.requests[-1])] == [
@@ -150,21 +147,6 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
         "a.txt: by somebody else\n-1\tone\n+1\ttwo",
         f"a.txt: by somebody else, {busy}\n-1\ttwo\n+1\tone",
     ]
-
-
-async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(harness: DiskHarness) -> None:
-    path = harness.tree / "a.log"
-    path.write_text("0\n")
-
-    def grow() -> None:
-        with path.open("a") as file:
-            file.write("more\n")
-
-    steps = [then(grow, says(call("Glob", pattern=f"x{n}"))) for n in range(CHANGES_MAX + 3)]
-    model = Script(read("a.log"), *steps, says("done"))
-    await harness.play(model, "go")
-    assert len(notes(model.requests[-1])) == CHANGES_MAX
-    assert "it keeps changing" in notes(model.requests[-1])[-1]
 
 
 async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(harness: DiskHarness) -> None:
@@ -184,14 +166,18 @@ async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder
     assert len(notes(model.requests[3])) == 1
 
 
-async def test_law_10_a_resume_without_changes_tells_nothing(harness: DiskHarness) -> None:
+async def test_D9_R045_law_10_a_resume_without_changes_sends_the_same_bytes_and_tells_nothing(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / "a.txt").write_text("one\n")
     model = Script(read(), says("read"), says("again"))
     await harness.play(model, "go")
     before = model.requests[1].items
-    await harness.play(model, "on", create=False)
+    session = await harness.play(model, "on", create=False)
     assert model.requests[2].items[: len(before)] == before
-    assert notes(model.requests[2]) == []
+    assert [item.kind for item in model.requests[2].items[len(before) :]] == ["text", "user"]
+    assert not [entry for entry in harness.entries()[2:] if isinstance(entry.event, PrefixSet)]
+    assert session.state.breaks == 0
 
 
 async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(
@@ -230,12 +216,10 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: D
     model = Script(read(), says("read"), write, says("written"), edit, says("done"))
     async with harness.session(model) as session:
         for prompt in ("read it", "change it"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to))
-        session.tell(UserMessage((Text("again"),)))
-        await session.run(once=True)
+        await turn(session, "again")
     (note,) = notes(model.requests[4])
     assert note.endswith(f"* {harness.tree}/a.txt: as you left it in what was taken back")
     assert results(model.requests[5])[-1].startswith("Edit failed: [changed]")
@@ -249,8 +233,7 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
     async with harness.session(more, create=False) as session:
         session.tell(Continue())
-        session.tell(UserMessage((Text("on"),)))
-        await session.run(once=True)
+        await turn(session, "on")
     assert notes(more.requests[0])[0].startswith("[session_resumed: the session goes on after 0 s; meanwhile …]")
     assert said(more.requests[0])[-1] != "on"
 
@@ -268,11 +251,13 @@ class Blobs(dict[str, bytes]):
         return self[blob]
 
 
-async def look(
-    watch: FileWatcher, state: State, tree: Path, keep: int = ToolOptions().keep_bytes_max
-) -> list[FileChanged]:
+def user(_path: str, _digest: str) -> tuple[str, str]:
+    return "user", ""
+
+
+def watcher(tree: Path) -> FileWatcher:
     workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    return await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=keep)
+    return FileWatcher(workspace, Blobs(), str, ToolOptions().keep_bytes_max)
 
 
 def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFile]:
@@ -282,13 +267,12 @@ def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFi
 
 
 async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(tmp_path: Path) -> None:
-    state, watch = State(), FileWatcher()
+    state, watch = State(), watcher(tmp_path)
     for n in range(100):
         state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
-    assert await look(watch, state, tmp_path) == []
-    workspace = open_workspace((str(tmp_path),), spawner=PlainSpawner(), environment={})
+    assert await watch.changes(state, user) == []
     with files_opened() as opened:
-        assert not await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=0)
+        assert await watch.changes(state, user) == []
     assert opened == []
 
 
@@ -305,7 +289,7 @@ async def test_an_instruction_file_of_the_static_context_is_watched_and_told_who
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
     state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
-    (fact,) = await look(FileWatcher(), state, tmp_path)
+    (fact,) = await watcher(tmp_path).changes(state, user)
     assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
 
 
@@ -313,7 +297,7 @@ async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_c
     state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
     (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
     (tmp_path / "b").write_bytes(b"\0\1")
-    facts = await look(FileWatcher(), state, tmp_path)
+    facts = await watcher(tmp_path).changes(state, user)
     assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
         ("", "", "now 5242881 bytes"),
         ("", "b0", "its old content was not kept"),
@@ -324,7 +308,7 @@ async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next
     state = State(files=known(tmp_path, "a", "x"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").mkdir()
-    assert await look(FileWatcher(), state, tmp_path) == []
+    assert await watcher(tmp_path).changes(state, user) == []
 
 
 # --- what is said of a change ------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Goals in whole sessions: one adds and claims, a later one is told of the tools and finishes, the logs know it all."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from longrein.agent import UserMessage
-from longrein.composition import Additions, build
+from longrein.composition import Additions, Composition, build
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
 from longrein.frontends.argv import Options
 from longrein.run_context import read_run_context
@@ -16,8 +17,10 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 pytestmark = pytest.mark.anyio
 
 
-async def played(tmp_path: Path, *steps: object, folder: str = "work") -> tuple[ScriptedModel, list[Entry]]:
-    """One session from its start to its end; the model and the log."""
+async def played(
+    tmp_path: Path, *steps: object, folder: str = "work", look: Callable[[Composition], Awaitable[None]] | None = None
+) -> tuple[ScriptedModel, list[Entry]]:
+    """One session from its start to its end; the model and the log. `look` sees it before its end."""
     (tmp_path / folder).mkdir(exist_ok=True)
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
@@ -25,6 +28,8 @@ async def played(tmp_path: Path, *steps: object, folder: str = "work") -> tuple[
     built = await build(place, fresh=True, additions=Additions(model=model))
     built.session.tell(UserMessage((Text("go on with the goals"),)))
     await built.session.run(once=True)
+    if look is not None:
+        await look(built)
     await built.session.close()
     model.check_done()
     return model, list(read_entries(str(tmp_path / "state"), built.session.id))
@@ -74,19 +79,12 @@ async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> Non
     key, now = project_key(str(tmp_path / "work")), 0
     other = Goals(str(tmp_path / "state"), key, "6f9d0000-0000-4000-8000-000000000002", lambda: now)
     await other.add("Design", "", ())
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / "work"))
-    built = await build(
-        place,
-        fresh=True,
-        additions=Additions(model=ScriptedModel(says(call("GoalUpdate", id=1, claim=True)), says("ok"))),
-    )
-    built.session.tell(UserMessage((Text("go"),)))
-    await built.session.run(once=True)
-    goals = built.deps.goals
-    assert goals is not None
-    now = built.deps.clock.wall_us()
-    held = (await other.goals())[0]
-    assert held.owner == built.session.id
-    assert held.lease_until > now
-    await built.session.close()
+
+    async def look(built: Composition) -> None:
+        nonlocal now
+        now = built.deps.clock.wall_us()
+        held = (await other.goals())[0]
+        assert held.owner == built.session.id
+        assert held.lease_until > now
+
+    await played(tmp_path, says(call("GoalUpdate", id=1, claim=True)), says("ok"), look=look)

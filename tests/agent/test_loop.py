@@ -6,33 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Compact, Limits, OpenSession, RetryPause, Rewind, SetMode, UserMessage
-from longrein.context import Budget, Price, Request, fold
+from longrein.agent import Answer, OpenSession, RetryPause, Rewind, UserMessage
+from longrein.context import Budget, Request, fold
 from longrein.events import (
     Entry,
     Interrupted,
-    PermissionAsked,
     Replied,
     Rewound,
     StoreFull,
     Text,
-    ToolEnded,
     TurnEnded,
-    Usage,
     UserSpoke,
 )
 from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.tools import ToolContext, make_tool
-from tests.agent.disk_harness import DiskHarness, FlushTrackingLog, Script, call, results, said, says, story
+from tests.agent.disk_harness import (
+    DiskHarness,
+    FlushTrackingLog,
+    Script,
+    call,
+    question,
+    results,
+    said,
+    says,
+    story,
+    turn,
+)
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarness) -> None:
@@ -52,30 +55,19 @@ async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarn
     )
 
 
-async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_order(harness: DiskHarness) -> None:
-    sleeps = [call("Bash", command=f"sleep 0.{9 - n}") for n in range(1, 9)]
-    model = Script(says(*sleeps), says("done"))
-    await harness.play(model, "sleep a little")
-    ended = [e.event.call for e in harness.entries() if isinstance(e.event, ToolEnded)]
-    assert ended != sorted(ended), "they end in their own order"
-    shown = [i.part.call for i in model.requests[1].items if i.kind == "result"]
-    assert shown == sorted(shown), "and are shown in call order"
-
-
 async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(harness: DiskHarness) -> None:
+    """The first answer to a question stands."""
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
     async with harness.session(model, rules=Rules()) as session:
-        session.tell(UserMessage((Text("write"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
-        async for heard in session.follow():
-            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
-                session.tell(Answer(heard.event.call, "deny", by="headless", message="nobody is here"))
-            if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded):
-                assert heard.event.reason == "blocked"
-                break
+        walk = asyncio.ensure_future(turn(session, "write"))
+        asked = await question(session)
+        session.tell(Answer(asked.call, "deny", by="headless", message="nobody is here"))
+        session.tell(Answer(asked.call, "allow"))
         await walk
     assert not (harness.tree / "b.txt").exists()
     assert results(model.requests[1])[0].endswith(". nobody is here")
+    assert story(harness.entries()).count("PermissionAnswered") == 1
+    assert harness.entries()[-1].event == TurnEnded("blocked")
 
 
 async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskHarness) -> None:
@@ -93,19 +85,10 @@ async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskH
     assert "gone.py" in gone
 
 
-async def test_D12_a_server_error_is_retried_and_leaves_one_answer(harness: DiskHarness) -> None:
-    model = Script(Failure("server", "oops", 500), Failure("rate", "slow down", 429, retry_after_s=2.0), says("hello"))
-    await harness.play(model, "hi")
-    assert len(harness.clock.slept) >= 2
-    assert 2.0 <= max(harness.clock.slept) <= 3.0
-    assert story(harness.entries()).endswith("Asked AskFailed Asked AskFailed Asked Replied TurnEnded")
-
-
 async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(harness: DiskHarness) -> None:
     model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("first"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "first"))
         async for heard in session.follow():
             if isinstance(heard, Entry) and isinstance(heard.event, Replied) and len(model.requests) == 1:
                 session.tell(UserMessage((Text("later"),), "queued"))
@@ -119,10 +102,9 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
 
 
 async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(harness: DiskHarness) -> None:
-    model = Script(says("half a thought"), gate=asyncio.Event())
+    model = Script(says("half a thought"), wait=asyncio.Event().wait)
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("think"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "think"))
         async for heard in session.follow():
             if not isinstance(heard, Entry):
                 session.interrupt()
@@ -141,15 +123,13 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
         says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
     )
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("run"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "run"))
         async for heard in session.follow():
             if getattr(heard, "data", b"").startswith(b"early"):
                 session.interrupt()
                 break
         await asyncio.wait_for(walk, HANG_S)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "go on")
     ran, not_run = results(model.requests[1])
     assert ran.startswith("Bash interrupted:")
     assert "early" in ran
@@ -175,14 +155,13 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
             patch.setattr(session.file_watcher, "changes", look)
             session.tell(UserMessage((Text("run"),)))
             await asyncio.wait_for(session.run(once=True), HANG_S)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "go on")
     assert results(model.requests[1]) == ["Bash ok: all of it"]
     assert "[interrupted by the user]" in said(model.requests[1])
 
 
 async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(harness: DiskHarness) -> None:
-    async def full(_host: object) -> None:
+    async def full() -> None:
         raise StoreFull("no room on the disk")
 
     async def listen(session: OpenSession) -> str:
@@ -190,41 +169,13 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
 
     async with harness.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
-        session.tell(UserMessage((Text("hi"),)))
-        await session.run(once=True)
+        await turn(session, "hi")
         session.summary_request.stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
     assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")
     async with harness.session(Script(), create=False) as session:
         assert session.state.asks == 1
-
-
-async def test_max_turns_and_money_refuse_before_the_request(harness: DiskHarness) -> None:
-    model = Script(says(call("Bash", command="true")))
-    session = await harness.play(model, "go", limits=Limits(turns_max=1))
-    assert len(model.requests) == 1
-    last = harness.entries()[-1].event
-    assert isinstance(last, TurnEnded)
-    assert last.reason == "limit"
-    assert session.state.spent_usd >= 0
-
-
-async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(harness: DiskHarness) -> None:
-    model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
-    async with harness.session(model) as session:
-        session.tell(UserMessage((Text("hi there"),)))
-        await session.run(once=True)
-        session.tell(Compact("greetings"))
-        await session.run(once=True)
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
-    assert "keep above all: greetings" in said(model.requests[1])[-1]
-    shown = said(model.requests[2])
-    assert "## 1. Request and intent\ngreetings\n" in shown[1]
-    assert "hi there" in shown[1]
-    assert shown[-1] == "go on"
-    assert model.requests[1].items[: len(model.requests[0].items)] == model.requests[0].items
 
 
 async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: DiskHarness) -> None:
@@ -249,12 +200,10 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harne
     )
     async with harness.session(model) as session:
         for prompt in ("hi", "change it"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
-        session.tell(UserMessage((Text("other way"),)))
-        await session.run(once=True)
+        await turn(session, "other way")
     assert (harness.tree / "a.txt").read_text() == "old\n"
     assert not (harness.tree / "b.txt").exists()
     [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
@@ -264,25 +213,6 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harne
     ]
     assert said(model.requests[-1])[1:] == ["hi", "hello", "other way"]
     assert fold(harness.entries()).spent_usd == session.state.spent_usd
-
-
-async def test_D9_R045_resume_sends_the_very_same_bytes(harness: DiskHarness) -> None:
-    (harness.tree / "a.py").write_text("x = 1\n")
-    await harness.play(Script(says(call("Read", file_path="a.py")), says("one")), "look")
-    model = Script(says("two"))
-    before = await harness.play(model, "again", create=False)
-    assert [i.kind for i in model.requests[0].items] == ["context", "user", "call", "result", "text", "user"]
-    assert not [e for e in harness.entries()[2:] if type(e.event).__name__ == "PrefixSet"]
-    assert before.state.breaks == 0
-
-
-async def test_a_mode_that_is_changed_holds_for_the_next_call(harness: DiskHarness) -> None:
-    model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
-    async with harness.session(model, rules=Rules()) as session:
-        session.tell(SetMode("plan"))
-        session.tell(UserMessage((Text("write"),)))
-        await session.run(once=True)
-    assert results(model.requests[1])[0].startswith("Write denied:")
 
 
 async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(harness: DiskHarness) -> None:
@@ -311,37 +241,6 @@ async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(harne
     assert "cut by the output limit" in results(model.requests[1])[1]
 
 
-async def test_the_first_answer_to_a_question_stands(harness: DiskHarness) -> None:
-    model = Script(says(call("Write", file_path="b.txt", content="x")), says("well"))
-    async with harness.session(model, rules=Rules()) as session:
-        session.tell(UserMessage((Text("write"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
-        async for heard in session.follow():
-            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
-                session.tell(Answer(heard.event.call, "deny"))
-                session.tell(Answer(heard.event.call, "allow"))
-                break
-        await walk
-    assert not (harness.tree / "b.txt").exists()
-    assert story(harness.entries()).count("PermissionAnswered") == 1
-
-
-async def test_a_rewind_takes_no_money_back(harness: DiskHarness) -> None:
-    dear = Usage(100_000, 0, 0, 1_000)
-    budget = Budget(900_000, 4_000, Price(3, 15))
-    model = Script(says("one", usage=dear), says("two", usage=dear), says("three", usage=dear), budget=budget)
-    async with harness.session(model) as session:
-        for prompt in ("a", "b"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
-        session.tell(Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
-        session.tell(UserMessage((Text("c"),)))
-        await session.run(once=True)
-        spent = [e.event.cost_usd for e in harness.entries() if isinstance(e.event, Replied)]
-        assert len(spent) == 3
-        assert session.state.spent_usd == pytest.approx(sum(spent))
-
-
 async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarness) -> None:
     seen: list[bool] = []
 
@@ -355,51 +254,39 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarne
     model = Script(says(call("Peek")), says("done"))
     async with harness.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
         session.log = FlushTrackingLog(session.log)
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
     assert seen == [True]
 
 
 async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(harness: DiskHarness) -> None:
-    (harness.tree / "pkg").mkdir()
+    """A change of them is told as one."""
+    rules = harness.tree / "pkg" / "AGENTS.md"
+    rules.parent.mkdir()
+    rules.write_text("Tabs here.\n")
     (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
     asked: list[str] = []
 
     def nested(folder: str, told: Collection[str]) -> list[tuple[str, str]]:
         asked.append(Path(folder).name)
-        path = f"{folder}/AGENTS.md"
-        return [(path, "Tabs here.")] if folder.endswith("pkg") and path not in told else []
-
-    read = call("Read", file_path="pkg/a.py")
-    model = Script(says(read), says(read), says("done"))
-    await harness.play(model, "look", nested=nested)
-    assert "Tabs here." in said(model.requests[1])[-1]
-    assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
-    assert asked == ["pkg"]
-
-
-async def test_a_change_of_a_folders_instructions_is_told_as_one(harness: DiskHarness) -> None:
-    rules = harness.tree / "pkg" / "AGENTS.md"
-    rules.parent.mkdir()
-    rules.write_text("Tabs here.\n")
-    (harness.tree / "pkg" / "a.py").write_text("x = 1\n")
-
-    def nested(_: str, told: Collection[str]) -> list[tuple[str, str]]:
-        return [] if str(rules) in told else [(str(rules), "Tabs here.")]
+        return [(str(rules), "Tabs here.")] if folder.endswith("pkg") and str(rules) not in told else []
 
     def changing(_: Request) -> Reply:
         rules.write_text("Spaces here.\n")
         return says(call("Bash", command="true"))
 
-    model = Script(says(call("Read", file_path="pkg/a.py")), changing, says("done"))
+    read = call("Read", file_path="pkg/a.py")
+    model = Script(says(read), says(read), changing, says("done"))
     await harness.play(model, "look", nested=nested)
-    last = said(model.requests[2])[-1]
+    assert "Tabs here." in said(model.requests[1])[-1]
+    assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
+    assert asked == ["pkg"]
+    last = said(model.requests[3])[-1]
     assert "memory_changed" in last
     assert "Spaces here." in last
 
 
-async def test_a_pause_is_heard_after_the_failure_that_led_to_it(harness: DiskHarness) -> None:
-    model = Script(Failure("overload", "Overloaded", 529), Failure("overload", "Overloaded", 529), says("done"))
+async def test_D12_a_pause_is_heard_after_the_failure_that_led_to_it(harness: DiskHarness) -> None:
+    model = Script(Failure("server", "oops", 500), Failure("rate", "slow down", 429, retry_after_s=2.0), says("done"))
     heard: list[str] = []
     async with harness.session(model) as session:
 
@@ -413,6 +300,7 @@ async def test_a_pause_is_heard_after_the_failure_that_led_to_it(harness: DiskHa
     await listening
     told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "RetryPause", "Replied")]
     assert told == ["UserSpoke", *("Asked", "AskFailed", "RetryPause") * 2, "Asked", "Replied"]
+    assert 2.0 <= max(harness.clock.slept) <= 3.0
 
 
 async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(harness: DiskHarness) -> None:

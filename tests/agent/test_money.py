@@ -13,8 +13,8 @@ from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, 
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
-from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
+from tests.agent.disk_harness import UncheckedModel, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -29,24 +29,15 @@ DONE = Reply((Text("hi"),), "end", Usage(100, 0, 0, 1))
 TRUE = Usage(1_000, 3_000, 1_000, 500)
 
 
-class Outspoken(ScriptedModel):
-    """A model whose usage is passed on as it is, also when it is none."""
-
-    async def stream(self, request: Any) -> Any:
-        self.requests.append(request)
-        yield [self._next(request)]
-
-
 async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
     """The event that ends a request which `final` answers, and the log; a failure is followed by an answer."""
     disk = MemoryDisk()
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
-    model = Outspoken(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
+    model = UncheckedModel(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
     deps = memory_dependencies(model, disk, clock=clock)
     session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
     try:
-        session.tell(UserMessage((Text(WORDS),)))
-        await session.run(once=True)
+        await turn(session, WORDS)
     finally:
         await session.close()
     return next(e.event for e in disk.entries() if isinstance(e.event, Replied | AskFailed)), disk
@@ -113,8 +104,8 @@ def test_an_answer_with_nothing_in_it_is_paid_for_too() -> None:
 async def test_a_money_limit_stops_where_no_price_is_known() -> None:
     """Also after a change of model in mid-session: a price of nothing would never reach the limit."""
     disk = MemoryDisk()
-    free = Outspoken(DONE, budget=Budget(200_000, 8_000), name="mine/free")
-    priced = Outspoken(DONE, budget=PRICED, name="mine/priced")
+    free = UncheckedModel(DONE, budget=Budget(200_000, 8_000), name="mine/free")
+    priced = UncheckedModel(DONE, budget=PRICED, name="mine/priced")
     deps = memory_dependencies(priced, disk)
     deps.open_model = {"mine/free": free, "mine/priced": priced}.__getitem__
     deps.limits = Limits(usd_max=1.0)

@@ -2,13 +2,16 @@
 
 from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.moves import Move
-from longrein.context import Budget, Price, fold
+from longrein.context import Budget, Price, State, fold
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
     AskFailed,
+    ChildEnded,
+    ChildStarted,
     Entry,
+    Grant,
     Interrupted,
     Opened,
     PermissionAnswered,
@@ -16,6 +19,8 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    TaskEnded,
+    TaskStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -44,8 +49,12 @@ def ended(call: ToolCall, status: str = "ok") -> ToolEnded:
     return ToolEnded(call.id, call.name, status, (Text("done"),))
 
 
+def state_of(*events: AnyEvent) -> State:
+    return fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
+
+
 def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **context: object) -> Move:
-    state = fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
+    state = state_of(*events)
     budget = Budget(100_000, 8_000, Price(3, 15))
     verdicts = {call: judged[int(call[-1])] for call in state.calls}
     return next_move(state, verdicts, MoveContext(budget, context.pop("limits", Limits()), **context))  # type: ignore[arg-type]
@@ -211,3 +220,61 @@ def test_A10_E8_compact_summarises_with_its_focus_even_below_the_threshold() -> 
     answered = (*ASKED, Replied(4, (Text("done"),), "end"), TurnEnded("done"))
     check(move(*answered, Reminded("compact", "", "user", "the tests")), "Summarise(first=3, last=5")
     check(move(*answered, Reminded("compact", "", "user", "the tests")), "focus='the tests'")
+
+
+# --- subagents and background tasks ----------------------------------------------------------------------------------
+
+KID = "00000000-0000-4000-8000-000000000002"
+AGENT, BASH = ToolCall("c4.0", "Agent", {"prompt": "look"}), ToolCall("c4.1", "Bash", {"command": "ls"})
+CALLED = (*START, Asked("turn", 3, 2), Replied(4, (AGENT, BASH), "calls", Usage(1_000, output_tokens=50), (), 0.01))
+DONE = (*START, Asked("turn", 3, 2), Replied(4, (Text("done"),), "end", Usage(1_000)), TurnEnded("done"))
+
+
+def test_after_a_crash_an_agent_call_goes_on_and_a_command_does_not() -> None:
+    cut = (*CALLED, ToolStarted("c4.0", "Agent"), ToolStarted("c4.1", "Bash"))
+    check(move(*cut, ChildStarted(KID, "explore", "c4.0")), "Record(events=(ToolEnded(call='c4.1'")
+    closed = (*cut, ChildStarted(KID, "explore", "c4.0"), ended(BASH, "interrupted"))
+    check(move(*closed), "RunTools(calls=(ToolCall(id='c4.0', name='Agent'")
+    nobody_was_started = "Record(events=(ToolEnded(call='c4.0', name='Agent', status='interrupted'"
+    check(move(*cut), nobody_was_started)
+
+
+def test_B10_a_wake_opens_a_turn_that_tells_what_happened_and_user_input_counts_anew() -> None:
+    task = (TaskStarted("b1", "make"), TaskEnded("b1", "failed", 2, elapsed_ms=1_500))
+    check(move(*DONE, *task), "Wait")
+    check(move(*DONE, *task, Reminded("wake", "", "b1")), "kind='bg_done'")
+    told = (*DONE, *task, Reminded("wake", "", "b1"), Reminded("bg_done", "[bg_done] b1", state="8"))
+    check(move(*told), "AskModel(")
+    check(move(*DONE, Reminded("wake", "", "b1")), "Stop(reason='done'")  # nothing to tell: no request for nothing
+
+
+def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents_may_use() -> None:
+    ten, ends = Limits(tokens_max=10_000), (ended(AGENT), ended(BASH))
+    check(move(*CALLED, *ends, limits=ten), "AskModel(usd_left=None, tokens_left=8950)")
+    few = move(*CALLED, *ends, limits=Limits(tokens_max=1_500))
+    check(few, "Stop(reason='budget', message='the token limit stands: 1050 of 1500")
+    granted = (*CALLED, ChildStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True), *ends)
+    check(move(*granted, limits=ten), "the token limit stands: 9050 of 10000 tokens")
+    back = (ChildEnded(KID, "done", usage=Usage(2_000, output_tokens=100)), Reminded("subagent_done", "x", state="9"))
+    check(move(*granted, *back, limits=ten), "tokens_left=6850")
+
+
+def test_a_time_limit_counts_from_the_start_of_the_turn() -> None:
+    check(move(*START, limits=Limits(seconds_max=60), task_s=59), "AskModel")
+    check(move(*START, limits=Limits(seconds_max=60), task_s=61), "Stop(reason='limit', message='the time limit of 60")
+
+
+def test_a_grant_is_held_back_until_the_subagent_ends() -> None:
+    started = (*CALLED, ChildStarted(KID, "explore", "c4.0", Grant(0.5)))
+    assert state_of(*started).spent_usd == 0.51
+    assert round(state_of(*started, ChildEnded(KID, "done", cost_usd=0.1)).spent_usd, 6) == 0.11
+    asked_again = state_of(*started, ChildEnded(KID, "done"), ChildStarted(KID, "explore", "c4.0", again=6))
+    assert (asked_again.children[KID].seq, asked_again.children[KID].ended, asked_again.spawned) == (6, None, 1)
+
+
+def test_a_task_waits_runs_and_ends_once() -> None:
+    waiting, end = TaskStarted("b1", "make", state="queued"), TaskEnded("b1", "done", 0)
+    state = state_of(*DONE, waiting, TaskStarted("b1", "make"), end, TaskEnded("b1", "lost"))
+    task = state.tasks["b1"]
+    assert (task.seq, task.started.state, task.ended, task.ended_seq) == (7, "running", end, 9)
+    assert [(one.kind, one.key) for one in state.notices] == [("bg_done", "b1")]

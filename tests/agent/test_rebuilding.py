@@ -1,23 +1,16 @@
 """E13, E22: after a compaction the files that matter stand in the conversation as they are on disk now."""
 
 import os
-from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, UserMessage
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
 from longrein.context.state.ledger import Ledger
-from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
-from tests.agent.disk_harness import DiskHarness, Script, call, said, says
+from longrein.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def used(**uses: FileUse) -> State:
@@ -43,37 +36,13 @@ def test_what_was_changed_lately_and_often_comes_first() -> None:
     assert names(state, 100) == ["edited", "other", "late", "old"]
 
 
-async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(harness: DiskHarness) -> None:
-    (harness.tree / "a.py").write_text("one = 1\ntwo = 2\n")
-    model = Script(
-        says(call("Read", file_path="a.py")),
-        says("read"),
-        says("1. Request and intent\nMend a.py."),
-        says(call("Edit", file_path="a.py", old_string="two = 2", new_string="two = 3")),
-        says("done"),
-    )
-    async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look at a.py"),)))
-        await session.run(once=True)
-        session.tell(Compact())
-        await session.run(once=True)
-        session.tell(UserMessage((Text("now mend it"),)))
-        await session.run(once=True)
-    shown = said(model.requests[3])[1]
-    assert f"### {harness.tree}/a.py\n1\tone = 1\n2\ttwo = 2\n" in shown
-    assert (harness.tree / "a.py").read_text() == "one = 1\ntwo = 3\n"
-    event = next(e.event for e in harness.entries() if isinstance(e.event, Summarized))
-    assert event.files == (f"{harness.tree}/a.py",)
-
-
 async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHarness) -> None:
     for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py"):
         (harness.tree / name).write_text(f"# {name}\n")
     reads = [call("Read", file_path=name) for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")]
     model = Script(says(*reads), says("read"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
         (harness.tree / "changed.py").write_text("# by somebody else\n")
         (harness.tree / "gone.py").unlink()
         (harness.tree / "locked.py").unlink()
@@ -116,8 +85,7 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
         says(call("Read", file_path="big.py", offset=3000, limit=20), call("Read", file_path="min.js")), says("read")
     )
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
         rebuilt = rebuild(session, session.state.seq)
         (block,) = rebuilt.blocks
         assert block.text.startswith("3000\tline_3000 = 3000\n")
@@ -137,8 +105,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness
         reads.append(call("Read", file_path=f"f{n}.py"))
     model = Script(says(*reads), says("read"), budget=Budget(30_000, 4_000))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
         blocks = rebuild(session, session.state.seq).blocks
         budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
@@ -151,8 +118,7 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
     (harness.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
     model = Script(says(call("Bash", command="cat a.py")), says("read"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
         result = next(e.seq for e in harness.entries() if isinstance(e.event, ToolEnded))
         asked = session.state.seq
         span = (3, asked)

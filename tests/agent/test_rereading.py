@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, UserMessage
+from longrein.agent import Compact
 from longrein.context import Budget, analyse, analysis_lines
-from longrein.events import Text
 from longrein.models import Reply
-from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -50,13 +49,10 @@ async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(h
     edit = says(call("Edit", file_path="a.txt", old_string="line 1 of the file\nline 2 ", new_string="x "))
     model = Script(read(), read(), says("seen"), says("1. Request and intent\nlook"), read(), edit, says("done"))
     async with harness.session(model) as session:
-        session.tell(UserMessage((Text("look"),)))
-        await session.run(once=True)
+        await turn(session, "look")
         assert "unchanged since" in results(model.requests[2])[-1]
-        session.tell(Compact(""))
-        await session.run(once=True)
-        session.tell(UserMessage((Text("again"),)))
-        await session.run(once=True)
+        await turn(session, Compact(""))
+        await turn(session, "again")
     assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
 
 

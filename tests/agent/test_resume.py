@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Continue, Rewind, SetMode, UserMessage
+from longrein.agent import Continue, Rewind, SetMode
 from longrein.context import Request, fold
 from longrein.events import (
     Entry,
     FileChanged,
-    Text,
     ToolCall,
     ToolResult,
     ToolStarted,
@@ -19,7 +18,7 @@ from longrein.events import (
 )
 from longrein.models import Reply
 from longrein.permissions import Rules
-from tests.agent.disk_harness import DiskHarness, Script, call, says
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.store.fixtures import store
 
 pytestmark = pytest.mark.anyio
@@ -83,8 +82,7 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
     )
     await store(harness.state, kept)
     async with harness.session(model(), create=False) as session:
-        session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("do it"),)))
-        await session.run(once=True)
+        await turn(session, Continue() if session.state.turn_open or session.state.calls else "do it")
     return harness
 
 
@@ -145,8 +143,7 @@ async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_after
             await session.tell(SetMode(mode))
         await session.commit(flush=True)
     async with harness.session(Script(says("done")), create=False, rules=Rules()) as session:
-        session.tell(UserMessage((Text("go on"),)))
-        await session.run(once=True)
+        await turn(session, "go on")
     assert session.state.mode == then
     async with harness.session(Script(), create=False, rules=Rules()) as session:
         assert not session.inbox.waiting
@@ -156,10 +153,7 @@ async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_pat
     harness = DiskHarness(tmp_path)
     async with harness.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
         for mode in ("bypassPermissions", "default"):
-            session.tell(SetMode(mode))
-            session.tell(UserMessage((Text("go on"),)))
-            await session.run(once=True)
-        session.tell(Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
-        await session.run(once=True)
+            await turn(session, SetMode(mode), "go on")
+        await turn(session, Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
         assert session.mode == session.state.mode == "default"
     assert fold(harness.entries()).mode == "default"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Rewind, UserMessage
-from longrein.events import Rewound, Text, TurnEnded
-from tests.agent.disk_harness import DiskHarness, Script, call, says
+from longrein.agent import Rewind
+from longrein.events import Rewound, TurnEnded
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -21,25 +21,20 @@ async def play(folder: Path, steps: str) -> str:
     (harness.tree / "old").write_text("0")
     turns = [step for step in steps.split("; ") if step.split()[0] not in ("back", "talk", "user", "gone")]
     script = [says(call("Read", file_path="old")), says("read")]
-    for turn in turns:
-        written = (pair.split("=") for pair in turn.split())
+    for writes in turns:
+        written = (pair.split("=") for pair in writes.split())
         script += [says(*(call("Write", file_path=name, content=text) for name, text in written)), says("written")]
     told = []
     async with harness.session(Script(*script)) as session:
 
-        async def turn() -> None:
-            session.tell(UserMessage((Text("go on"),)))
-            await session.run(once=True)
-
         def ends() -> list[int]:
             return [entry.seq for entry in harness.entries() if isinstance(entry.event, TurnEnded)]
 
-        await turn()
+        await turn(session, "go on")
         for step in steps.split("; "):
             match step.split():
                 case ["back" | "talk" as how, number]:
-                    session.tell(Rewind(ends()[int(number)], files=how == "back"))
-                    await session.run(once=True)
+                    await turn(session, Rewind(ends()[int(number)], files=how == "back"))
                     rewound = next(e.event for e in reversed(harness.entries()) if isinstance(e.event, Rewound))
                     told.append(" ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files))
                 case ["user", pair]:
@@ -47,7 +42,7 @@ async def play(folder: Path, steps: str) -> str:
                 case ["gone", name]:
                     (harness.tree / name).unlink()
                 case _:
-                    await turn()
+                    await turn(session, "go on")
     files = " ".join(f"{path.name}={path.read_text()}" for path in sorted(harness.tree.iterdir()))
     return " | ".join([files, *told])
 

@@ -29,7 +29,7 @@ from longrein.events import (
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.spool_writer import StreamRedactor
-from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio
@@ -70,12 +70,6 @@ async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path) ->
     assert not any(SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file())
 
 
-async def test_the_user_and_the_model_that_say_it(tmp_path: Path) -> None:
-    harness = DiskHarness(tmp_path)
-    await harness.play(Script(says(f"you said {SECRET}")), f"my key is {SECRET}", **guard())
-    assert not on_disk(harness)
-
-
 SPOKEN: dict[str, list[Any]] = {
     "a command": [says(call("Bash", command=f"echo {SECRET} > made")), says("done")],
     "a command in pieces of JSON": [says(call("Bash", command=f"cat > made <<'E'\n\"{SECRET}\"\nE")), says("done")],
@@ -91,6 +85,7 @@ SPOKEN: dict[str, list[Any]] = {
     ],
     "arguments that do not fit": [says(call("Bash", **{SECRET: [{"x": SECRET}]})), says("done")],
     "arguments that are no object": [says(ToolCall("", "Bash", None, f'{{"command": "{SECRET}')), says("done")],
+    "words": [says(f"the key is {SECRET}")],
     "thinking": [Reply((Thinking(f"the key is {SECRET}"), Text("done")), "end", Usage())],
     "an error of the provider": [Failure("auth", f"401: Incorrect API key provided: {SECRET}", 401)],
     "an error that is tried again": [Failure("overloaded", f"529 for {SECRET}", 529), says("done")],
@@ -103,8 +98,7 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
     harness, model = DiskHarness(tmp_path), Script(*SPOKEN[name])
     shown: list[SessionUpdate] = []
     async with harness.session(model, **guard()) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         session.notice(f"could not send {SECRET}")
         assert not on_disk(harness), "while it is open"
 
@@ -215,11 +209,9 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     )
     async with harness.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
-            session.tell(UserMessage((Text(prompt),)))
-            await session.run(once=True)
+            await turn(session, prompt)
         to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
-        session.tell(Rewind(to, files=True))
-        await session.run(once=True)
+        await turn(session, Rewind(to, files=True))
     seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
     assert not on_disk(harness)

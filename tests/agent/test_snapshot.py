@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import UserMessage
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
 from longrein.context.clear_items import ClearingMemory, KeptWorth
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.events import Entry, Text
+from longrein.events import Entry
 from longrein.models import Delta
 from longrein.store import open_log
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import open_test_session
 from longrein.testing.store import MemoryDisk
-from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.context.random_session import RandomSession, content
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
@@ -144,14 +143,13 @@ def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatc
             async for batch in super().stream(request):
                 yield batch
 
-    async def turn() -> None:
+    async def main() -> None:
         model = Slow(*[says(call("TodoWrite", todos=[{"content": f"{n}"}])) for n in range(4)], says("done"))
         session = open_test_session(model, disk=disk, clock=clock)
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         await session.close()
 
-    run_virtual(turn(), clock=clock, seed=1)
+    run_virtual(main(), clock=clock, seed=1)
     assert kept == sorted(kept)
     assert kept[-1] > 5
     entries: list[Entry] = disk.entries()

@@ -14,6 +14,7 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
+from tests.agent.disk_harness import turn
 from tests.agent.subagent_harness import SubagentHarness, tasks
 
 
@@ -65,8 +66,7 @@ async def finish(harness: SubagentHarness, words: str = "") -> None:
         await session.subagents.settled()
         await session.run(once=True)
     if not words:  # what was written down before the cut wakes nobody: it is told with the user's next words
-        session.tell(UserMessage((Text("and?"),)))
-        await session.run(once=True)
+        await turn(session, "and?")
     await session.close()
 
 
@@ -132,8 +132,7 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
 
     async def leave() -> None:
         session = harness.open()
-        session.tell(UserMessage((Text("go"),)))
-        walk = asyncio.ensure_future(session.run(once=True))
+        walk = asyncio.ensure_future(turn(session, "go"))
         await harness.clock.sleep(1.2)
         assert [view.state for view in session.agents()] == ["running"] * 3
         await session.close()
@@ -154,8 +153,7 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
     async def without() -> None:
         session = harness.open()
         session.deps.tools = {name: tool for name, tool in session.deps.tools.items() if name != "Agent"}
-        session.tell(Continue())
-        await session.run(once=True)
+        await turn(session, Continue())
         while session.subagents is not None and session.subagents.running:
             await session.subagents.settled()
             await session.run(once=True)

@@ -1,23 +1,16 @@
 """Commands that read folders, judged by the files in them."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, UserMessage
-from longrein.events import PermissionAsked, Text
+from longrein.agent import Answer
 from longrein.permissions import Rules
-from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
 
 GREP = call("Bash", command="grep -r KEY .")
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def rules(harness: DiskHarness, deny: str) -> Rules:
@@ -50,16 +43,10 @@ async def test_too_much_to_look_at_asks_where_there_is_a_rule(
 ) -> None:
     monkeypatch.setattr("longrein.agent.permission_check.LOOK_S", -1.0)
     (harness.tree / "file").write_text("KEY=1\n")
-    model = Script(says(GREP), says("so"))
-    async with harness.session(model, rules=rules(harness, deny)) as session:
-        session.tell(UserMessage((Text("look"),)))
-        running = asyncio.create_task(session.run(once=True))
-        async for heard in session.follow():
-            event = getattr(heard, "event", None)
-            if isinstance(event, PermissionAsked):
-                assert event.reason.startswith(f"it reads what lies below {harness.tree}, too much to see whether")
-                session.tell(Answer(event.call, "allow"))
-            if type(event).__name__ == "TurnEnded":
-                break
+    async with harness.session(Script(says(GREP), says("so")), rules=rules(harness, deny)) as session:
+        running = asyncio.create_task(turn(session, "look"))
+        if deny:
+            asked = await question(session)
+            assert asked.reason.startswith(f"it reads what lies below {harness.tree}, too much to see whether")
+            session.tell(Answer(asked.call, "allow"))
         await running
-    assert any(isinstance(entry.event, PermissionAsked) for entry in harness.entries()) is bool(deny)

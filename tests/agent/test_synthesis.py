@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import UserMessage
+from longrein.agent import Continue, UserMessage
 from longrein.agent.subagents.report import evidence, synthesis_job
 from longrein.composition import Additions, build
 from longrein.context import Request
@@ -15,6 +15,7 @@ from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, Tool
 from longrein.frontends.argv import Options
 from longrein.models import Failure, Reply
 from longrein.run_context import read_run_context
+from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import SubagentReport, SubagentTask
@@ -167,6 +168,27 @@ def test_E19_where_there_is_nothing_to_put_together_that_is_said() -> None:
     harness.play()
     assert f"| {SAYS_3}" in harness.result()
     assert harness.result().endswith("There is no synthesis: fewer than two of them left a report.")
+
+
+def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice() -> None:
+    harness = contradicting()
+    harness.model.latency_s = {"The goal": 30}
+
+    async def killed() -> None:
+        session = harness.open()
+        session.tell(UserMessage((Text("go"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await harness.clock.sleep(3)
+        harness.disk.kill()
+        walk.cancel()
+
+    run_virtual(killed(), clock=harness.clock)
+    assert [end.status for end in harness.events(ChildEnded)] == ["done", "done"]
+    harness.first = (Continue(),)
+    harness.play("")
+    assert [start.kind for start in harness.events(ChildStarted)] == ["explore", "explore", "synthesis"]
+    assert [end.status for end in harness.events(ChildEnded)] == ["done"] * 3
+    assert f"| {DECISION}" in harness.result()
 
 
 # --- on disk: handles lead to the bytes --------------------------------------------------------------------------

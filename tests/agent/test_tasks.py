@@ -14,26 +14,18 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
-from tests.agent.task_harness import TaskHarness, background, one_turn, words
+from tests.agent.disk_harness import turn
+from tests.agent.task_harness import TaskHarness, background, one_turn, play, talk, words
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     harness = TaskHarness({"make": Ran("built\n", delay_s=40)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("it is built"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("build"))
-        await session.run(once=True)
-        assert harness.clock.elapsed_s < 1
-        assert [view.state for view in session.tasks()] == ["running"]
-        await harness.clock.sleep(60)
-        await session.run(once=True)
-        assert [view.state for view in session.tasks()] == ["done"]
-        await session.close()
-
-    harness.play(work)
+    seen: list[Any] = []
+    look = lambda session: seen.append((harness.clock.elapsed_s < 1, session.tasks()[0].state))  # noqa: E731
+    play(harness, model, "build", look, 60, "", look)
     model.check_done()
+    assert seen == [(True, "running"), (False, "done")]
     assert "Started in the background as b1." in results(model.requests[1])[0]
     assert story(harness.disk.entries()).endswith("TurnEnded TaskEnded Reminded Reminded Asked Replied TurnEnded")
     notice = said(model.requests[2])[-1]
@@ -77,16 +69,10 @@ def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(profile: str,
 def test_the_user_sends_a_command_to_the_background() -> None:
     harness = TaskHarness({"npm i": Ran("", delay_s=100), "ls": Ran("a")}, promote=False)
     model = ScriptedModel(says(call("Bash", command="npm i")), says("fine"))
-
-    async def press(session: OpenSession) -> None:
-        assert not session.background()
-        await harness.clock.sleep(3)
-        assert session.background()
-        await asyncio.sleep(0)
-        assert not session.background(), "once is enough"
-
-    one_turn(harness, model, during=press)
-    assert harness.clock.elapsed_s < 20
+    pressed: list[bool] = []
+    press = lambda session: pressed.append(session.background())  # noqa: E731
+    talk(harness, model, 20, {0: press, 3: press, 3.01: press})
+    assert pressed == [False, True, False], "once is enough"
     assert results(model.requests[1])[0].startswith("Bash ok: [the user sent it to the background: it goes on as b1.")
     assert harness.of(TaskStarted)[0].promoted == "user"
 
@@ -94,19 +80,13 @@ def test_the_user_sends_a_command_to_the_background() -> None:
 def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> None:
     harness = TaskHarness({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
     model = ScriptedModel(says(background("server")), says(call("Bash", command="sleep")), says("never asked"))
+    seen: list[Any] = []
 
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=True))
-        await harness.clock.sleep(1)
-        session.interrupt()
-        await walk
-        assert [process.line for process in harness.supervision.running] == ["server"]
-        assert [view.state for view in session.tasks()] == ["running"]
-        await session.close()
+    def look(session: OpenSession) -> None:
+        seen.extend([[process.line for process in harness.supervision.running], session.tasks()[0].state])
 
-    harness.play(work)
+    talk(harness, model, 3, {1: lambda session: session.interrupt(), 2: look})
+    assert seen == [["server"], "running"]
 
 
 # --- places ------------------------------------------------------------------------------------------------------
@@ -116,18 +96,10 @@ def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
     harness = TaskHarness(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
     model = ScriptedModel(says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended"))
     model.steps += [says("ended")] * 3
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        assert [view.state for view in session.tasks()] == ["queued", "queued", "running", "running"]
-        await harness.clock.sleep(10)
-        await session.run(once=True)
-        assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
-        await session.close()
-
-    harness.play(work)
+    seen: list[list[str]] = []
+    play(harness, model, "go", lambda session: seen.append([view.state for view in session.tasks()]), 10, "")
+    assert seen == [["queued", "queued", "running", "running"]]
+    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
     shown = results(model.requests[1])
     assert shown[2].startswith("Bash ok: Queued as b3: as many tasks as may run at once do.")
     assert [(s.task, s.state) for s in harness.of(TaskStarted)] == [
@@ -157,10 +129,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
     harness.disk.spool = harness.supervision.files
     model = ScriptedModel(says(background("sleep 3"), background("sleep 99")), *[says("fine")] * 4)
 
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
+    async def stopping(session: OpenSession) -> None:
         walk = asyncio.ensure_future(session.run(once=False))
         await harness.clock.sleep(at_s - harness.clock.elapsed_s)
         session.tell(StopTask("b1"))
@@ -168,11 +137,11 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
         assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
         pool = session.deps.pool
         assert pool is not None
-        assert (pool.running, list(harness.supervision.running)) == (0, [])
+        assert (pool.slots.inside, list(harness.supervision.running)) == (0, [])
         await session.close()
         await walk
 
-    harness.play(work)
+    play(harness, model, "go", stopping)
     told = [e.event for e in harness.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
     assert [f"{one.task} {one.state}" for one in told] == lines
     assert [e.task for e in harness.of(TaskEnded)] == ["b2", "b1"]
@@ -198,8 +167,7 @@ def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unas
         deps = harness.deps(model)
         deps.rules = Rules(allow)
         session = open_test_session(model, disk=harness.disk, deps=deps, mode=mode)
-        session.tell(words("go"))
-        await session.run(once=True)
+        await turn(session, words("go"))
         await session.close()
 
     harness.play(work)

@@ -14,6 +14,7 @@ from longrein.models import Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
+from tests.agent.disk_harness import turn
 from tests.agent.task_harness import TaskHarness, background, one_turn, words
 from tests.seeds import seeds
 
@@ -135,8 +136,7 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
             await harness.clock.sleep(random.random() * 3)
         session.stay("drain", 60)
         await session.run(once=True)
-        session.tell(words("what has ended?"))
-        await session.run(once=True)
+        await turn(session, words("what has ended?"))
         await session.close()
 
     harness.play(work)

@@ -1,16 +1,15 @@
 """Who is told of a task's end, when, and how often: once, whatever happens in between."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from longrein.agent import OpenSession, Rewind, StopTask, TaskOver
-from longrein.events import Reminded, TaskEnded, TurnEnded, UserSpoke
+from longrein.events import Reminded, TaskEnded, ToolCall, TurnEnded, UserSpoke
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
-from tests.agent.task_harness import TaskHarness, background, one_turn, words
+from tests.agent.task_harness import CRASH, TaskHarness, background, one_turn, play, talk, words
 
 
 def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
@@ -21,42 +20,23 @@ def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
 # --- at which moment ---------------------------------------------------------------------------------------------
 
 
-def test_R066_an_end_while_the_model_streams_is_told_with_the_next_request() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=2), "ls": Ran("a\n")})
-    model = ScriptedModel(
-        says(background("make")), says(call("Bash", command="ls")), says("done"), wait=lambda: harness.clock.sleep(3)
-    )
-    one_turn(harness, model)
-    assert len(notices(model)) == 1
-    items = model.requests[-1].items
-    assert [item.kind for item in items][-3:] == ["call", "result", "reminder"], "never between a call and its result"
-
-
-def test_B9_an_end_while_the_last_words_stream_begins_one_more_turn() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=2)})
-    model = ScriptedModel(
-        says(background("make")), says("I think it is done"), says("now it is"), wait=lambda: harness.clock.sleep(3)
-    )
-    one_turn(harness, model)
-    assert len(notices(model)) == 1
-    assert [e.reason for e in harness.of(TurnEnded)] == ["done", "done"]
+def test_R066_B9_an_end_while_the_model_streams_is_told_with_the_next_request() -> None:
+    """While the last words stream, it begins one more turn."""
+    for middle, ends in (([says(call("Bash", command="ls"))], 1), ([says("I think it is done")], 2)):
+        harness = TaskHarness({"make": Ran("built\n", delay_s=2), "ls": Ran("a\n")})
+        model = ScriptedModel(
+            says(background("make")), *middle, says("now it is"), wait=lambda clock=harness.clock: clock.sleep(3)
+        )
+        one_turn(harness, model)
+        assert len(notices(model)) == 1
+        assert model.requests[-1].items[-1].kind == "reminder", "never between a call and its result"
+        assert [e.reason for e in harness.of(TurnEnded)] == ["done"] * ends
 
 
 def test_the_users_words_come_first_and_carry_the_notice_with_them() -> None:
     harness = TaskHarness({"make": Ran("built\n", delay_s=5)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("hello, and it is built"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("build"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(5.2)
-        session.tell(words("hello"))
-        await harness.clock.sleep(5)
-        await session.close()
-        await walk
-
-    harness.play(work)
+    talk(harness, model, 10, {5.2: words("hello")})
     model.check_done()
     assert not [e for e in harness.of(Reminded) if e.kind == "wake"]
     assert [e.origin for e in harness.of(UserSpoke)] == ["prompt", "prompt"]
@@ -66,16 +46,7 @@ def test_the_users_words_come_first_and_carry_the_notice_with_them() -> None:
 def test_B10_ends_that_come_close_together_are_one_wake() -> None:
     harness = TaskHarness(lambda line: Ran("", delay_s=float(line.split()[1])))
     model = ScriptedModel(says(*(background(f"sleep 2.{n}") for n in (1, 2, 3))), says("started"), says("all over"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(30)
-        await session.close()
-        await walk
-
-    harness.play(work)
+    talk(harness, model, 30)
     model.check_done()
     assert len([e for e in harness.of(Reminded) if e.kind == "wake"]) == 1
     assert [line for line in notices(model)[0].split("\n") if line.startswith("*")] == [
@@ -86,112 +57,67 @@ def test_B10_ends_that_come_close_together_are_one_wake() -> None:
 def test_B10_an_agent_that_may_not_be_woken_is_told_with_the_users_next_words() -> None:
     harness = TaskHarness({"make": Ran("built\n", delay_s=5)}, wake=False)
     model = ScriptedModel(says(background("make")), says("it builds"), says("it is built"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("build"))
-        await session.run(once=True)
-        await harness.clock.sleep(60)
-        await session.run(once=True)
-        assert len(model.requests) == 2
-        session.tell(words("well?"))
-        await session.run(once=True)
-        await session.close()
-
-    harness.play(work)
+    asked: list[int] = []
+    play(harness, model, "build", 60, "", lambda _: asked.append(len(model.requests)), "well?")
+    assert asked == [2]
     assert len(notices(model)) == 1
 
 
 def test_a_rewind_wakes_nobody() -> None:
     harness = TaskHarness({"make": Ran("built\n", delay_s=1)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("it is built"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("build"))
-        await session.run(once=True)
-        to = session.state.seq
-        await harness.clock.sleep(5)
-        await session.run(once=True)
-        assert len(model.requests) == 3
-        session.tell(Rewind(to))
-        await session.run(once=True)
-        await session.close()
-
-    harness.play(work)
+    end: list[int] = []
+    play(
+        harness,
+        model,
+        "build",
+        lambda session: end.append(session.state.seq),
+        5,
+        "",
+        lambda session: session.tell(Rewind(end[0])),
+        "",
+    )
     assert len(model.requests) == 3
 
 
 # --- by whom -----------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_waits_for_the_end_tells_it_and_nobody_else_does() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5, code=2)})
-    model = ScriptedModel(
-        says(background("make")), says(call("TaskOutput", task_id="b1", wait=60_000)), says("I know"), says("no more")
-    )
-    model.steps.pop()
+@pytest.mark.parametrize(
+    ("command", "arguments", "told"),
+    [
+        (
+            Ran("built\n", delay_s=5, code=2),
+            call("TaskOutput", task_id="b1", wait=60_000),
+            "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: run\nbuilt",
+        ),
+        (
+            Ran("up\n", hang=True),
+            call("TaskStop", task_id="b1"),
+            "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: run",
+        ),
+        (
+            Ran("built\n", delay_s=5),
+            call("TaskOutput", task_id="b7"),
+            "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
+        ),
+    ],
+)
+def test_B6_a_call_that_waits_or_stops_tells_the_end_and_nobody_else_does(
+    command: Ran, arguments: ToolCall, told: str
+) -> None:
+    harness = TaskHarness({"run": command})
+    model = ScriptedModel(says(background("run")), says(arguments), says("I know"))
     one_turn(harness, model)
-    assert results(model.requests[2])[1] == (
-        "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: make\nbuilt"
-    )
+    assert results(model.requests[2])[1] == told
     assert not notices(model)
-    assert "TaskEnded ToolEnded" in story(harness.disk.entries())
-
-
-def test_a_look_at_a_task_that_has_just_ended_tells_its_end() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5), "touch 9": Ran("", delay_s=9)})
-    both = [call("Bash", command="touch 9"), call("TaskOutput", task_id="b1")]
-    model = ScriptedModel(says(background("make")), says(*both), says("I know"))
-    one_turn(harness, model)
-    assert results(model.requests[2])[2].startswith("TaskOutput ok: b1 done, exit code 0, after 5.0 s;")
-    assert not notices(model)
-    assert len(harness.of(TaskEnded)) == 1
-
-
-def test_a_stop_tells_the_end_itself() -> None:
-    harness = TaskHarness({"server": Ran("up\n", hang=True)})
-    model = ScriptedModel(says(background("server")), says(call("TaskStop", task_id="b1")), says("stopped"))
-    one_turn(harness, model)
-    assert results(model.requests[2])[1] == ("TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: server")
-    assert not notices(model)
-
-
-def test_an_interrupted_wait_leaves_the_end_to_a_notice() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5)})
-    model = ScriptedModel(says(background("make")), says(call("TaskOutput", task_id="b1", wait=60_000)), says("I see"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=True))
-        await harness.clock.sleep(2)
-        session.interrupt()
-        await walk
-        await harness.clock.sleep(5)
-        session.tell(words("and?"))
-        await session.run(once=True)
-        await session.close()
-
-    harness.play(work)
-    assert len(notices(model)) == 1
+    assert ("TaskEnded ToolEnded" in story(harness.disk.entries())) == ("unknown" not in told)
 
 
 def test_the_users_stop_is_told_by_a_notice() -> None:
     harness = TaskHarness({"server": Ran("up\n", hang=True)})
     model = ScriptedModel(says(background("server")), says("it is up"), says("the user stopped it"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(2)
-        session.tell(StopTask("b1"))
-        await harness.clock.sleep(5)
-        await session.close()
-        await walk
-
-    harness.play(work)
+    talk(harness, model, 7, {2: StopTask("b1")})
     assert "* b1 (server): killed (stopped by the user)" in notices(model)[0]
 
 
@@ -209,22 +135,15 @@ def test_the_end_of_a_task_is_heard_and_listed_at_once_in_the_middle_of_a_long_s
             if isinstance(one, TaskOver):
                 heard.append((one.ended.task, one.ended.state, one.ended.tail, round(harness.clock.elapsed_s)))
 
-    async def work() -> None:
-        session = harness.open(model)
-        listening = asyncio.ensure_future(listen(session))
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=True))
-        await harness.clock.sleep(10)
-        session.tell(StopTask("b1"))
-        await harness.clock.sleep(15)
-        assert session.state.calls, "the step goes on"
-        assert {view.id: view.state for view in session.tasks()} == {"b1": "killed", "b2": "done"}
+    def look(session: OpenSession) -> None:
+        seen.append((bool(session.state.calls), {view.id: view.state for view in session.tasks()}))
         assert not harness.of(TaskEnded), "what is written down waits for the end of the step"
-        await walk
-        await session.close()
-        await listening
 
-    harness.play(work)
+    seen: list[tuple[bool, dict[str, str]]] = []
+    listening: list[asyncio.Task[None]] = []
+    begin = lambda session: listening.append(asyncio.ensure_future(listen(session)))  # noqa: E731
+    talk(harness, model, 120, {0: begin, 10: StopTask("b1"), 25: look})
+    assert seen == [(True, {"b1": "killed", "b2": "done"})], "in the middle of the step"
     assert heard == [("b1", "killed", "up", 10), ("b2", "done", "built", 20)]
     assert sorted(ended.task for ended in harness.of(TaskEnded)) == ["b1", "b2"]
 
@@ -261,14 +180,6 @@ def test_B4_of_much_output_the_end_is_told_and_all_of_it_is_kept() -> None:
     assert harness.disk.blobs()[harness.of(TaskEnded)[0].output] == text.encode()
 
 
-@pytest.mark.parametrize("arguments", [{"task_id": "b7"}, {"task_id": "b7", "wait": 5}])
-def test_B6_an_unknown_id_names_those_there_are(arguments: dict[str, Any]) -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=5)})
-    model = ScriptedModel(says(background("make")), says(call("TaskOutput", **arguments)), says("I see"))
-    one_turn(harness, model)
-    assert results(model.requests[2])[1] == "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1."
-
-
 def test_B6_the_list_says_how_each_stands() -> None:
     harness = TaskHarness(
         {"server": Ran("up\n", hang=True), "bad": Ran("x\n", code=3, delay_s=1), "sleep 9": Ran("", delay_s=9)}
@@ -299,22 +210,8 @@ def test_a_call_that_fails_leaves_the_end_to_a_notice() -> None:
 def test_what_ended_while_nobody_was_there_wakes_nobody_and_is_told_with_the_first_words() -> None:
     harness = TaskHarness({"make": Ran("built\n", delay_s=5)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("I see"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        await harness.crash(session)
-        await harness.clock.sleep(60)
-        session = harness.open(model)
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(60)
-        assert len(harness.of(TaskEnded)) == 1
-        assert len(model.requests) == 2
-        session.tell(words("well?"))
-        await harness.clock.sleep(1)
-        await session.close()
-        await walk
-
-    harness.play(work)
+    seen: list[tuple[int, int]] = []
+    look = lambda _: seen.append((len(harness.of(TaskEnded)), len(model.requests)))  # noqa: E731
+    play(harness, model, "go", CRASH, 60, CRASH, "", look, "well?")
+    assert seen == [(1, 2)]
     assert len(notices(model)) == 1

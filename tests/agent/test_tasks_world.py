@@ -1,42 +1,21 @@
 """What befalls tasks: they ask and stall, the supervisor dies, longrein leaves, the clock jumps, the disk fills."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from longrein.agent import OpenSession, StopTask, TaskPool
+from longrein.agent import OpenSession, StopTask
 from longrein.agent.background.output import compile_pattern, last_lines, matching, pieces, since
 from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
-from tests.agent.task_harness import TaskHarness, background, one_turn, words
+from tests.agent.task_harness import CRASH, TaskHarness, background, one_turn, play, talk, words
 
 
 def told(harness: TaskHarness, kind: str) -> list[str]:
     return [event.text for event in harness.of(Reminded) if event.kind == kind and event.text]
-
-
-def talk(
-    harness: TaskHarness, model: ScriptedModel, seconds: float, *, said_at: dict[float, Any] | None = None
-) -> None:
-    """One prompt, then `seconds` of an open session, in which words are said at their times."""
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        for at, word in sorted((said_at or {}).items()):
-            await harness.clock.sleep(at - harness.clock.elapsed_s)
-            session.tell(word) if not callable(word) else word(session)
-        await harness.clock.sleep(seconds - harness.clock.elapsed_s)
-        await session.close()
-        await walk
-
-    harness.play(work)
 
 
 # --- asking ------------------------------------------------------------------------------------------------------
@@ -88,21 +67,7 @@ def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
 def test_B13_a_silence_that_was_told_is_not_told_again_after_a_restart() -> None:
     harness = TaskHarness({"run": Ran("sure? ", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"), says("hello again"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(60)
-        await harness.crash(session, walk)
-        session = harness.open(model)
-        session.tell(words("still there?"))
-        walk = asyncio.ensure_future(session.run(once=False))
-        await harness.clock.sleep(200)
-        await session.close()
-        await walk
-
-    harness.play(work)
+    play(harness, model, "go", 60, "", CRASH, "still there?", 200, "")
     assert len(told(harness, "bg_stalled")) == 1
 
 
@@ -113,7 +78,7 @@ def test_a_clock_that_is_set_forward_is_no_silence() -> None:
     def jump(_session: OpenSession) -> None:
         harness.clock.start_us += 3_600_000_000
 
-    talk(harness, model, 80, said_at={30: jump})
+    talk(harness, model, 80, {30: jump})
     assert told(harness, "bg_stalled") == []
 
 
@@ -122,19 +87,14 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
     harness = TaskHarness({"run": Ran("", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"))
 
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        await harness.clock.sleep(30)
+    def jump(_session: OpenSession) -> None:
         harness.clock.start_us += hours * 3_600_000_000
-        await harness.clock.sleep(30)
+
+    def look(session: OpenSession) -> None:
         (view,) = session.tasks()
         assert (round(view.elapsed_s), view.silent_s <= view.elapsed_s) == (60, True)
-        await session.leave("stop")
-        await session.close()
 
-    harness.play(work)
+    play(harness, model, "go", 30, jump, 30, look, lambda session: session.leave("stop"))
     (end,) = harness.of(TaskEnded)
     assert round(end.elapsed_ms / 1000) == 60
 
@@ -174,7 +134,7 @@ def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs()
         says(call("Bash", command="ls")),
         says("I see"),
     )
-    talk(harness, model, 60, said_at={2: lambda _: harness.supervision.die()})
+    talk(harness, model, 60, {2: lambda _: harness.supervision.die()})
     model.check_done()
     assert [(e.task, e.state, e.code, e.cause) for e in harness.of(TaskEnded)] == [
         ("b1", "lost", None, "the supervisor of commands is gone"),
@@ -188,19 +148,8 @@ def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs()
 def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
     harness = TaskHarness({"server": Ran("", hang=True)})
     model = ScriptedModel(says(background("server")), says("it runs"), says("it is gone"))
-
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        await harness.crash(session)
-        harness.supervision.spool.clear()  # somebody removed the folder
-        session = harness.open(model)
-        session.tell(words("and now?"))
-        await session.run(once=True)
-        await session.close()
-
-    harness.play(work)
+    somebody_removes_the_folder = lambda _: harness.supervision.spool.clear()  # noqa: E731
+    play(harness, model, "go", somebody_removes_the_folder, CRASH, "and now?")
     (end,) = harness.of(TaskEnded)
     assert (end.state, end.code) == ("lost", None)
     assert end.cause == "longrein ended before it was kept, or the folder of its output is gone"
@@ -223,22 +172,17 @@ def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_o
         says("go"),
     )
 
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        left = await session.leave(policy)
-        assert [view.id for view in left] == goes_on
-        await session.close()
+    async def leave(session: OpenSession) -> None:
+        assert [view.id for view in await session.leave(policy)] == goes_on
 
-    harness.play(work)
+    play(harness, model, "go", leave)
     assert {end.task: end.state for end in harness.of(TaskEnded)} == ends
 
 
 def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
     harness = TaskHarness({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("stopped"), says("over"))
-    talk(harness, model, 20, said_at={2: StopTask("b2")})
+    talk(harness, model, 20, {2: StopTask("b2")})
     assert [(e.task, e.state, e.cause) for e in harness.of(TaskEnded)] == [
         ("b2", "killed", "stopped by the user before it began"),
         ("b1", "done", ""),
@@ -250,18 +194,7 @@ def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
     harness = TaskHarness({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("hello"), says("over"))
 
-    async def work() -> None:
-        session = harness.open(model)
-        session.tell(words("go"))
-        await session.run(once=True)
-        await harness.crash(session)
-        session = harness.open(model)
-        session.tell(words("back"))
-        session.stay("drain", 100)
-        await session.run(once=True)
-        await session.close()
-
-    harness.play(work)
+    play(harness, model, "go", CRASH, lambda session: session.stay("drain", 100), "back")
     assert harness.supervision.started == ["one", "two"]
     assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "done"), ("b2", "done")]
     assert [s.state for s in harness.of(TaskStarted)] == ["running", "queued", "running"]
@@ -286,34 +219,6 @@ def test_a_queued_command_whose_folder_is_gone_has_failed() -> None:
         ("b1", "done", ""),
         ("b2", "failed", "could not be started: no such folder"),
     ]
-
-
-# --- places are shared fairly ------------------------------------------------------------------------------------
-
-
-def test_places_go_round_among_the_agents_of_a_tree() -> None:
-    order: list[str] = []
-
-    async def work() -> None:
-        pool = TaskPool(MemorySupervision({}, None), 1)  # type: ignore[arg-type]
-        assert pool.take()
-
-        async def wait(label: str) -> None:
-            await pool.wait(label)
-            order.append(label)
-            await asyncio.sleep(0)
-            pool.free()
-
-        waiting = [asyncio.ensure_future(wait(label)) for label in ("", "", "", "a7", "a9", "a7")]
-        await asyncio.sleep(0)
-        assert not pool.take(), "nobody goes before those who wait"
-        waiting[1].cancel()
-        pool.free()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        assert pool.running == 0
-
-    run_virtual(work())
-    assert order == ["", "a7", "a9", "", "a7"]
 
 
 # --- what is shown of an output ----------------------------------------------------------------------------------
@@ -412,7 +317,7 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
             await session.run(once=True)
         assert not harness.supervision.running
         assert session.deps.pool is not None
-        assert session.deps.pool.running == 0
+        assert session.deps.pool.slots.inside == 0
 
     harness.play(work)
 
@@ -423,6 +328,6 @@ def test_a_queued_task_is_started_once_when_the_supervisor_dies_before_its_turn(
     )
     three = [background(command) for command in ("one", "two", "three")]
     model = ScriptedModel(says(*three), says("fine"), says("lost"), says("over"))
-    talk(harness, model, 60, said_at={2: lambda _: harness.supervision.die()})
+    talk(harness, model, 60, {2: lambda _: harness.supervision.die()})
     assert harness.supervision.started == ["one", "two", "three"]
     assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "lost"), ("b2", "lost"), ("b3", "done")]

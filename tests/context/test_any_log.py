@@ -40,7 +40,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments_message
-from tests.agent.disk_harness import Script, says
+from tests.agent.disk_harness import UncheckedModel, says
 from tests.context.random_session import SESSION, RandomSession
 
 DEEP: Any = "bottom"
@@ -133,7 +133,7 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     disk = MemoryDisk(SESSION)
     disk.writes = [Write(tuple(entries))]
     disk.commit()
-    model = Script(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
+    model = UncheckedModel(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
     deps = memory_dependencies(model, disk)
     session = open_test_session(model, disk=disk, deps=deps)
     session.tell(UserMessage((Text("are you there?"),)))

@@ -36,7 +36,6 @@ from longrein.context import (
 )
 from longrein.events import (
     AnyEvent,
-    AnyPart,
     Asked,
     AskFailed,
     FileChanged,
@@ -81,16 +80,12 @@ LINE_CHARS_MAX = 1_000
 class RebuiltContext(msgspec.Struct, frozen=True):
     """Files to show again, the most important first."""
 
-    blocks: tuple[FileBlock, ...] = ()
-    """Blocks for `summarized(files=…)`."""
-    facts: dict[str, tuple[AnyEvent, ...]] = {}
-    """Events for each path; see `facts_of`."""
+    blocks: tuple[FileBlock, ...]
+    facts: dict[str, tuple[AnyEvent, ...]]
+    """Events for each path."""
 
     def facts_of(self, shown: tuple[str, ...]) -> tuple[AnyEvent, ...]:
-        """Return the events to append after a `Summarized` with these `files`.
-
-        They say what changed and what the model has now seen.
-        """
+        """Return what changed and what the model has now seen, to append after a `Summarized` with these `files`."""
         return tuple(
             fact
             for path, facts in self.facts.items()
@@ -215,24 +210,19 @@ REEXPANDED_SHARE_MAX = 0.05
 
 
 async def compact(session: Session, move: Summarise | Swap) -> None:
-    """Request a summary, or put a finished one in place."""
-    if isinstance(move, Swap):
-        _swap(session, move)
-    else:
-        await _summarise(session, move)
-
-
-async def _summarise(session: Session, wish: Summarise) -> None:
-    """Request a summary: wait for it, or with `wish.beside` let it run in the background.
+    """Put a finished summary in place, or request one: wait for it, or with `beside` let it run in the background.
 
     The requests are rendered now, so they do not include anything that is said or done later.
     """
-    await session.summary_request.stop(session)
-    seq, reserved = _asked(session, wish)
+    if isinstance(move, Swap):
+        _swap(session, move)
+        return
+    await session.summary_request.stop()
+    seq, reserved = _asked(session, move)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
-    attempt = _attempt(session, _requests(session, wish, chosen), seq, reserved, chosen)
-    if wish.beside:
-        session.summary_request.start(session, attempt, seq, reserved)
+    attempt = _attempt(session, _requests(session, move, chosen), seq, reserved, chosen)
+    if move.beside:
+        session.summary_request.start(attempt, seq, reserved)
     else:
         session.append(await attempt)
 
@@ -265,64 +255,51 @@ def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[R
     live = render_summary(state, window_of(state, session.deps.model.budget), wish)
     if chosen is None:
         return [live]
-    prefix = _prefix_of(live.prefix, chosen)
+    prefix = msgspec.structs.replace(live.prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
     if fits_in_window(state, chosen.budget):
         return [msgspec.structs.replace(live, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)]
-    return chunk_requests(state, chosen.budget, _bare(prefix), wish.focus)
+    return chunk_requests(state, chosen.budget, _bare(prefix, chosen), wish.focus)
 
 
-def _prefix_of(prefix: PrefixSet, chosen: Model) -> PrefixSet:
-    return msgspec.structs.replace(prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
-
-
-def _bare(prefix: PrefixSet) -> PrefixSet:
-    return msgspec.structs.replace(prefix, system="", tools=(), context=())
+def _bare(prefix: PrefixSet, chosen: Model) -> PrefixSet:
+    """Return a prefix for `chosen` without texts."""
+    names = {"provider": chosen.provider, "model": chosen.model, "wire": chosen.wire}
+    return msgspec.structs.replace(prefix, system="", tools=(), context=(), **names)
 
 
 async def _attempt(
     session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
 ) -> Replied | AskFailed:
-    """Request the summary; a reply that is no summary counts as a failed attempt."""
+    """Return the reply to a single request, or one summary merged from several; closes `chosen`."""
+    state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
+    usage, cost, texts = Usage(), 0.0, list[str]()
     try:
-        return await _joined(session, requests, seq, reserved, chosen)
+        while requests:
+            outcome = _checked(session, await stream_answer(session, requests.pop(0), seq, reserved, chosen))
+            if isinstance(outcome, AskFailed):
+                return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
+            usage, cost = usage + outcome.usage, cost + outcome.cost_usd
+            texts.append(text_of(outcome.parts))
+            if not requests and len(texts) > 1 and chosen is not None and state.prefix is not None:
+                requests, texts = [merge_request(state, chosen.budget, _bare(state.prefix, chosen), texts, focus)], []
+        return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
     finally:
         if chosen is not None:
             await chosen.aclose()
 
 
-async def _joined(
-    session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
-) -> Replied | AskFailed:
-    """Return the reply to a single request, or one summary merged from several."""
-    state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
-    usage, cost, texts = Usage(), 0.0, list[str]()
-    while requests:
-        outcome = _held_to(session, await stream_answer(session, requests.pop(0), seq, reserved, chosen))
-        if isinstance(outcome, AskFailed):
-            return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
-        usage, cost = usage + outcome.usage, cost + outcome.cost_usd
-        texts.append(text_of(outcome.parts))
-        if not requests and len(texts) > 1 and chosen is not None and state.prefix is not None:
-            prefix = _bare(_prefix_of(state.prefix, chosen))
-            requests, texts = [merge_request(state, chosen.budget, prefix, texts, focus)], []
-    return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
-
-
-def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
-    """Return `outcome` if it is a usable summary, else the failure."""
+def _checked(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
+    """Return the texts of a usable summary; a reply that is no summary counts as a failed attempt."""
     if isinstance(outcome, AskFailed):
         return outcome
-    prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
+    texts = tuple(part for part in outcome.parts if isinstance(part, Text))
+    prose, calls = text_of(texts), sum(isinstance(part, ToolCall) for part in outcome.parts)
     budget = window_of(session.state, session.deps.model.budget)
     seed = session.state.profile.startswith("seed") and prose.strip()
     problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
         return AskFailed(outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
-    return _taken(outcome)
-
-
-def _taken(outcome: Replied) -> Replied:
-    return msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=())
+    return msgspec.structs.replace(outcome, parts=texts, blocks=())
 
 
 def _chosen(session: Session) -> Model | None:
@@ -335,10 +312,6 @@ def _chosen(session: Session) -> Model | None:
     except LongreinError as error:
         session.notice(f"{error}; this model writes the summary itself")
         return None
-
-
-def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
-    return tuple(part for part in parts if isinstance(part, Text))
 
 
 def _swap(session: Session, ready: Swap) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
-from longrein.context import State
 from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall, marker
 from longrein.tools import Tool, is_read_only
 
@@ -22,20 +21,16 @@ async def record_file_changes(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; at most once for a request."""
     state, watch, deps = session.state, session.file_watcher, session.deps
     moment = (state.asks, session.paused_failures, state.breaks)
-    if session.paused or watch.looked == moment or not _asks_next(state):
+    waits = bool(state.calls) or state.asked is not None or state.interrupted
+    asks_next = state.turn_open and state.owes_reply and not waits  # as far as the log alone shows
+    if session.paused or watch.looked == moment or not asks_next:
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
-    found: list[AnyEvent] = list(await _changes(session, _presumed_author(session)))
+    found: list[AnyEvent] = list(await unattributed_changes(session))
     if found and since_us:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
     session.append(*found)
-
-
-def _asks_next(state: State) -> bool:
-    """Return True if a request comes next, as far as the log alone shows."""
-    waits = bool(state.calls) or state.asked is not None or state.interrupted
-    return state.turn_open and state.owes_reply and not waits
 
 
 def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
@@ -45,8 +40,8 @@ def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     return tool.access == "command" and not reads
 
 
-async def before_command(session: Session) -> list[FileChanged]:
-    """Return changes made before a command starts, so that they are not attributed to it."""
+async def unattributed_changes(session: Session) -> list[FileChanged]:
+    """Return changes made while no command of this session ran; also asked before a command starts."""
     return await _changes(session, _presumed_author(session))
 
 
@@ -87,9 +82,7 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
         by, who = writer.seen_by(label) if writer is not None else otherwise
         return ("user", "") if by == "agent" else (by, who)  # the agent's old content, restored by somebody else
 
-    return await session.file_watcher.changes(
-        session.state, deps.workspace, session.blobs, deps.redact, whose=whose, keep=deps.options.keep_bytes_max
-    )
+    return await session.file_watcher.changes(session.state, whose)
 
 
 def _presumed_author(session: Session) -> tuple[str, str]:
@@ -114,7 +107,8 @@ def _presumed_author(session: Session) -> tuple[str, str]:
 def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each untold instruction file of the folders that `calls` touched."""
     for folder in _folders(session, calls):
-        told = [*(source.path for source in session.prefix_sources), *session.state.told]
+        sources = session.state.prefix.sources if session.state.prefix else ()
+        told = [*(source.path for source in sources), *session.state.told]
         for path, text in session.deps.nested(folder, told):
             head = marker(session.state.nonce, "instructions", f"{path}, for the files of its folder and below")
             session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path))

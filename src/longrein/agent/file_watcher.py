@@ -8,13 +8,13 @@ reading; what was noticed is in the log.
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged
-from longrein.tools import change_of
+from longrein.tools import Blobs, change_of
 from longrein.workspace import FileStamp, Workspace
 
 T = TypeVar("T")
@@ -29,52 +29,70 @@ LIVE = ("/proc/", "/sys/", "/dev/")
 BUSY = "it keeps changing, so that you will not be told again before you Read it"
 
 
-class Blobs(Protocol):
-    """Store of file contents."""
-
-    def put_blob(self, data: bytes) -> str: ...
-    def read_blob(self, blob: str) -> bytes: ...
-
-
 class FileWatcher:
     """File stamps of one open session."""
 
-    def __init__(self, since_us: int = 0) -> None:
+    def __init__(
+        self, workspace: Workspace, blobs: Blobs, redact: Callable[[str], str], keep_bytes_max: int, since_us: int = 0
+    ) -> None:
+        self._workspace, self._blobs, self._redact = workspace, blobs, redact
+        self._keep_bytes_max = keep_bytes_max
+        """Largest content to store."""
         self.since_us = since_us
         """Time of the last entry before the session was reopened; 0 for a new one and after the first look."""
         self.looked: tuple[int, ...] = ()
         """Point in the log at which it looked last; it never looks twice at the same point."""
         self._stamps: dict[str, FileStamp] = {}
 
-    async def changes(
-        self,
-        state: State,
-        workspace: Workspace,
-        blobs: Blobs,
-        redact: Callable[[str], str],
-        *,
-        whose: Callable[[str, str], tuple[str, str]],
-        keep: int,
-    ) -> list[FileChanged]:
+    async def changes(self, state: State, whose: Callable[[str, str], tuple[str, str]]) -> list[FileChanged]:
         """Return an event for each watched file that differs from what was last found.
 
-        `keep` is the largest content to store, in bytes. `whose(path, hash)` returns `by` and `who` of the event.
+        `whose(path, hash)` returns `by` and `who` of the event.
         """
         facts: list[FileChanged] = []
         for path, known in watched(state).items():
             expected = known.hash if known.disk is None else known.disk
             then = self._stamps.get(path)
-            if then is None or then.size_bytes <= QUICK_BYTES:
-                found = workspace.stamp(path, then)
-            else:
-                found = await workspace.run_in_thread(partial(workspace.stamp, path, then))
+            size_bytes = then.size_bytes if then is not None else 0
+            found = await self._quickly(size_bytes, partial(self._workspace.stamp, path, then))
             self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # unreadable: the next Read reports it
-            fact = await _fact(path, known, expected, workspace, (blobs, redact, keep), found)
+            fact = await self._fact(path, known, expected, found)
             by, who = whose(path, found.hash)
             facts.append(msgspec.structs.replace(fact, by=by, who=who))
         return facts
+
+    async def _fact(self, path: str, known: KnownFile, expected: str, found: FileStamp) -> FileChanged:
+        if not found.hash:
+            return FileChanged(path, "", "", "", expected)
+        if found.size_bytes > self._keep_bytes_max:
+            return FileChanged(path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes")
+        try:
+            data = await self._quickly(found.size_bytes, lambda: self._workspace.read(path))
+        except OSError:
+            return FileChanged(path, found.hash, "", "", expected, note="it cannot be read just now")
+        digest = await self._quickly(len(data), lambda: sha256(data).hexdigest())
+        blob = self._blobs.put_blob(data)
+        if digest == known.hash:
+            return FileChanged(path, digest, "", blob, expected, note="it is again as you know it")
+        old = self._content(known.blob) if known.hash and known.seq else b""
+        new = data if blob == digest else self._blobs.read_blob(blob)
+        diff, note = await self._quickly(len(data), lambda: change_of(old, new))
+        if known.changes + 1 >= CHANGES_MAX:
+            note = f"{note}; {BUSY}" if note else BUSY
+        return FileChanged(path, digest, "", blob, expected, self._redact(diff), note)
+
+    async def _quickly(self, size_bytes: int, work: Callable[[], T]) -> T:
+        """Run `work()`, in a thread when the content is large."""
+        return work() if size_bytes <= QUICK_BYTES else await self._workspace.run_in_thread(work)
+
+    def _content(self, blob: str) -> bytes | None:
+        """Return the known content of a file, as far as it was stored."""
+        try:
+            return self._blobs.read_blob(blob) if blob else None
+        except KeyError:
+            return None
 
 
 def watched(state: State) -> Mapping[str, KnownFile]:
@@ -87,45 +105,3 @@ def watched(state: State) -> Mapping[str, KnownFile]:
         if source.path not in state.files:
             found[source.path] = KnownFile(source.hash, True, "", False, 0)
     return found
-
-
-async def _fact(
-    path: str,
-    known: KnownFile,
-    expected: str,
-    workspace: Workspace,
-    means: tuple[Blobs, Callable[[str], str], int],
-    found: FileStamp,
-) -> FileChanged:
-    blobs, redact, keep = means
-    if not found.hash:
-        return FileChanged(path, "", "", "", expected)
-    if found.size_bytes > keep:
-        return FileChanged(path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes")
-    try:
-        data = await _quickly(workspace, found.size_bytes, lambda: workspace.read(path))
-    except OSError:
-        return FileChanged(path, found.hash, "", "", expected, note="it cannot be read just now")
-    digest = await _quickly(workspace, len(data), lambda: sha256(data).hexdigest())
-    blob = blobs.put_blob(data)
-    if digest == known.hash:
-        return FileChanged(path, digest, "", blob, expected, note="it is again as you know it")
-    old = _content(blobs, known.blob) if known.hash and known.seq else b""
-    new = data if blob == digest else blobs.read_blob(blob)
-    diff, note = await _quickly(workspace, len(data), lambda: change_of(old, new))
-    if known.changes + 1 >= CHANGES_MAX:
-        note = f"{note}; {BUSY}" if note else BUSY
-    return FileChanged(path, digest, "", blob, expected, redact(diff), note)
-
-
-async def _quickly(workspace: Workspace, size_bytes: int, work: Callable[[], T]) -> T:
-    """Run `work()`, in a thread when the content is large."""
-    return work() if size_bytes <= QUICK_BYTES else await workspace.run_in_thread(work)
-
-
-def _content(blobs: Blobs, blob: str) -> bytes | None:
-    """Return the known content of a file, as far as it was stored."""
-    try:
-        return blobs.read_blob(blob) if blob else None
-    except KeyError:
-        return None

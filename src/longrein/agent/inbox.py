@@ -7,7 +7,7 @@ call waits.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,7 +28,7 @@ from longrein.agent.messages import (
     Unpin,
     UserMessage,
 )
-from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
+from longrein.agent.ports import Limits
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, external_event, pending_notices
 from longrein.events import (
@@ -42,7 +42,11 @@ from longrein.events import (
     marker,
     text_of,
 )
+from longrein.models import Clock
 from longrein.store import Log
+
+if TYPE_CHECKING:
+    from longrein.agent.session import Session
 
 PENDING_MAX = 1_000
 """Limit of waiting messages, so that another process cannot fill the disk."""
@@ -107,20 +111,18 @@ class Inbox:
 
     def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
         """Remove and return a waiting user message (the newest for 0); None when there is none."""
-        for at in range(len(self._words) - 1, -1, -1):
-            number, word = self._words[at]
+        for number, word in reversed(self._words):
             if isinstance(word, UserMessage) and wanted in (0, number):
-                del self._words[at]
+                self._words.remove((number, word))
                 return number, word
         return None
 
     def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
         """Remove and return the first message for which `may` is true; None when there is none."""
-        for at, (number, word) in enumerate(self._words):
-            if may(word):
-                del self._words[at]
-                return number, word
-        return None
+        taken = next((one for one in self._words if may(one[1])), None)
+        if taken is not None:
+            self._words.remove(taken)
+        return taken
 
     async def wait(self, clock: Clock) -> None:
         """Wait for a message, also from another process, or `poke`; return at once if one came since `look`."""
@@ -153,9 +155,7 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case (
-            Answer() | SetMode() | Compact() | Pin() | Unpin() | Continue() | ExternalEvent() | StopChild() | StopTask()
-        ):
+        case _:
             return True
 
 
@@ -208,22 +208,10 @@ IN_A_ROW_MAX = 100
 """Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
 
 
-class WakeableSession(Protocol):
-    """The session that is woken."""
-
-    deps: Dependencies
-    state: State
-    interrupting: bool
-    subagents: Subagents | None
-    own_background_tasks: BackgroundTasks | None
-
-    def poke(self) -> None: ...
-
-
 class WakeSchedule:
     """Decide when a session starts a turn by itself, and how long a one-prompt run waits."""
 
-    def __init__(self, host: WakeableSession) -> None:
+    def __init__(self, host: "Session") -> None:
         self.since = host.state.seq
         """Notices up to this entry wake nobody: they were there at the open, or a rewind brought them back."""
         self._host, self._clock = host, host.deps.clock
@@ -231,7 +219,8 @@ class WakeSchedule:
         """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
-        self._in_a_row = 0
+        self.in_a_row = 0
+        """Wakes since the user's last message."""
         self._until_s: float | None = None
         """Monotonic end of a one-prompt run's wait; None when it does not wait."""
         self._asks = 0
@@ -239,10 +228,6 @@ class WakeSchedule:
         self._after = 0
         """Only tasks started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
-
-    def spoken(self) -> None:
-        """Reset the count of wakes in a row: the user sent a message."""
-        self._in_a_row = 0
 
     # --- waking ----------------------------------------------------------------------------------------------
 
@@ -258,13 +243,13 @@ class WakeSchedule:
         if now < self._due_s:
             return None
         self._due_s = None
-        self._in_a_row += 1
+        self.in_a_row += 1
         return Reminded("wake", "", source)
 
     def _news(self) -> str:
         """Return the newest untold notice that is worth a wake; '' for none."""
         state = self._host.state
-        if not self.wanted or state.turn_open or state.seq == self.since or self._in_a_row >= IN_A_ROW_MAX:
+        if not self.wanted or state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
         found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in WAKING]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from longrein.agent.compaction import compact
 from longrein.agent.file_changes import record_file_changes
-from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_for_answer, wait_idle
+from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.permission_check import judge_calls
@@ -41,7 +41,8 @@ async def run(session: Session, *, once: bool) -> None:
             case Switch(model):
                 switch_model(session, model)
             case AskUser():
-                await wait_for_answer(session)
+                await session.commit(flush=True)
+                await session.wait_for_message()
             case Stop(reason, message):
                 session.append(TurnEnded(reason, message))
             case Wait():

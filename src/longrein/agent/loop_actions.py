@@ -25,7 +25,7 @@ async def drain_inbox(session: Session) -> None:
     """
     await session.inbox.look()
     session.memory.look()
-    session.summary_request.collect(session)
+    session.summary_request.collect()
     session.settle_interrupt()
     if session.subagents is not None:
         session.subagents.collect()
@@ -34,9 +34,7 @@ async def drain_inbox(session: Session) -> None:
     if session.deps.parent_policy is not None and session.mode != session.state.mode:  # follow the parent
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.ignores_inbox:
-        taken = session.inbox.take(
-            lambda word: can_take(session.state, word, paused=session.paused, quiet=session.quiet)
-        )
+        taken = session.inbox.take(lambda one: can_take(session.state, one, paused=session.paused, quiet=session.quiet))
         if taken is None:
             return
         session.take(taken[0])
@@ -59,7 +57,7 @@ def _take(session: Session, word: InboxMessage) -> None:
             uncompact(session, seq)
         case Continue() | UserMessage():
             session.paused = False
-            session.wake_schedule.spoken()
+            session.wake_schedule.in_a_row = 0
         case StopTask(task) if session.background_tasks is not None:
             session.background_tasks.stop(task)
         case Answer():
@@ -69,12 +67,6 @@ def _take(session: Session, word: InboxMessage) -> None:
         case _:
             pass
     session.append(*events_of(word, session.state))
-
-
-async def wait_for_answer(session: Session) -> None:
-    """Wait for the user's answer to a permission question, which is on disk first."""
-    await session.commit(flush=True)
-    await session.wait_for_message()
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

@@ -61,16 +61,13 @@ class MemoryPressure:
             return
         if now - self._ease_s >= EASE_EVERY_S:
             self._ease_s = now
-            use = self._eased(use)
+            before = use
+            self._ease()
+            use = self._use() or before
+            if not self._told:
+                self._told = True
+                self._notice(_line(before, use))
         self.pressed = use.share >= PRESSED_SHARE
-
-    def _eased(self, use: MemoryUse) -> MemoryUse:
-        self._ease()
-        after = self._use() or use
-        if not self._told:
-            self._told = True
-            self._notice(_line(use, after))
-        return after
 
 
 def _line(before: MemoryUse, after: MemoryUse) -> str:

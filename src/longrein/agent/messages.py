@@ -250,50 +250,40 @@ class SessionPort(Protocol):
     @property
     def pending(self) -> Sequence[PendingMessage]:
         """Queued and steering messages still in the inbox, in order."""
-        ...
 
     @property
     def busy(self) -> bool:
         """True while a turn is in progress."""
-        ...
 
     def tell(self, word: InboxMessage) -> Awaitable[None]:
         """Put a message into the inbox.
 
         The awaitable is done when the message is on disk; it need not be awaited.
         """
-        ...
 
     def interrupt(self) -> None:
         """Stop what is running. Queued messages stay. No effect when idle."""
-        ...
 
     def unqueue(self, number: int = 0) -> str:
         """Take a pending message (the newest for 0) back for editing; '' when there is none."""
-        ...
 
     def agents(self) -> Sequence[SubagentView]:
         """Return the subagents below this session, each followed by its own, finished ones included."""
-        ...
 
     def tasks(self) -> Sequence[TaskView]:
         """Return the background tasks of this session and its subagents."""
-        ...
 
     def background(self) -> bool:
         """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
-        ...
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
-        ...
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         """Yield entries after `seq`, then live ones as they are committed, with provisional updates.
 
         Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
         """
-        ...
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """Set how `run(once=True)` ends while background tasks or subagents still work.
@@ -302,22 +292,18 @@ class SessionPort(Protocol):
         waits only for what is started from now on. Both wait at most `limit_s` seconds. A limit of turns counts all
         requests from this call on.
         """
-        ...
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         """Stop background tasks before `close`, while nothing runs; return those that continue.
 
         `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are recorded.
         """
-        ...
 
     async def run(self, *, once: bool) -> None:
         """Run the main loop until `close`; with `once`, until the turn has ended and nothing is queued.
 
         Raises only longrein's own errors (`StoreFull` …).
         """
-        ...
 
     async def close(self) -> None:
         """Stop running tools, flush the log, release the lock."""
-        ...

@@ -56,7 +56,10 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
 
     When it is interrupted, what has come so far is kept (DESIGN: stopping in the middle).
     """
-    _warm_up_commands(session)
+    if session.mode != "plan":  # start the supervisor early where a command may run without a question
+        unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+        for name in unasked:
+            session.expect(name)
     await _wait_for_turn(session)
     state, model = session.state, session.deps.model
     budget = window_of(state, model.budget)
@@ -79,7 +82,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
     )
     outcome = await stream_answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
-    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock)
+    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock.mono_s())
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
@@ -96,7 +99,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
 
 async def _wait_for_turn(session: Session) -> None:
     """Wait until the provider takes a request again; commit first, and announce a long wait."""
-    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock)
+    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock.mono_s())
     if wait_s <= 0:
         return
     await session.commit(flush=False)
@@ -110,49 +113,34 @@ def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
     return RetryPause(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
 
 
-def _warm_up_commands(session: Session) -> None:
-    """Start the supervisor early where a command may run without a question."""
-    if session.mode != "plan":
-        unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
-        for name in unasked:
-            session.expect(name)
-
-
 async def stream_answer(
     session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
 ) -> Replied | AskFailed:
     """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return what has come."""
     heard: list[Delta] = []
     final: Delta | None = None
-    streaming = session.subscribers.streaming
+    model, streaming = model or session.deps.model, session.subscribers.streaming
     try:
-        async for batch in (model or session.deps.model).stream(request):
+        async for batch in model.stream(request):
             final = batch[-1]
             heard += batch
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
-                session.subscribers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+                session.subscribers.publish(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
         return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
-            return _replied(session, model or session.deps.model, request, final, seq, reserved_usd)
+            usage, estimated = _settled(session, model, request, final.usage, final.parts)
+            cost, parts = _cost(session, model, usage, reserved_usd), with_call_ids(final.parts, seq)
+            return Replied(seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated)
         case Failure():
-            return _failed(session, model or session.deps.model, request, final, seq, reserved_usd)
+            return _failed(session, model, request, final, seq, reserved_usd)
         case _:
             return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
-
-
-def _replied(
-    session: Session, model: Model, request: Request, reply: Reply, asked: int, reserved_usd: float
-) -> Replied:
-    usage, estimated = _settled(session, model, request, reply.usage, reply.parts)
-    cost = _cost(session, model, usage, reserved_usd)
-    parts = with_call_ids(reply.parts, asked)
-    return Replied(asked, parts, reply.stop, usage, reply.blocks, cost, reply.model, estimated)
 
 
 def _settled(
@@ -228,18 +216,15 @@ def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | A
     """
     text = "".join(d.text for d in heard if isinstance(d, TextDelta))
     thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
-    calls = _cut_calls([d for d in heard if isinstance(d, CallDelta)])
+    names: dict[int, str] = {}
+    received: dict[int, str] = {}
+    for delta in heard:
+        if isinstance(delta, CallDelta):
+            names[delta.index] = names.get(delta.index, "") or delta.name
+            received[delta.index] = received.get(delta.index, "") + delta.json
+    calls = [ToolCall("", names[index], None, received[index]) for index in sorted(names)]
     parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
     parts += [Text(text)] if text else []
     if not parts and not calls:
         return AskFailed(asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd)
     return Replied(asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd)
-
-
-def _cut_calls(deltas: Sequence[CallDelta]) -> list[AnyPart]:
-    names: dict[int, str] = {}
-    received: dict[int, str] = {}
-    for delta in deltas:
-        names[delta.index] = names.get(delta.index, "") or delta.name
-        received[delta.index] = received.get(delta.index, "") + delta.json
-    return [ToolCall("", names[index], None, received[index]) for index in sorted(names)]

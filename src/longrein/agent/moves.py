@@ -45,104 +45,6 @@ from longrein.events import (
 )
 from longrein.models import pause_s
 
-# --- Progress check --------------------------------------------------------------------------------------------------
-#
-# Detects an agent that repeats itself or in which nothing happens. A pure function of the state (`context.trail`), so
-# its cost does not grow with the session. The agent is warned first; then its turn is ended with the cause.
-
-
-class ProgressLimits(msgspec.Struct, frozen=True):
-    """Limits of repetition and silence."""
-
-    same_max: int = 5
-    """Steps in a row with the same calls and the same results."""
-    circles_max: int = 10
-    """Repetitions of a circle of two to four steps."""
-    waits_factor: int = 10
-    """Factor for steps that only check on something."""
-    grace: int = 2
-    """Repetitions after the warning."""
-    idle_s: float = 600.0
-    """Seconds without a new entry while nothing runs."""
-    act_s: float = 3_600.0
-    """Seconds without a new entry while a call or request runs."""
-
-
-class Warn(msgspec.Struct, frozen=True):
-    """Append this reminder, which warns the agent."""
-
-    reminded: Reminded
-
-
-class GiveUp(msgspec.Struct, frozen=True):
-    """End the turn; of a subagent, the task, with what it has so far."""
-
-    message: str
-    """The cause, in one line."""
-
-
-ProgressVerdict = Warn | GiveUp | None
-"""None means progress."""
-
-DEFAULT = ProgressLimits()
-
-
-def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
-    """Check whether the last steps repeat themselves. Called before each request."""
-    step_history = state.step_history
-    for period in PERIODS:
-        most = patience.same_max if period == 1 else patience.circles_max
-        most *= patience.waits_factor if step_history.patient else 1
-        times = step_history.times(period)
-        if times < most or (step_history.told and times < most + patience.grace):
-            continue
-        what = _circle(period, times)
-        if step_history.told:
-            return GiveUp(f"no progress: {what}")
-        return _tell(state, f"{what}: nothing moves. {_advice(state)}", what)
-    return None
-
-
-def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
-    """Check whether a subagent has been silent for too long. Called by a timer.
-
-    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it waits for the user
-    or for a subagent of its own, which is watched itself.
-    """
-    if not state.turn_open or _waits(state):
-        return None
-    acts = state.asked is not None or any(call.started for call in state.calls.values())
-    told = state.step_history.told_seq == state.seq
-    most = patience.act_s if acts and not told else patience.idle_s
-    if silent_s < most:
-        return None
-    what = f"nothing has happened for {silent_s / 60:.0f} minutes"
-    if told:
-        return GiveUp(f"no progress: {what}")
-    return _tell(state, f"{what}. {_advice(state)}", what)
-
-
-def _waits(state: State) -> bool:
-    """Return True while others must act."""
-    return state.asking or any(child.ended is None for child in state.children.values())
-
-
-def _circle(period: int, times: int) -> str:
-    if period == 1:
-        return f"the last {times} steps were the same calls with the same results"
-    return f"the same {period} steps came round {times} times, with the same results"
-
-
-def _advice(state: State) -> str:
-    if state.step_history.patient and any(task.ended is None for task in state.tasks.values()):
-        return "You are told when a task ends: end your turn, or do something else meanwhile"
-    return "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
-
-
-def _tell(state: State, text: str, what: str) -> Warn:
-    return Warn(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
-
-
 # --- Moves -----------------------------------------------------------------------------------------------------------
 
 
@@ -221,10 +123,70 @@ class Wait(msgspec.Struct, frozen=True):
 Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
+# --- Progress check --------------------------------------------------------------------------------------------------
+#
+# Detects an agent that repeats itself or in which nothing happens. A pure function of the state (`context.trail`), so
+# its cost does not grow with the session. The agent is warned first; then its turn is ended with the cause.
+
+
+SAME_MAX, CIRCLES_MAX = 5, 10
+"""Repetitions of one step, and of a circle of two to four steps, with the same calls and the same results."""
+WAITS_FACTOR = 10
+"""Factor for steps that only check on something."""
+GRACE_MAX = 2
+"""Repetitions after the warning."""
+IDLE_S, ACT_S = 600.0, 3_600.0
+"""Seconds without a new entry while nothing runs, and while a call or request runs."""
+
+
+def check_circling(state: State) -> Record | Stop | None:
+    """Check whether the last steps repeat themselves; None for progress. Called before each request."""
+    history = state.step_history
+    for period in PERIODS:
+        most = (SAME_MAX if period == 1 else CIRCLES_MAX) * (WAITS_FACTOR if history.patient else 1)
+        times = history.times(period)
+        if times < most or (history.told and times < most + GRACE_MAX):
+            continue
+        what = f"the same {period} steps came round {times} times, with the same results"
+        if period == 1:
+            what = f"the last {times} steps were the same calls with the same results"
+        return _no_progress(state, what, "nothing moves", give_up=bool(history.told))
+    return None
+
+
+def check_idle(state: State, silent_s: float) -> Record | Stop | None:
+    """Check whether a subagent has been silent for too long; None when it has not. Called by a timer.
+
+    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it waits for the user
+    or for a subagent of its own, which is watched itself.
+    """
+    if not state.turn_open or state.asking or any(child.ended is None for child in state.children.values()):
+        return None
+    acts = state.asked is not None or any(call.started for call in state.calls.values())
+    told = state.step_history.told_seq == state.seq
+    if silent_s < (ACT_S if acts and not told else IDLE_S):
+        return None
+    return _no_progress(state, f"nothing has happened for {silent_s / 60:.0f} minutes", "", give_up=told)
+
+
+def _no_progress(state: State, what: str, follows: str, *, give_up: bool) -> Record | Stop:
+    """Warn the agent, or end its turn; of a subagent, its task with what it has so far."""
+    if give_up:
+        return Stop("limit", f"no progress: {what}")
+    advice = "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
+    if state.step_history.patient and any(task.ended is None for task in state.tasks.values()):
+        advice = "You are told when a task ends: end your turn, or do something else meanwhile"
+    text = f"{what}{follows and ': '}{follows}. {advice}"
+    return Record((Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what),))
+
+
+# --- The next move ---------------------------------------------------------------------------------------------------
+
+
 def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveContext) -> Move:
     """Return the next move. `judged` holds a judgement for each open call."""
     if state.calls:
-        lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
+        lost = tuple(call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
         if lost:
             return Record(lost)
         return Wait() if move_context.paused else _of_calls(state, judged)
@@ -254,8 +216,8 @@ def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
     A call that seems not to have started may have run: its start may be among the lost entries.
     """
     unsure = [call for call in state.calls.values() if not call.started]
-    ended = [_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
-    ended += [_ended(call, "interrupted", "the record of this call was lost; it may have run") for call in unsure]
+    ended = [call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
+    ended += [call_ended(call, "interrupted", "the record of this call was lost; it may have run") for call in unsure]
     head = (
         f"the record of this session was damaged: what came after r{state.seq} is lost. Calls, changes of files and "
         "words of the user may be missing here that did happen; look how things stand before you do anything again"
@@ -298,14 +260,11 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
 def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
     """Return the move that must come before a call may run; None when it may run."""
     match judgement.kind:
-        case "refuse":
-            return Record((_ended(call, "failed", judgement.text),))
-        case "not_run":
-            return Record((_ended(call, "not_run", judgement.text),))
-        case "deny":
-            return Record((_ended(call, "denied", judgement.text),))
+        case "refuse" | "not_run" | "deny" as kind:
+            status = {"refuse": "failed", "deny": "denied"}.get(kind, kind)
+            return Record((call_ended(call, status, judgement.text),))
         case "ask" if call.answer is not None and call.answer.verdict == "deny":
-            return Record((_ended(call, "denied", _denial(call.answer, judgement.text)),))
+            return Record((call_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
             return AskUser(call.call.id)
         case "ask" if call.answer is None and judgement.question is not None:
@@ -327,15 +286,16 @@ def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
     denied = False
     for call in calls:
         if call.started:
-            ended.append(_ended(call, "interrupted", "interrupted by the user; it may have had effects"))
+            ended.append(call_ended(call, "interrupted", "interrupted by the user; it may have had effects"))
             continue
         denied = denied or call.asked is not None
         text = "Denied: the user interrupted." if denied else "not run: the user interrupted"
-        ended.append(_ended(call, "denied" if denied else "not_run", text))
+        ended.append(call_ended(call, "denied" if denied else "not_run", text))
     return ended
 
 
-def _ended(call: OpenCall, status: str, text: str) -> ToolEnded:
+def call_ended(call: OpenCall, status: str, text: str) -> ToolEnded:
+    """Build the result of a call that did not end by itself."""
     return ToolEnded(call.call.id, call.call.name, status, (Text(text),))
 
 
@@ -370,7 +330,7 @@ def _before_request(state: State, move_context: MoveContext) -> Move:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
     stuck = None if move_context.seed else check_circling(state)
     if stuck is not None:
-        return Record((stuck.reminded,)) if isinstance(stuck, Warn) else Stop("limit", stuck.message)
+        return stuck
     told = (
         seed_reminders(state)
         if move_context.seed
@@ -409,9 +369,7 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
             else decide_without_money(state, move_context.budget, decision)
         )
     match decision:
-        case Clear(event):
-            return Record((event,))
-        case Digest(event):
+        case Clear(event) | Digest(event):
             return Record((event,))
         case Summarise() | Swap():
             return decision
@@ -426,42 +384,34 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
 def _pays_summary(state: State, move_context: MoveContext) -> bool:
     """Return True if the limits leave enough for a summary at its highest cost."""
     limits, budget = move_context.limits, window_of(state, move_context.budget)
-    if not _fits(state, _tokens_left(state, limits)):
-        return False
-    return (
+    return _fits(state, limits) and (
         not limits.usd_max or state.spent_usd + reserve_usd(state, budget, budget.max_output_tokens) <= limits.usd_max
     )
 
 
-def _tokens_left(state: State, limits: Limits) -> int | None:
-    """Return the tokens left; None without a token limit."""
-    return limits.tokens_max - state.spent_tokens if limits.tokens_max else None
-
-
-def _fits(state: State, tokens_left: int | None) -> bool:
+def _fits(state: State, limits: Limits) -> bool:
     """Return True if the next request and a minimal answer fit into the tokens left."""
-    return tokens_left is None or state.view_tokens + OUTPUT_TOKENS_MIN <= tokens_left
-
-
-def _unpriced(state: State) -> str:
-    name = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix is not None else "the model"
-    return (
-        f"the money limit stands, but no price of {name} is known: give it as "
-        f'[models."{name}"] price_input and price_output in config.toml, or use another model'
-    )
+    needed = state.spent_tokens + state.view_tokens + OUTPUT_TOKENS_MIN
+    return not limits.tokens_max or needed <= limits.tokens_max
 
 
 def _ask(state: State, move_context: MoveContext) -> Move:
-    tokens_left = _tokens_left(state, move_context.limits)
-    if not _fits(state, tokens_left):
-        used = f"{state.spent_tokens} of {move_context.limits.tokens_max} tokens are used"
+    limits = move_context.limits
+    if not _fits(state, limits):
+        used = f"{state.spent_tokens} of {limits.tokens_max} tokens are used"
         return Stop("budget", f"the token limit stands: {used} and the next request needs {state.view_tokens}")
-    limit = move_context.limits.usd_max
+    tokens_left = limits.tokens_max - state.spent_tokens if limits.tokens_max else None
+    limit = limits.usd_max
     if not limit:
         return AskModel(tokens_left=tokens_left)
     budget = window_of(state, move_context.budget)
     if budget.price is None:
-        return Stop("budget", _unpriced(state))
+        name = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix is not None else "the model"
+        return Stop(
+            "budget",
+            f"the money limit stands, but no price of {name} is known: give it as "
+            f'[models."{name}"] price_input and price_output in config.toml, or use another model',
+        )
     left = limit - state.spent_usd
     reserve = reserve_usd(state, budget, output_limit(state, budget, left))
     if reserve > left:

@@ -4,74 +4,36 @@ Every session begins the same way: fold the log and continue from its state.
 """
 
 import asyncio
-from collections.abc import Sequence
 
 from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
 from longrein.agent.messages import SetMode
 from longrein.agent.moves import events_after_loss
-from longrein.agent.ports import Dependencies, Subagents
+from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
-from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
+from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
-from longrein.tools import SubagentPort, SubagentReport, SubagentTask, SubagentType
 
 BYPASS = "bypassPermissions"
 
 
 class OpenSession(Session):
-    """A session that can run the main loop and start subagents."""
+    """A session that can run the main loop."""
 
     async def run(self, *, once: bool) -> None:
         """Run the main loop; see `loop.run`."""
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
-        if (
-            self.subagents is None
-            and self.deps.subagents is not None
-            and (unfinished or self.deps.parent_policy is not None)
-        ):
-            self.open_subagents().resume()  # also in a subagent, to account for the budget of the tree
+        if self.subagents is None and (unfinished or self.deps.parent_policy is not None):
+            subagents = self.open_subagents()  # also in a subagent, to account for the budget of the tree
+            if subagents is not None:
+                subagents.resume()
         try:
             await run(self, once=once)
         finally:
             self.walk = None
-
-    @property
-    def agent_port(self) -> SubagentPort | None:
-        """Implement `Session.agent_port`."""
-        if not self.deps.kinds or self.deps.subagents is None:
-            return None
-        return _Agents(self) if self.subagents is None else self.subagents
-
-    def open_subagents(self) -> Subagents:
-        """Return the subagents, opened on first use. Requires `Dependencies.subagents`."""
-        if self.subagents is None:
-            assert self.deps.subagents is not None
-            subagents: Subagents = self.deps.subagents(self)
-            self.subagents = subagents
-            self.subscribers.asking = lambda: subagents.questions
-        return self.subagents
-
-
-class _Agents:
-    """Subagent port of a session that has started none: imports the implementation on first use."""
-
-    def __init__(self, session: OpenSession) -> None:
-        self._session = session
-
-    def kinds(self) -> Sequence[SubagentType]:
-        """Implement `SubagentPort.kinds`."""
-        return self._session.deps.kinds
-
-    async def run(
-        self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
-    ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
-        """Implement `SubagentPort.run`."""
-        subagents = self._session.open_subagents()
-        return await subagents.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
 def resumed_state(log: Log) -> State:
@@ -108,7 +70,10 @@ def open_session(
     if session.state.prefix is None:
         session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
-        _renew(session, session.state.prefix)
+        wanted = redacted(deps.prefix(deps.model, "upgrade"), deps.redact)
+        reason = _difference(session.state.prefix, wanted)
+        if reason:
+            session.append(deps.prefix(deps.model, reason))
     if opened is not None and opened.pins and new:
         session.append(pins_reminder(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
@@ -122,13 +87,6 @@ def open_session(
     if session.state.tasks:
         session.open_background_tasks()
     return session
-
-
-def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = redacted(session.deps.prefix(session.deps.model, "upgrade"), session.deps.redact)
-    reason = _difference(stored, wanted)
-    if reason:
-        session.append(session.deps.prefix(session.deps.model, reason))
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

@@ -52,11 +52,6 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
             yield touched.path, touched.real, others, folder
 
 
-def is_hidden(session: Session, path: str, real: str) -> bool:
-    """Return True if a rule forbids to read a file, here or in a folder that a worktree stands for."""
-    return any(is_read_denied(*place) for place in policy_views(session, path, real))
-
-
 def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
     """Check the folders that a command reads for forbidden files.
 
@@ -72,18 +67,14 @@ def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
         for start in _starts(session, sweep):
             path, rule, whole = _first(session, sweep, start)
             if rule:
-                return "deny", _denial(start.path, path, rule)
+                return "deny", (
+                    f"this command reads what lies below {visible(start.path)}, and the user's rule {visible(rule)} "
+                    f"forbids {visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
+                )
             if not whole:
                 below = visible(start.path)
                 kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
     return kind, reason
-
-
-def _denial(start: str, path: str, rule: str) -> str:
-    return (
-        f"this command reads what lies below {visible(start)}, and the user's rule {visible(rule)} forbids "
-        f"{visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
-    )
 
 
 def _starts(session: Session, sweep: RecursiveRead) -> list[ResolvedPath]:
@@ -188,7 +179,7 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
-    return lambda path, real: is_hidden(session, path, real)
+    return lambda path, real: any(is_read_denied(*place) for place in policy_views(session, path, real))
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

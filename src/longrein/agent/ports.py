@@ -1,48 +1,31 @@
-"""Everything a session needs from outside: interfaces, limits and `Dependencies`.
+"""Everything a session needs from outside: limits, options and `Dependencies`.
 
 `composition` hands them in, or a test, or a simulation.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.messages import FromSubagent, InboxMessage, PendingMessage, SessionUpdate, SubagentView
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
-from longrein.agent.task_pool import TaskPool
 from longrein.context import Budget, State
-from longrein.events import Entry, PrefixSet, TaskEnded
-from longrein.models import Model
-from longrein.permissions import Call, Rules
-from longrein.tools import GoalPort, HistoryReader, SubagentPort, SubagentType, TaskPort, TaskView, Tool, ToolOptions
+from longrein.events import Entry, PrefixSet
+from longrein.models import Clock, Model
+from longrein.permissions import Rules
+from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
-# --- Background tasks ------------------------------------------------------------------------------------------------
-#
-# The implementation, `background.control`, is imported with the first command.
-
+if TYPE_CHECKING:
+    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.session import Session
+    from longrein.agent.subagents.runner import SubagentRunner
+    from longrein.agent.subagents.spawn import LiveParentPolicy
+    from longrein.agent.task_pool import TaskPool
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
-
-
-class BackgroundTasks(Protocol):
-    """Background tasks of one session; see `background.control.BackgroundControl`."""
-
-    async def collect(self) -> bool: ...
-    def of(self, call: str) -> TaskPort: ...
-    def told_by(self, call: str) -> Sequence[TaskEnded]: ...
-    def background(self) -> bool: ...
-    def views(self) -> Sequence[TaskView]: ...
-    def unfinished(self, after: int = 0) -> bool: ...
-    def stop(self, task: str) -> None: ...
-    async def leave(self, policy: str) -> Sequence[TaskView]: ...
-    async def close(self) -> None: ...
-
-
-# --- Options of background tasks -------------------------------------------------------------------------------------
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -68,25 +51,6 @@ class TaskOptions(msgspec.Struct, frozen=True):
     """End of the output that goes with the notice."""
     leave_s: float = 5.0
     """Wait for tasks that are ended when longrein leaves."""
-
-
-# --- Interfaces, limits and dependencies -----------------------------------------------------------------------------
-
-
-class Clock(Protocol):
-    """Source of time. A virtual clock lets a whole session run thousands of times faster."""
-
-    def wall_us(self) -> int:
-        """Microseconds UTC."""
-        ...
-
-    def mono_s(self) -> float:
-        """Seconds on the monotonic clock."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`."""
-        ...
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -132,41 +96,6 @@ class RemainingBudget(msgspec.Struct, frozen=True):
 
 UNBOUND = RemainingBudget()
 """A budget without limits."""
-
-
-class ParentPolicy(Protocol):
-    """Live policy of a subagent's parent, and the channel for the subagent's updates."""
-
-    @property
-    def rules(self) -> Rules:
-        """The parent's permission rules now."""
-        ...
-
-    @property
-    def mode(self) -> str:
-        """The widest permission mode the subagent may have now."""
-        ...
-
-    def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """Yield the call as it would be in the folders that a worktree stands for.
-
-        Yields (call, rules, current folder); a call denied there is denied here too.
-        """
-        ...
-
-    @property
-    def process_session(self) -> str:
-        """Session that owns the processes: the root of the tree."""
-        ...
-
-    @property
-    def streaming(self) -> bool:
-        """True when a subscriber of the root wants provisional updates."""
-        ...
-
-    def hear(self, heard: SessionUpdate) -> None:
-        """Pass on a committed entry or a provisional update of the subagent."""
-        ...
 
 
 class Dependencies(msgspec.Struct):
@@ -219,14 +148,14 @@ class Dependencies(msgspec.Struct):
     """Locks of files in use; shared by all agents of a tree."""
     writers: FileWriters = msgspec.field(default_factory=FileWriters)
     """Authors of file contents; shared by all agents of a tree."""
-    parent_policy: ParentPolicy | None = None
+    parent_policy: "LiveParentPolicy | None" = None
     """Policy of the parent of a subagent; None for a session of the user."""
-    pool: TaskPool | None = None
+    pool: "TaskPool | None" = None
     """Slots and news of background tasks, shared by a tree; None without a supervisor."""
     task_options: TaskOptions = TaskOptions()
-    background_tasks: Callable[..., BackgroundTasks] | None = None
+    background_tasks: "Callable[[Session, TaskPool], BackgroundControl] | None" = None
     """Opens the background tasks of a session; None when commands run like any tool."""
-    subagents: Callable[..., Any] | None = None
+    subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
@@ -261,11 +190,6 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True for the `seed` profiles."""
 
 
-# --- Subagents -------------------------------------------------------------------------------------------------------
-#
-# The implementation, `subagents.runner`, is imported when it is needed.
-
-
 WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
 """Permission modes by how much they allow without asking."""
 
@@ -278,61 +202,6 @@ def narrower(mode: str, other: str) -> str:
 def below(label: str, name: str) -> str:
     """Return the label of `name` in the whole tree: `a398.b3`; `label` is '' for the session of the user."""
     return f"{label}.{name}" if label else name
-
-
-class Subagents(SubagentPort, Protocol):
-    """The subagents of one session."""
-
-    @property
-    def running(self) -> bool:
-        """True while a subagent works in the background."""
-        ...
-
-    @property
-    def pending(self) -> Sequence[PendingMessage]:
-        """Messages that wait in the inboxes of subagents."""
-        ...
-
-    @property
-    def questions(self) -> Sequence[FromSubagent]:
-        """The permission question of a subagent that waits for the user, for new subscribers."""
-        ...
-
-    def within(self, limits: Limits) -> Limits:
-        """Return `limits` for the next request, reduced to the budget left to the whole tree."""
-        ...
-
-    def collect(self) -> None:
-        """Append the ends of subagents in the background."""
-        ...
-
-    async def settled(self) -> None:
-        """Wait for the end of one background subagent; return at once when there is none."""
-        ...
-
-    def stop(self) -> None:
-        """Stop all of them; each reports what it has."""
-        ...
-
-    def resume(self) -> None:
-        """Continue the subagents that worked when the session was left and whose call does not wait for them."""
-        ...
-
-    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
-        """Put a message into the inbox of `child`; None when that subagent does not work."""
-        ...
-
-    def unqueue(self, number: int) -> str:
-        """Take back a waiting message of a subagent (the newest for 0); '' when there is none."""
-        ...
-
-    def views(self) -> Sequence[SubagentView]:
-        """Return all subagents, each followed by its own."""
-        ...
-
-    async def close(self) -> None:
-        """Close them; they continue when the session is opened again."""
-        ...
 
 
 # --- Elapsed times ---------------------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ refusal and halves with each answer, so that they do not all come back at once. 
 often it retries.
 """
 
-from typing import Protocol
-
 from longrein.events import AskFailed, Replied
 
 HOLD_MAX_S = 60.0
@@ -15,14 +13,6 @@ HOLD_S = 1.0
 """Wait when the provider names none."""
 GAP_MIN_S, GAP_MAX_S = 0.05, 2.0
 """Limits of the gap between two requests after a refusal."""
-
-
-class Clock(Protocol):
-    """The part of a clock that is needed."""
-
-    def mono_s(self) -> float:
-        """Seconds on the monotonic clock."""
-        ...
 
 
 class _Provider:
@@ -42,26 +32,28 @@ class RateLimit:
     def __init__(self) -> None:
         self._providers: dict[str, _Provider] = {}
 
-    def take_turn(self, provider: str, clock: Clock) -> tuple[float, AskFailed | None]:
-        """Reserve the next slot; return seconds until then, and the refusal that delayed it."""
+    def take_turn(self, provider: str, now_s: float) -> tuple[float, AskFailed | None]:
+        """Reserve the next slot; return seconds until then, and the refusal that delayed it.
+
+        `now_s`: monotonic time.
+        """
         known = self._providers.get(provider)
         if known is None:
             return 0.0, None
-        now = clock.mono_s()
-        at = max(now, known.free_s)
+        at = max(now_s, known.free_s)
         known.free_s = at + known.gap_s
-        return at - now, known.refusal
+        return at - now_s, known.refusal
 
-    def heard(self, provider: str, outcome: Replied | AskFailed, clock: Clock) -> None:
+    def heard(self, provider: str, outcome: Replied | AskFailed, now_s: float) -> None:
         """Register the outcome of a request."""
         known = self._providers.get(provider)
         if isinstance(outcome, AskFailed) and outcome.kind in ("rate", "overload"):
             known = self._providers.setdefault(provider, _Provider())
             known.refusal, told = outcome, outcome.retry_after_s
-            known.held_s = max(known.held_s, clock.mono_s() + min(HOLD_MAX_S, told if told >= 0 else HOLD_S))
+            known.held_s = max(known.held_s, now_s + min(HOLD_MAX_S, told if told >= 0 else HOLD_S))
             known.free_s = max(known.free_s, known.held_s)
             known.gap_s = min(GAP_MAX_S, max(GAP_MIN_S, known.gap_s * 2))
-        elif known is not None and isinstance(outcome, Replied) and clock.mono_s() >= known.held_s:
+        elif known is not None and isinstance(outcome, Replied) and now_s >= known.held_s:
             known.gap_s /= 2
             if known.gap_s < GAP_MIN_S:
                 del self._providers[provider]

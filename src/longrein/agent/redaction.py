@@ -137,11 +137,9 @@ class RedactingBlobs:
         return data if safe is text else safe.encode("utf-8", "surrogateescape")
 
     def read_blob(self, blob: str) -> bytes:
-        """Implement `store.Log.read_blob`."""
         return self._log.read_blob(blob)
 
     def blob_path(self, blob: str) -> str:
-        """Implement `store.Log.blob_path`."""
         return self._log.blob_path(blob)
 
     def new_blob(self) -> BlobWriter:
@@ -175,7 +173,6 @@ class RedactingBlobWriter:
 
     @property
     def path(self) -> str:
-        """Implement `store.BlobWriter.path`."""
         return self._writer.path
 
     @property

@@ -5,6 +5,7 @@ Files are restored only on request, and only where nobody else has changed them 
 
 from collections.abc import Iterable
 
+from longrein.agent.moves import call_ended
 from longrein.agent.session import Session
 from longrein.context import OpenCall, fold, window_of
 from longrein.events import (
@@ -16,7 +17,6 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
-    Text,
     ToolCall,
     ToolEnded,
     TurnEnded,
@@ -53,10 +53,9 @@ def uncompact(session: Session, seq: int) -> None:
     session.append(Restored(undone))
 
 
-def _left(open_call: OpenCall) -> ToolEnded:
-    call = open_call.call
-    status, what = ("interrupted", "interrupted; it may have run") if open_call.started else ("not_run", "not run")
-    return ToolEnded(call.id, call.name, status, (Text(f"{what}: the user went back"),))
+def _left(call: OpenCall) -> ToolEnded:
+    status, what = ("interrupted", "interrupted; it may have run") if call.started else ("not_run", "not run")
+    return call_ended(call, status, f"{what}: the user went back")
 
 
 def step_end(entries: list[Entry], to: int) -> int:

@@ -7,7 +7,7 @@ side effect comes after a commit with `flush`, so the entries it relies on are o
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ from longrein.agent.messages import (
     UserNotice,
     for_child,
 )
-from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
+from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
@@ -33,7 +33,6 @@ from longrein.events import (
     Entry,
     Interrupted,
     Replied,
-    SourceFile,
     ToolCall,
     ToolEnded,
     text_of,
@@ -41,24 +40,22 @@ from longrein.events import (
 )
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
-from longrein.tools import SubagentPort, TaskView
+from longrein.tools import TaskView
+
+if TYPE_CHECKING:
+    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.subagents.runner import SubagentRunner
 
 # --- Background summary request --------------------------------------------------------------------------------------
 #
 # The outcome waits here until the loop appends it to the log.
 
 
-class _Host(Protocol):
-    """The methods of the session that `BackgroundRequest` uses."""
-
-    def append(self, *events: AnyEvent) -> int: ...
-    def poke(self) -> None: ...
-
-
 class BackgroundRequest:
     """At most one summary request that runs while the conversation continues."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: "Session") -> None:
+        self._session = session
         self._task: asyncio.Task[Replied | AskFailed] | None = None
         self._seq, self._reserved_usd = 0, 0.0
 
@@ -67,20 +64,18 @@ class BackgroundRequest:
         """True while a request has no outcome in the log."""
         return self._task is not None
 
-    def start(
-        self, host: _Host, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
-    ) -> None:
+    def start(self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float) -> None:
         """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it is done."""
         self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
-        self._task.add_done_callback(lambda _task: host.poke())
+        self._task.add_done_callback(lambda _task: self._session.poke())
 
-    def collect(self, host: _Host) -> None:
+    def collect(self) -> None:
         """Append the outcome, if there is one."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
-            host.append(task.result())
+            self._session.append(task.result())
 
-    async def stop(self, host: _Host) -> None:
+    async def stop(self) -> None:
         """Cancel the request and record what it may have cost."""
         if self._task is None:
             return
@@ -88,7 +83,7 @@ class BackgroundRequest:
         await asyncio.wait([self._task])
         task, self._task = self._task, None
         gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
-        host.append(gone if task.cancelled() else task.result())
+        self._session.append(gone if task.cancelled() else task.result())
 
 
 # --- Session ---------------------------------------------------------------------------------------------------------
@@ -113,6 +108,13 @@ def retrieve_error(done: "asyncio.Future[Any]") -> None:
         done.exception()
 
 
+def resolved_future() -> "asyncio.Future[None]":
+    """Return a future that is done."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
 class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
@@ -125,19 +127,20 @@ class Session:
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
         self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
-        self.summary_request = BackgroundRequest()
+        self.summary_request = BackgroundRequest(self)
         self.paused = self.state.turn_open
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
-        self.file_watcher = FileWatcher(state.at)
+        keep_bytes_max = deps.options.keep_bytes_max
+        self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders already searched for instruction files; a cache."""
-        self.subagents: Subagents | None = None
+        self.subagents: SubagentRunner | None = None
         """None until a subagent is started, or one is found at open."""
-        self.own_background_tasks: BackgroundTasks | None = None
+        self.own_background_tasks: BackgroundControl | None = None
         """None until a command is started, or a task is found at open."""
         self.walk: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
@@ -206,17 +209,16 @@ class Session:
         The returned future is done when they are committed, with `flush` when they are on disk. `beside`: subagents
         whose entries go into the same transaction.
         """
+        if self._broken is None and not self._held and not self._taken and not flush:
+            return resolved_future()
         done: asyncio.Future[None] = self._loop.create_future()
         if self._broken is not None:
             done.set_exception(self._broken)
             retrieve_error(done)
             return done
-        entries, taken = self._held, self._taken
-        if not entries and not taken and not flush:
-            done.set_result(None)
-            return done
         those = [(one, *one._hand_over()) for one in (self, *beside)]
-        more = [(one.log, held, gone) for one, held, gone in those[1:]]
+        (_, entries, taken), *others = those
+        more = [(one.log, held, gone) for one, held, gone in others]
         written = self.log.append(entries, flush=flush, take=taken, beside=more)
         written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done))
         return done
@@ -298,8 +300,7 @@ class Session:
         told = self.subagents.tell(word, child) if self.subagents is not None else None
         if told is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
-            told = self._loop.create_future()
-            told.set_result(None)
+            return resolved_future()
         return told
 
     def unqueue(self, number: int = 0) -> str:
@@ -331,27 +332,21 @@ class Session:
         self.inbox.poke()
 
     def agents(self) -> Sequence[SubagentView]:
-        """Implement `SessionPort.agents`."""
         return self.subagents.views() if self.subagents is not None else ()
 
     def tasks(self) -> Sequence[TaskView]:
-        """Implement `SessionPort.tasks`."""
         return self.background_tasks.views() if self.background_tasks is not None else ()
 
     def background(self) -> bool:
-        """Implement `SessionPort.background`."""
         return self.background_tasks is not None and self.background_tasks.background()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
-        """Implement `SessionPort.stay`."""
         self.wake_schedule.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Implement `SessionPort.leave`."""
         return await self.own_background_tasks.leave(policy) if self.own_background_tasks is not None else ()
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
-        """Implement `SessionPort.follow`."""
         return self.subscribers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
@@ -360,10 +355,12 @@ class Session:
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
-    @property
-    def agent_port(self) -> SubagentPort | None:
-        """Subagents, for tools; None where none may be started."""
-        return None
+    def open_subagents(self) -> "SubagentRunner | None":
+        """Return the subagents, opened on first use; None where there are none."""
+        if self.subagents is None and self.deps.subagents is not None:
+            self.subagents = subagents = self.deps.subagents(self)
+            self.subscribers.asking = lambda: subagents.questions
+        return self.subagents
 
     def expect(self, name: str) -> None:
         """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for a command."""
@@ -372,12 +369,12 @@ class Session:
             self.deps.pool.supervision.warm()
 
     @property
-    def background_tasks(self) -> BackgroundTasks | None:
+    def background_tasks(self) -> "BackgroundControl | None":
         """Tasks of this session and its subagents; None while the tree has run no command."""
         pool = self.deps.pool
         return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
 
-    def open_background_tasks(self) -> BackgroundTasks | None:
+    def open_background_tasks(self) -> "BackgroundControl | None":
         """Return this session's tasks, opened on first use; None where there is no supervisor."""
         if self.own_background_tasks is None and self.deps.pool is not None and self.deps.background_tasks is not None:
             self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)
@@ -404,26 +401,15 @@ class Session:
     @property
     def process_session(self) -> str:
         """Session that owns the processes: the root of the tree."""
-        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.process_session
-
-    @property
-    def prefix_sources(self) -> tuple[SourceFile, ...]:
-        """Files in the static context."""
-        return self.state.prefix.sources if self.state.prefix else ()
-
-    @property
-    def _limits(self) -> Limits:
-        """Limits of the next request, reduced to the budget left to the whole tree."""
-        limits = self.wake_schedule.limits
-        return limits if self.subagents is None else self.subagents.within(limits)
+        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.root.id
 
     @property
     def move_context(self) -> MoveContext:
         """Facts for `next_move` that are not in the log."""
-        deps = self.deps
+        deps, limits = self.deps, self.wake_schedule.limits
         return MoveContext(
             budget=deps.model.budget,
-            limits=self._limits,
+            limits=limits if self.subagents is None else self.subagents.within(limits),
             jitter=deps.jitter(),
             paused=self.paused,
             fallback="" if deps.fallback == deps.model.name else deps.fallback,
@@ -498,7 +484,7 @@ class Session:
         self.wake_schedule.stop()
         if self.own_background_tasks is not None:
             await self.own_background_tasks.close()
-        await self.summary_request.stop(self)
+        await self.summary_request.stop()
         if self.deps.goals is not None:
             await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:

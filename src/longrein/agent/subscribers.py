@@ -7,10 +7,13 @@ live.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
-from longrein.agent.ports import ParentPolicy
 from longrein.events import Entry
+
+if TYPE_CHECKING:
+    from longrein.agent.subagents.spawn import LiveParentPolicy
 
 History = Callable[[int, int], Iterable[Entry]]
 
@@ -18,7 +21,7 @@ History = Callable[[int, int], Iterable[Entry]]
 class Subscribers:
     """All subscribers of one session."""
 
-    def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
+    def __init__(self, history: History, committed: int, above: "LiveParentPolicy | None" = None) -> None:
         self._history = history
         self._above = above
         self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
@@ -33,20 +36,14 @@ class Subscribers:
         """True if a subscriber wants replies and output while they grow."""
         if any(streaming for _, _, streaming in self._queues):
             return True
-        return self._above is not None and self._above.streaming
+        return self._above is not None and self._above.root.subscribers.streaming
 
     def publish(self, heard: SessionUpdate) -> None:
-        """Send an update to all; entries only once they are committed."""
-        for queue, wake, _ in self._queues:
-            queue.append(heard)
-            wake.set()
-        if self._above is not None:
-            self._above.hear(heard)
-
-    def stream(self, heard: ReplyDelta | Output | TaskOver | FromSubagent) -> None:
-        """Send an update to subscribers with `streaming`."""
+        """Send an update to all; entries only once they are committed, growing output only with `streaming`."""
+        news = heard.heard if isinstance(heard, FromSubagent) else heard
+        growing = isinstance(news, ReplyDelta | Output | TaskOver)
         for queue, wake, streaming in self._queues:
-            if streaming:
+            if streaming or not growing:
                 queue.append(heard)
                 wake.set()
         if self._above is not None:

@@ -12,11 +12,11 @@ import msgspec
 
 from longrein.agent.file_changes import (
     after_command,
-    before_command,
     describe_writer,
     may_change,
     note_written,
     tell_nested_instructions,
+    unattributed_changes,
     writer_of,
 )
 from longrein.agent.memory_pressure import spill_long_texts
@@ -27,12 +27,12 @@ from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
+from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
-"""Text of one page of `Recall`."""
+"""Text of one page of `Recall`: some 22 % of the window at 3 bytes a token; results together are whole up to 30 %."""
 
 
 class _Versions(Mapping[str, FileVersion]):
@@ -55,12 +55,14 @@ class _Versions(Mapping[str, FileVersion]):
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` in parallel, at most `limits.parallel_max` at once."""
     calls = [session.original_call(call) for call in calls]
-    fitted = {call.id: _fitted(session, call) for call in calls}
+    fitted = {call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {})[0] for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
     if changing:
-        session.append(*await before_command(session))
-    session.append(*(_started(call, fitted[call.id]) for call in fresh))
+        session.append(*await unattributed_changes(session))
+    for call in fresh:
+        arguments = fitted[call.id]
+        session.append(ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments))
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
@@ -84,20 +86,10 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     tell_nested_instructions(session, calls)
 
 
-def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as the tool gets them; the call has been judged, so they fit."""
-    return fit_arguments(session.deps.tools[call.name], call.arguments or {})[0]
-
-
-def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
-    return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
-
-
 class _ParallelCalls:
-    """State shared by the calls that run in parallel."""
+    """State shared by the calls that run in parallel, at most `most` at once."""
 
     def __init__(self, most: int, calls: Sequence[str]) -> None:
-        """Let at most `most` of `calls` run at once."""
         self.gate = asyncio.Semaphore(most)
         self.looking = asyncio.Lock()
         """Held while one call looks for changed files, so that no change is reported twice."""
@@ -119,15 +111,18 @@ class _CallSlot:
         self.changing = changing
         """True if it runs a command that may change any file."""
         self.beside = beside
-        self._gate = beside.gate
         self._entered = False
         self._files: HeldPaths | None = None
 
     async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
         """Wait for the slot and the locks."""
-        await self._gate.acquire()
+        await self.beside.gate.acquire()
         self._entered = True
-        self._files = await session.deps.locks.take(_touched(session, tool, arguments))
+        touched: list[tuple[str, bool]] = []  # not known for a command
+        if tool.access != "command":
+            look, cwd = session.deps.workspace.resolve, session.state.cwd
+            touched = [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
+        self._files = await session.deps.locks.take(touched)
 
     @property
     def whole(self) -> bool:
@@ -139,15 +134,7 @@ class _CallSlot:
         if self._files is not None:
             self._files.release()
         if self._entered:
-            self._gate.release()
-
-
-def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, bool]]:
-    """Return (real path, writes) of the files that a call touches; unknown for a command."""
-    if tool.access == "command":
-        return []
-    look, cwd = session.deps.workspace.resolve, session.state.cwd
-    return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
+            self.beside.gate.release()
 
 
 async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:
@@ -200,20 +187,18 @@ async def _record(
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)
-    raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
+    raw = ""
+    if outcome.raw:
+        redact = session.deps.redact
+        kept = redact(outcome.raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if clean(kept) == redact(clean(outcome.raw)):  # else escapes inside a secret hide it
+            raw = session.blobs.put_blob(kept)
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended)
     else:  # notices tell the ends that it did not report
         session.append(*changes, *facts, ended, *told)
-
-
-def _raw_blob(session: Session, raw: bytes) -> str:
-    """Store a command's raw output without secrets; '' when escapes inside a secret hide it."""
-    redact = session.deps.redact
-    kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
 
 
 async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:
@@ -232,6 +217,14 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
+    options = deps.options
+    if state.profile.startswith("seed"):  # keeps only the beginning of a command's output
+        most = SEED_OUTPUT_BYTES
+        options = msgspec.structs.replace(options, output_inline_bytes=most, head_bytes=most, tail_bytes=0)
+    goals = deps.goals.by(owner_of(session.process_session, state.label)) if deps.goals is not None else None
+    if goals is not None:
+        goals.beat()
+    usable_tokens = window_of(state, deps.model.budget).usable_tokens
     tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
     return ToolContext(
         call=call,
@@ -242,39 +235,16 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         blobs=session.blobs,
         versions=_Versions(state.files, state.asks),
         todos=state.todos,
-        options=_options(session),
+        options=options,
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: find_visible_reading(session.state, *asked),
-        note=lambda data: session.subscribers.stream(Output(call, data)),
+        note=lambda data: session.subscribers.publish(Output(call, data)),
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
-        agents=session.agent_port,
-        goals=_goals(session),
+        agents=session.open_subagents() if deps.kinds else None,
+        goals=goals,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
-        page_bytes=_page_bytes(window_of(state, deps.model.budget).usable_tokens),
+        page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3)),
     )
-
-
-def _goals(session: Session) -> GoalPort | None:
-    """Return the project's goals for this agent, renewing its claims."""
-    if session.deps.goals is None:
-        return None
-    goals = session.deps.goals.by(owner_of(session.process_session, session.state.label))
-    goals.beat()
-    return goals
-
-
-def _options(session: Session) -> ToolOptions:
-    """Return the limits of the tools; the `seed` profiles keep only the beginning of a command's output."""
-    options = session.deps.options
-    if not session.state.profile.startswith("seed"):
-        return options
-    most = SEED_OUTPUT_BYTES
-    return msgspec.structs.replace(options, output_inline_bytes=most, head_bytes=most, tail_bytes=0)
-
-
-def _page_bytes(usable_tokens: int) -> int:
-    """Some 22 % of the window at 3 bytes a token: results together are whole up to 30 %."""
-    return max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3))

@@ -128,14 +128,18 @@ class ModelOptions(msgspec.Struct, frozen=True):
 
 
 class Clock(Protocol):
-    """The clock functions that a model needs."""
+    """Source of time. A virtual clock lets a whole session run thousands of times faster."""
 
     def wall_us(self) -> int:
-        """Microseconds since 1970 UTC, for a `Retry-After` date."""
+        """Microseconds since 1970 UTC."""
+        ...
+
+    def mono_s(self) -> float:
+        """Seconds on the monotonic clock."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait `seconds`, for the delays of a scripted model."""
+        """Wait `seconds`."""
         ...
 
 

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from longrein.agent.background import output as slices
-from longrein.agent.background import tasks as ending
+from longrein.agent.background.output import Slice, last_lines, matching, pieces, since
 from longrein.agent.background.start import finish_despite_cancel, queue_task, run_in_background, run_in_foreground
-from longrein.agent.background.tasks import SessionTasks, is_output_stored
+from longrein.agent.background.tasks import UNKNOWN, SessionTasks, is_output_stored
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
@@ -40,11 +39,11 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
         tasks.unseat(task)
     elif there is not None:
         if task not in tasks.seated:
-            tasks.pool.take(anyway=True)
+            tasks.pool.slots.force()
             tasks.seat(task)
     elif now.started.state != "queued" or _copied(tasks, now):
         if not tasks.ended(task):
-            tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or ending.UNKNOWN))
+            tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or UNKNOWN))
     elif task not in tasks.starting:
         queue_task(tasks, now.started)
 
@@ -75,7 +74,7 @@ class BackgroundControl:
         self.tasks = SessionTasks(host, pool)
         self._fresh = self.tasks.adopted
         """True if the next recorded ends happened after the session was opened."""
-        self._beside: dict[asyncio.Task[TaskView], None] = {}
+        self._beside: dict[asyncio.Task[None], None] = {}
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
@@ -93,7 +92,7 @@ class BackgroundControl:
         await tasks.collect()
         return old
 
-    def unfinished(self, after: int = 0) -> bool:
+    def unfinished(self, after: int) -> bool:
         """Return True if a task started after entry `after` runs, waits, or has an unrecorded end."""
         return any(now.ended is None and now.seq > after for now in self._host.state.tasks.values())
 
@@ -109,25 +108,22 @@ class BackgroundControl:
 
     def background(self) -> bool:
         """Send the foreground commands to the background; False when there are none."""
-        here = [member for member in self._pool.members.values() if isinstance(member, SessionTasks)]
-        wishes = [wish for member in here for wish in member.front.values() if not wish.done()]
+        wishes = [wish for member in self._pool.members.values() for wish in member.front.values() if not wish.done()]
         for wish in wishes:
             wish.set_result(None)
         return bool(wishes)
 
     def views(self) -> Sequence[TaskView]:
         """Return the tasks of this session and of its active subagents."""
-        below = [m for label, m in self._pool.members.items() if label != self.tasks.label and self._is_below(label)]
-        every = [self.tasks, *(member for member in below if isinstance(member, SessionTasks))]
-        return [view for member in every for view in member.views()]
-
-    def _is_below(self, label: str) -> bool:
-        return not self.tasks.label or label.startswith(f"{self.tasks.label}.")
+        above = self.tasks.label and f"{self.tasks.label}."
+        members = [member for member in self._pool.members.values() if member.label.startswith(above)]
+        below = [member for member in members if member is not self.tasks]
+        return [view for member in (self.tasks, *below) for view in member.views()]
 
     def stop(self, task: str) -> None:
         """Stop a task of this session or an active subagent, without waiting. Unknown tasks are ignored."""
         member = self._pool.members.get(agent_of(task))
-        if isinstance(member, SessionTasks) and task in member.host.state.tasks:
+        if member is not None and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
             stopping.add_done_callback(lambda done: self._beside.pop(done, None))
@@ -140,7 +136,7 @@ class BackgroundControl:
         `stop` ends every task, `keep` only those that cannot outlive longrein. Returns those that continue.
         """
         tasks, host = self.tasks, self._host
-        going = [task for task in tasks.unfinished if not tasks.ended(task)]
+        going = [task for task in host.state.tasks if not tasks.ended(task)]
         keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
         ending = [task for task in going if task not in keeps]
         wait_s = host.deps.task_options.leave_s
@@ -159,13 +155,12 @@ class BackgroundControl:
             await asyncio.wait(waiting)  # a task that is starting is kept first
         if not self._host.state.calls:
             self._host.append(*self.tasks.ends())
-        self._pool.part(self.tasks.label)
+        self._pool.members.pop(self.tasks.label, None)
 
 
-async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:
+async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> None:
     """Stop a task and wait until its end is known; a task that is over stays as it is."""
-    view = tasks.view(task)
-    if view.state == "queued":
+    if tasks.view(task).state == "queued":
         tasks.end(TaskEnded(task, "killed", cause=f"stopped by {who} before it began"))
         if task in tasks.starting:
             tasks.starting[task].cancel()
@@ -175,10 +170,9 @@ async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WA
         try:
             await tasks.pool.supervision.stop(task, f"stopped by {who}")
         except OSError:  # the supervisor is gone with the task; the next adoption records it
-            return tasks.view(task)
+            return
         if not tasks.ended(task):
             await tasks.wait_over(task, wait_s)
-    return tasks.view(task)
 
 
 class CallTasks:
@@ -196,31 +190,27 @@ class CallTasks:
     ) -> CommandExit | BackgroundedCommand:
         """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
         if background:
-            return await run_in_background(self._tasks, command, call, timeout_s)
+            return await finish_despite_cancel(run_in_background(self._tasks, command, call, timeout_s))
         return await run_in_foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
 
     def tasks(self) -> Sequence[TaskView]:
-        """Implement `tools.TaskPort.tasks`."""
         return self._tasks.views()
 
     async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
-        """Implement `tools.TaskPort.output`."""
-        view = self._tasks.view(task)
-        if self._tasks.ended(task):
-            view = await finish_despite_cancel(self._told(task))
-        shown = await self._shown(view, tail, since, grep) if view.size_bytes else slices.Slice("", 0, 0)
+        view = await self._seen(task)
+        shown = await self._shown(view, tail, since, grep) if view.size_bytes else Slice("", 0, 0)
         note = shown.note
         if view.elided_bytes:
             note = "; ".join(filter(None, (note, f"{view.elided_bytes} bytes of its middle were not kept")))
         return OutputSlice(view, shown.text, shown.first_byte, shown.next_byte, note)
 
-    async def _shown(self, view: TaskView, tail: int, since: int, grep: str) -> slices.Slice:
+    async def _shown(self, view: TaskView, tail: int, start: int, grep: str) -> Slice:
         read = await self._reader(view)
         if grep:
-            return await slices.matching(slices.pieces(read, 0), grep, SHOWN_BYTES)
-        if since >= 0:
-            return slices.since(read, since, SHOWN_BYTES)
-        return slices.last_lines(read, view.size_bytes, tail or 50, SHOWN_BYTES)
+            return await matching(pieces(read, 0), grep, SHOWN_BYTES)
+        if start >= 0:
+            return since(read, start, SHOWN_BYTES)
+        return last_lines(read, view.size_bytes, tail or 50, SHOWN_BYTES)
 
     async def _reader(self, view: TaskView) -> Callable[[int, int], tuple[int, bytes]]:
         """Return a reader of a task's output: from its blob once the end is recorded, else from the spool."""
@@ -228,38 +218,36 @@ class CallTasks:
         now = host.state.tasks[view.id]
         if now.ended is None or supervision.spooled(view.id) is not None:
             return lambda start, size: supervision.read(view.id, start, size)
-        data = await self._blob(now.ended.output) if now.ended.output else b""
+        data, blob, archive = b"", now.ended.output, host.deps.archive
+        if blob and archive is None:
+            data = host.blobs.read_blob(blob)
+        elif blob and archive is not None:
+            data = await archive.reading(lambda past: b"".join(past.pieces(blob)))
         gap = now.ended.size_bytes - len(data)  # the dropped middle comes after the first half
         half = min(len(data), host.deps.task_options.quota_bytes // 2) if gap else len(data)
         return lambda start, size: _from_blob(data, half, gap, start, size)
 
-    async def _blob(self, blob: str) -> bytes:
-        host = self._tasks.host
-        archive = host.deps.archive
-        if archive is None:
-            return host.blobs.read_blob(blob)
-        return await archive.reading(lambda past: b"".join(past.pieces(blob)))
+    async def _seen(self, task: str) -> TaskView:
+        """Return the view of a task; record with this call's result that it is over."""
+        view = self._tasks.view(task)
+        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else view
 
     async def _told(self, task: str) -> TaskView:
-        """Record with this call's result that the task is over."""
         await self._tasks.prepare(task)
         self._tasks.owe(self._call, task)
         return self._tasks.view(task)
 
     async def wait(self, task: str, timeout_s: float) -> TaskView:
-        """Implement `tools.TaskPort.wait`."""
         self._tasks.view(task)
         if not self._tasks.ended(task):
             await self._tasks.wait_over(task, timeout_s)
-        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else self._tasks.view(task)
+        return await self._seen(task)
 
     async def stop(self, task: str) -> TaskView:
-        """Implement `tools.TaskPort.stop`."""
-        view = await stop(self._tasks, task, "TaskStop")
-        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else view
+        await stop(self._tasks, task, "TaskStop")
+        return await self._seen(task)
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
-        """Implement `tools.TaskPort.give`."""
         view = self._tasks.view(task)
         if view.state != "running":
             raise ToolError(f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written.")

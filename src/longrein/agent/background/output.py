@@ -90,12 +90,13 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
 
     Yields to the event loop after each piece. Raises `ToolError` for an invalid or possibly endless pattern.
     """
-    wanted = compile_pattern(pattern)
+    wanted, reader = compile_pattern(pattern), LineReader()
     shown: deque[str] = deque()
-    reader = LineReader()
     size = count = 0
-    for at, data in found:
-        for number, line in reader.feed(at, data):
+
+    def look(lines: Iterator[tuple[int, bytes]]) -> None:
+        nonlocal size, count
+        for number, line in lines:
             text = clean(line)
             if wanted.search(text) is None:
                 continue
@@ -104,12 +105,11 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
             size += len(shown[-1]) + 1
             while size > most_bytes and len(shown) > 1:
                 size -= len(shown.popleft()) + 1
+
+    for at, data in found:
+        look(reader.feed(at, data))
         await asyncio.sleep(0)
-    for number, line in reader.rest():
-        text = clean(line)
-        if wanted.search(text) is not None:
-            count += 1
-            shown.append(f"{number}: {text}")
+    look(reader.rest())
     words = [f"the newest {len(shown)} of {count} matching lines"] * (len(shown) < count)
     words += ["line numbers leave out what was not kept"] * reader.gap
     return Slice("\n".join(shown), 0, reader.end, "; ".join(words) if count else "no line matches")

@@ -6,16 +6,17 @@ enough, so a task that keeps printing costs one check in that span.
 
 import asyncio
 import re
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.session import Session
-from longrein.agent.task_pool import TaskPool
 from longrein.context import external_event
 from longrein.events import Reminded
 from longrein.tools import clean
 from longrein.workspace import SpooledTask
+
+if TYPE_CHECKING:
+    from longrein.agent.background.tasks import SessionTasks
 
 TAIL_BYTES = 1_000
 """End of the output that is searched for a question and told."""
@@ -32,15 +33,6 @@ QUESTION_CHARS_MAX = 300
 """A longer last line is no question."""
 
 
-class WatchedTasks(Protocol):
-    """The tasks that are watched."""
-
-    host: Session
-    pool: TaskPool
-
-    def ended(self, task: str) -> bool: ...
-
-
 class LastCheck(msgspec.Struct):
     """Time and result of the last check of a task."""
 
@@ -55,7 +47,7 @@ class LastCheck(msgspec.Struct):
 class StallDetector:
     """Watch the running tasks of one session."""
 
-    def __init__(self, tasks: WatchedTasks) -> None:
+    def __init__(self, tasks: "SessionTasks") -> None:
         self._tasks = tasks
         self._looks: dict[str, LastCheck] = {}
         self._round: asyncio.Task[None] | None = None

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.agent.background import tasks as ending
-from longrein.agent.background.tasks import SessionTasks
+from longrein.agent.background.tasks import SessionTasks, tail_text
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
 from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
@@ -60,52 +59,31 @@ async def run_in_foreground(
     if promote and not tasks.host.state.profile.startswith("seed"):
         tasks.front[call] = wish
     over = asyncio.ensure_future(started.ended())
+    timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
     try:
-        why = await _first(tasks, over, wish, timeout_s)
-        if why == "timeout" and not (call in tasks.front and tasks.host.deps.task_options.promote):
+        await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
+        goes_on = wish.done() or (call in tasks.front and tasks.host.deps.task_options.promote)
+        if not over.done() and not goes_on:
             started.end("timeout")
-            why = ""
-        if not why:
+        if over.done() or not goes_on:
             return await over
     except asyncio.CancelledError:
         started.end("interrupt")
         raise
     finally:
         tasks.front.pop(call, None)
-        over.cancel()
-    return await finish_despite_cancel(_promoted(tasks, started, command, call, why))
-
-
-async def _first(
-    tasks: SessionTasks, over: "asyncio.Future[CommandExit]", wish: "asyncio.Future[None]", timeout_s: float
-) -> str:
-    """Wait for the first of three: '' for the end of the command, else `user` or `timeout`."""
-    timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
-    try:
-        await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
-    finally:
         timer.cancel()
-    return "" if over.done() else "user" if wish.done() else "timeout"
+        over.cancel()
+    why = "user" if wish.done() else "timeout"
+    return await finish_despite_cancel(_promoted(tasks, started, _task_started(tasks, command, call), why))
 
 
-async def _promoted(
-    tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str
-) -> BackgroundedCommand:
-    tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a slot
-    options = tasks.host.deps.task_options
-    fact = TaskStarted(
-        tasks.next_id(),
-        command,
-        call,
-        options.timeout_s,
-        policy="stop",
-        cwd=tasks.host.state.cwd,
-        promoted=why,
-        memory_bytes=options.memory_bytes,
-        cpu_s=options.cpu_s,
-    )
+async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str) -> BackgroundedCommand:
+    tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
+    fact = msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
     found = await _keep(tasks, started, fact)
-    tail = ending.tail_text(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
+    tail_bytes = tasks.host.deps.task_options.tail_bytes
+    tail = tail_text(tasks.pool.supervision, found, tail_bytes) if found is not None else ""
     return BackgroundedCommand(tasks.view(fact.task), why, tail)
 
 
@@ -116,27 +94,14 @@ async def run_in_background(
     tasks: SessionTasks, command: str, call: str, limit_s: float
 ) -> CommandExit | BackgroundedCommand:
     """Start a command as a task, or queue it; `CommandExit` when it could not be started."""
-    return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
-
-
-async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | BackgroundedCommand:
-    options, state = tasks.host.deps.task_options, tasks.host.state
-    fact = TaskStarted(
-        "",
-        command,
-        call,
-        limit_s or options.timeout_s,
-        cwd=state.cwd,
-        memory_bytes=options.memory_bytes,
-        cpu_s=options.cpu_s,
-    )
-    if not tasks.pool.take():
+    fact = _task_started(tasks, command, call, limit_s)
+    if not tasks.pool.slots.try_enter():
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
         queue_task(tasks, queued)
         return BackgroundedCommand(tasks.view(queued.task), "asked")
-    started = await _start_seated(tasks, command, state.cwd)
+    started = await _start_seated(tasks, command, fact.cwd)
     if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
@@ -152,9 +117,9 @@ def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
 
 
 async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
-    await tasks.pool.wait(tasks.label)
+    await tasks.pool.slots.enter(tasks.label)
     if tasks.host.closed or tasks.ended(queued.task):
-        tasks.pool.free()
+        tasks.pool.slots.leave()
         return
     try:
         await finish_despite_cancel(_seated(tasks, queued))
@@ -169,12 +134,26 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
         return
     if tasks.ended(queued.task):  # stopped while it was starting
         started.end("interrupt")
-        tasks.pool.free()
+        tasks.pool.slots.leave()
         return
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
 # --- Both ------------------------------------------------------------------------------------------------------------
+
+
+def _task_started(tasks: SessionTasks, command: str, call: str, limit_s: float = 0.0) -> TaskStarted:
+    """Build the `TaskStarted` of a command; it gets its id when it is appended."""
+    options = tasks.host.deps.task_options
+    return TaskStarted(
+        "",
+        command,
+        call,
+        limit_s or options.timeout_s,
+        cwd=tasks.host.state.cwd,
+        memory_bytes=options.memory_bytes,
+        cpu_s=options.cpu_s,
+    )
 
 
 async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedCommand | CommandExit:
@@ -185,7 +164,7 @@ async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedC
         return started
     finally:
         if started is None or isinstance(started, CommandExit):
-            tasks.pool.free()
+            tasks.pool.slots.leave()
 
 
 async def _start(

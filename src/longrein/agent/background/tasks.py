@@ -15,7 +15,7 @@ from longrein.agent.messages import TaskOver
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
-from longrein.context import State, TaskState
+from longrein.context import TaskState
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import SpooledTask, Supervision
@@ -109,12 +109,6 @@ def is_output_stored(event: TaskEnded) -> bool:
     return bool(event.output) or not event.size_bytes
 
 
-def tasks_asked_about(state: State) -> list[str]:
-    """Return the tasks that open calls of `TaskOutput` and `TaskStop` name."""
-    calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
-    return [str((call.arguments or {}).get("task_id", "")) for call in calls]
-
-
 class SessionTasks:
     """Tasks of one session; see the module. Belongs to one event loop."""
 
@@ -141,7 +135,7 @@ class SessionTasks:
         """Tasks whose end was shown to subscribers."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._preparing = asyncio.Lock()
-        pool.join(self.label, self, host.id)
+        pool.members[self.label] = self
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -153,7 +147,10 @@ class SessionTasks:
         """Return the view of a task. Raises `ToolError` for an unknown id, naming the known ones."""
         now = self.host.state.tasks.get(task)
         if now is None:
-            raise ToolError(self._unknown(task))
+            known = list(self.host.state.tasks)
+            more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
+            there = f"; there are {', '.join(known[-8:])}{more}" if known else ": none was started in this session"
+            raise ToolError(f"[unknown-task] There is no task {task[:40]!r}{there}.")
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
@@ -167,24 +164,6 @@ class SessionTasks:
         every = [self.view(task) for task in reversed(self.host.state.tasks)]
         return sorted(every, key=lambda one: one.state not in ("running", "queued"))
 
-    def _unknown(self, task: str) -> str:
-        known = list(self.host.state.tasks)
-        if not known:
-            return f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
-        more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
-        return f"[unknown-task] There is no task {task[:40]!r}; there are {', '.join(known[-8:])}{more}."
-
-    @property
-    def running(self) -> list[str]:
-        """Started tasks that are not over."""
-        tasks = self.host.state.tasks
-        return [task for task, now in tasks.items() if now.ended is None and now.started.state != "queued"]
-
-    @property
-    def unfinished(self) -> list[str]:
-        """Tasks that run or wait, or whose end is not in the log yet."""
-        return [task for task, now in self.host.state.tasks.items() if now.ended is None]
-
     # --- places and news -------------------------------------------------------------------------------------
 
     def seat(self, task: str) -> None:
@@ -196,7 +175,7 @@ class SessionTasks:
         """Free the slot of a task, if it holds one."""
         if task in self.seated:
             del self.seated[task]
-            self.pool.free()
+            self.pool.slots.leave()
 
     def over(self, task: str) -> None:
         """Handle news of the supervisor: the task has ended; '' means the supervisor is gone with all tasks."""
@@ -216,7 +195,7 @@ class SessionTasks:
         """Show the end to subscribers, once, also in the middle of a long move."""
         if ended.task not in self._shown:
             self._shown[ended.task] = None
-            self.host.subscribers.stream(TaskOver(ended))
+            self.host.subscribers.publish(TaskOver(ended))
 
     def _wake(self, task: str) -> None:
         for waiter in self._waiting.pop(task, []):
@@ -262,7 +241,8 @@ class SessionTasks:
         An end that an open call asks about is left to its result; if a crash or denial closes that call without one,
         the end is recorded afterwards.
         """
-        asked = tasks_asked_about(self.host.state)
+        calls = [one.call for one in self.host.state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
+        asked = [(call.arguments or {}).get("task_id") for call in calls]
         for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()

@@ -25,14 +25,9 @@ def prompt(name: str) -> str:
         return file.read()
 
 
-def system_text() -> str:
-    """Return the system text of a session of the user."""
-    return prompt("system")
-
-
 def compose_system(*, replaced: str = "", appended: str = "") -> str:
     """Return the system text of a session: longrein's or the user's own, and the user's addition."""
-    text = replaced or system_text()
+    text = replaced or prompt("system")
     return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
 
 
@@ -40,7 +35,7 @@ def child_system(kind: SubagentType) -> str:
     """Return the system text of a subagent that begins with an empty conversation."""
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
-    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(system_text(), HARNESS)}\n"
+    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(prompt('system'), HARNESS)}\n"
 
 
 def fork_task(kind: SubagentType, task: str) -> str:
@@ -65,27 +60,17 @@ tools change nothing, and what they may read is for the parent's mode to say."""
 
 
 def builtin_kinds() -> tuple[SubagentType, ...]:
-    """The types that are there without any file, in the order in which the model is told of them."""
+    """Return the types that are there without any file, in the order in which the model is told of them."""
+    general = "All your tools: a change in files nobody else touches, an experiment, many steps."
+    explore = "How things stand in the code, with places; only reads, no shell. Say how thorough."
+    plan = "How to make a change: steps, places, risks, tests; only reads, no shell."
+    synthesis = (
+        "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by the "
+        "argument synthesis."
+    )
     return (
-        SubagentType(
-            "general",
-            "All your tools: a change in files nobody else touches, an experiment, many steps.",
-            spawns=("*",),
-        ),
-        SubagentType(
-            "explore",
-            "How things stand in the code, with places; only reads, no shell. Say how thorough.",
-            tools=READING,
-        ),
-        SubagentType(
-            "plan",
-            "How to make a change: steps, places, risks, tests; only reads, no shell.",
-            tools=READING,
-        ),
-        SubagentType(
-            "synthesis",
-            "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by "
-            "the argument synthesis.",
-            tools=READING,
-        ),
+        SubagentType("general", general, spawns=("*",)),
+        SubagentType("explore", explore, tools=READING),
+        SubagentType("plan", plan, tools=READING),
+        SubagentType("synthesis", synthesis, tools=READING),
     )

@@ -6,7 +6,7 @@ request that carries all reports, so that it can always answer.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -51,10 +51,8 @@ class RunOption(msgspec.Struct, frozen=True):
 
     form: str
     """`empty` or `fork`."""
-    model: str
-    """`provider/model`."""
     budget: Budget
-    """Prices and window of that model."""
+    """Prices and window of its model."""
     fresh_tokens: int
     """Uncached input of the first request: all of it for `empty`, the task for `fork`."""
     cached_tokens: int = 0
@@ -81,13 +79,6 @@ class Granted(msgspec.Struct, frozen=True):
     offer: RunOption
     note: str = ""
     """Differences from the request and their reason, for the model."""
-
-
-class GrantRefused(msgspec.Struct, frozen=True):
-    """The job may not run."""
-
-    reason: str
-    """Sentence for the model, with an alternative."""
 
 
 # --- Used and remaining ----------------------------------------------------------------------------------------------
@@ -143,15 +134,16 @@ def _left(most: float, used: float, above: float) -> float:
 
 def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
     """Return `remaining` minus the reserve."""
-    seconds = (
-        remaining.seconds - min(SECONDS_KEPT, remaining.seconds / 10) if kept.usd or kept.tokens else remaining.seconds
-    )
+    kept_s = min(SECONDS_KEPT, remaining.seconds / 10) if kept.usd or kept.tokens else 0.0
     return msgspec.structs.replace(
-        remaining, usd=remaining.usd - kept.usd, tokens=remaining.tokens - kept.tokens, seconds=seconds
+        remaining,
+        usd=remaining.usd - kept.usd,
+        tokens=remaining.tokens - kept.tokens,
+        seconds=remaining.seconds - kept_s,
     )
 
 
-def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
+def answer_reserve(state: State, budget: Budget, more: int = 0) -> Spent:
     """Return the highest price of one request that carries the reports of all running subagents and `more`.
 
     Zero when there are none. `budget`: of the session's own model.
@@ -160,7 +152,7 @@ def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: i
     told = [*reports.values(), *([more] if more else [])]
     if not told:
         return Spent()
-    view = state.view_tokens + sum(min(count * report_tokens, REPORTS_TOKENS_MAX) for count in told)
+    view = state.view_tokens + sum(min(count * REPORT_TOKENS_MAX, REPORTS_TOKENS_MAX) for count in told)
     view = min(view, budget.window_tokens)
     output = max(OUTPUT_TOKENS_MIN, min(OUTPUT_KEPT_TOKENS, budget.max_output_tokens))
     price = budget.price
@@ -218,13 +210,13 @@ def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
 
 def share_budget(
     remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
-) -> tuple[Granted | GrantRefused, ...]:
-    """Share `remaining`, reserve already deducted, among `requests`; one result for each, in order.
+) -> tuple[Granted | str, ...]:
+    """Share `remaining`, reserve already deducted, among `requests`; return the grant of each, or why it is refused.
 
     Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent count alike. A job
     gets at least its price while there is enough. Unlimited stays unlimited. The sum never exceeds `remaining`.
     """
-    given: list[Granted | GrantRefused] = []
+    given: list[Granted | str] = []
     for at, request in enumerate(requests):
         sharers = len(requests) - at + rivals + 1
         one = _serve(remaining, request, sharers)
@@ -234,10 +226,10 @@ def share_budget(
     return tuple(given)
 
 
-def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | GrantRefused:
+def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | str:
     why = _closed(remaining, again=request.again)
     if why:
-        return GrantRefused(why)
+        return why
     turns = request.turns or TURNS_DEFAULT
     prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in request.offers]
     for at, (offer, price) in enumerate(zip(request.offers, prices, strict=True)):
@@ -245,8 +237,8 @@ def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> G
             return Granted(
                 _grant(remaining, price, turns, request, sharers), offer, _note(remaining, request, prices, at)
             )
-    return GrantRefused(
-        f"it is expected to cost {_words(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
+    return (
+        f"it is expected to cost {_price(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
         "do it yourself or with fewer subagents, or answer with what you have"
     )
 
@@ -291,25 +283,20 @@ def _note(remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Sp
     """Describe how option `at` differs from the requested one, and why."""
     if not at:
         return ""
-    changes = " and ".join(_changes(request.offers[0], request.offers[at]))
-    return f"{changes}: as asked for it would cost {_words(prices[0], remaining)}, {_rest(remaining)} can be granted"
+    form, wanted = request.offers[at].form, request.offers[0].form
+    cost, rest = _price(prices[0], remaining), _rest(remaining)
+    return f"{form} instead of {wanted}: as asked for it would cost {cost}, {rest} can be granted"
 
 
-def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
-    if before.form != after.form:
-        yield f"{after.form} instead of {before.form}"
-    if before.model != after.model:
-        yield f"on {after.model} instead of {before.model}"
-
-
-def _words(price: Spent, remaining: RemainingBudget) -> str:
-    """Describe a price in the units that are limited."""
-    money = [f"about ${price.usd:.4f}"] if remaining.usd != UNBOUND.usd else []
-    return " and ".join([*money, *([f"about {price.tokens} tokens"] if remaining.tokens != UNBOUND.tokens else [])])
+def _price(price: Spent, remaining: RemainingBudget) -> str:
+    return _in_limited_units(price.usd, price.tokens, remaining, "about ")
 
 
 def _rest(remaining: RemainingBudget) -> str:
-    money = [f"${max(0.0, remaining.usd):.4f}"] if remaining.usd != UNBOUND.usd else []
-    return " and ".join(
-        [*money, *([f"{max(0, int(remaining.tokens))} tokens"] if remaining.tokens != UNBOUND.tokens else [])]
-    )
+    return _in_limited_units(remaining.usd, remaining.tokens, remaining)
+
+
+def _in_limited_units(usd: float, tokens: float, remaining: RemainingBudget, about: str = "") -> str:
+    money = [f"{about}${max(0.0, usd):.4f}"] if remaining.usd != UNBOUND.usd else []
+    counted = [f"{about}{max(0, int(tokens))} tokens"] if remaining.tokens != UNBOUND.tokens else []
+    return " and ".join(money + counted)

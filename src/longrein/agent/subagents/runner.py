@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
+from longrein.agent.fair_semaphore import FairSemaphore
 from longrein.agent.messages import (
     Answer,
     FromSubagent,
@@ -19,28 +20,26 @@ from longrein.agent.messages import (
     SubagentView,
     UserMessage,
 )
-from longrein.agent.moves import GiveUp, Warn, check_idle
+from longrein.agent.moves import Record, check_idle
 from longrein.agent.ports import Limits
-from longrein.agent.session import Session, retrieve_error
+from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.subagents.budget import limits_within, share_budget
 from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
 from longrein.agent.subagents.spawn import (
     AGENT,
-    LiveParentPolicy,
     Plan,
     plan,
-    refusals,
     rejoin_subagent,
     remaining_for,
     start_subagent,
 )
 from longrein.agent.subagents.status import subagent_views
-from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, SubagentTree
-from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
+from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
+from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
-from longrein.workspace import Worktree, read_worktree
+from longrein.workspace import Worktree, finish_worktree, read_worktree, remove_worktree
 
 # --- Progress watch --------------------------------------------------------------------------------------------------
 #
@@ -58,25 +57,17 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
     clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        verdict = check_idle(session.state, session.elapsed.quiet_s) or _late(one)
-        match verdict:
-            case Warn(reminded):
-                session.append(reminded)
-                session.commit(flush=False)
-            case GiveUp(message):
-                one.cause = message
-                one.stop()
-                return
-            case None:
-                pass
-
-
-def _late(one: ActiveSubagent) -> GiveUp | None:
-    """Return a verdict when a call exceeds the time of the task. Waiting for the user does not count."""
-    state, limit_s = one.session.state, one.session.deps.limits.seconds_max
-    if not limit_s or state.asking or one.session.elapsed.task_s < limit_s + GRACE_S:
-        return None
-    return GiveUp(f"the time limit of {limit_s:g} s has passed")
+        verdict, limit_s = check_idle(session.state, session.elapsed.quiet_s), session.deps.limits.seconds_max
+        if isinstance(verdict, Record):
+            session.append(*verdict.events)
+            session.commit(flush=False)
+        elif verdict is not None:
+            one.cause = verdict.message
+        elif limit_s and not session.state.asking and session.elapsed.task_s >= limit_s + GRACE_S:
+            one.cause = f"the time limit of {limit_s:g} s has passed"
+        if one.cause:
+            one.stop()
+            return
 
 
 # --- One subagent ----------------------------------------------------------------------------------------------------
@@ -87,7 +78,9 @@ async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore
     if not await gate.enter_or(one.halt, parent.id):
         gate.force()  # told to end: it only records that and ends its own subagents
     one.begun = True
-    _ask_again(one.session)
+    for call in one.session.state.calls.values():  # publish again the question that waited when it was closed
+        if call.asked is not None and call.answer is None:
+            one.session.subscribers.publish(Entry(one.session.state.seq, one.session.state.at, call.asked))
     watching = asyncio.ensure_future(watch_progress(parent, one))
     try:
         await _through(parent, one)
@@ -109,29 +102,27 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
         await subagents.settled()
         await session.run(once=True)
     if not session.closed:
-        await session.summary_request.stop(session)
+        await session.summary_request.stop()
         await session.leave("stop")  # its tasks are of no more use
-        if one.worktree is not None:
-            one.finished = await finish_task_worktree(parent, one.worktree)
-
-
-def _ask_again(child: Session) -> None:
-    """Publish again the question that waited when the subagent was closed."""
-    for call in child.state.calls.values():
-        if call.asked is not None and call.answer is None:
-            child.subscribers.publish(Entry(child.state.seq, child.state.at, call.asked))
+        if one.policy.worktree is not None:
+            deps = parent.deps
+            one.finished = await finish_worktree(deps.workspace, one.policy.worktree, parent.process_session)
 
 
 # --- Subagents of a session ------------------------------------------------------------------------------------------
 
 
+Place = ActiveSubagent | SubagentState | str
+"""A job that works, or was done before a crash, or the reason why it cannot run."""
+
+
 class SubagentRunner:
-    """Implement `tools.SubagentPort` and `agent.ports.Subagents` for one session."""
+    """The subagents of one session; implements `tools.SubagentPort`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         policy = session.deps.parent_policy
-        self.tree: SubagentTree = policy.tree if isinstance(policy, LiveParentPolicy) else SubagentTree(session)
+        self.tree = SubagentTree(session) if policy is None else policy.tree
         self._mine: dict[str, ActiveSubagent] = {}
         """Subagents of this session that are not over, by session."""
         self._aside: dict[str, ActiveSubagent] = {}
@@ -143,13 +134,11 @@ class SubagentRunner:
     # --- the tool ------------------------------------------------------------------------------------------------
 
     def kinds(self) -> Sequence[SubagentType]:
-        """Implement `SubagentPort.kinds`."""
         return self.session.deps.kinds
 
     async def run(
         self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
-        """Implement `SubagentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -170,7 +159,7 @@ class SubagentRunner:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[SubagentTask], places: Sequence[ActiveSubagent | SubagentState | str]
+        self, jobs: Sequence[SubagentTask], places: Sequence[Place]
     ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
@@ -188,7 +177,7 @@ class SubagentRunner:
 
     async def _go(
         self, jobs: Sequence[tuple[int, SubagentTask]], call: str, background: bool, found: dict[int, SubagentState]
-    ) -> "list[ActiveSubagent | SubagentState | str]":
+    ) -> list[Place]:
         """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
@@ -196,11 +185,13 @@ class SubagentRunner:
         trees = await make_worktrees(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
         new = [one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None]
-        unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
+        used = {one.started.worktree for one in self._mine.values()}
         halted = False
         try:
             await self.session.commit(flush=True, beside=new)  # nothing has awaited since they were started
-            await drop_worktrees(self.session, unused)
+            for tree in trees.values():
+                if isinstance(tree, Worktree) and tree.path not in used:
+                    await remove_worktree(self.session.deps.workspace, tree, self.session.process_session)
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
@@ -215,9 +206,6 @@ class SubagentRunner:
         )
         return places
 
-    def _works_in(self, tree: Worktree) -> bool:
-        return any(one.started.worktree == tree.path for one in self._mine.values())
-
     # --- starting ------------------------------------------------------------------------------------------------
 
     def _start(
@@ -227,12 +215,12 @@ class SubagentRunner:
         background: bool,
         found: dict[int, SubagentState],
         trees: Mapping[int, Worktree | str],
-    ) -> list[ActiveSubagent | SubagentState | str]:
+    ) -> list[Place]:
         """Join the subagents that this call started before a crash, and start the others.
 
         Contains no await, so all starts go into one transaction.
         """
-        places: dict[int, ActiveSubagent | SubagentState | str] = {}
+        places: dict[int, Place] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
@@ -240,12 +228,17 @@ class SubagentRunner:
         wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
         room = remaining_for(self.session, self.tree, len(wishes))
         given = share_budget(room, wishes, rivals=self._rivals(call))
-        for (index, _), one in zip(fresh, refusals(plans, given), strict=True):
-            places[index] = (
-                one
-                if isinstance(one, str)
-                else self._takes(start_subagent(self.session, self.tree, *one, call, background))
-            )
+        served = iter(given)
+        for (index, _), planned in zip(fresh, plans, strict=True):
+            if isinstance(planned, str):
+                places[index] = planned
+                continue
+            grant = next(served)
+            if isinstance(grant, str):
+                places[index] = grant
+            else:
+                started = start_subagent(self.session, self.tree, planned, grant, call, background)
+                places[index] = self._takes(started)
         return [places[index] for index, _ in jobs]
 
     def _rejoin(self, now: SubagentState) -> ActiveSubagent:
@@ -261,7 +254,7 @@ class SubagentRunner:
         return one
 
     def within(self, limits: Limits) -> Limits:
-        """Implement `Subagents.within`."""
+        """Return `limits` for the next request, reduced to the budget left to the whole tree."""
         return limits_within(limits, self.session.state, remaining_for(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
@@ -338,7 +331,7 @@ class SubagentRunner:
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
-            one.session.append(*closing_events(state, text, "error", text))
+            one.session.append(*closing_events(state, text))
         ended, whole = child_ended(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
@@ -357,22 +350,22 @@ class SubagentRunner:
 
     @property
     def running(self) -> bool:
-        """Implement `Subagents.running`."""
+        """True while a subagent works in the background."""
         return bool(self._aside)
 
     @property
     def questions(self) -> Sequence[FromSubagent]:
-        """Implement `Subagents.questions`."""
+        """The permission question of a subagent that waits for the user, for new subscribers."""
         return self.tree.questions.shown if self.session is self.tree.root else ()
 
     @property
     def pending(self) -> Sequence[PendingMessage]:
-        """Implement `Subagents.pending`."""
+        """Messages that wait in the inboxes of subagents."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
 
     def collect(self) -> None:
-        """Implement `Subagents.collect`."""
+        """Append the ends of subagents in the background."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
@@ -388,18 +381,18 @@ class SubagentRunner:
                 one.stop()
 
     async def settled(self) -> None:
-        """Implement `Subagents.settled`."""
+        """Wait for the end of one background subagent; return at once when there is none."""
         walks = [one.walk for one in self._aside.values() if one.walk is not None]
         if walks:
             await self._away(walks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """Implement `Subagents.stop`."""
+        """Stop all of them; each reports what it has."""
         for one in self._mine.values():
             one.stop()
 
     def resume(self) -> None:
-        """Implement `Subagents.resume`."""
+        """Continue the subagents that worked when the session was left and whose call does not wait for them."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -408,7 +401,7 @@ class SubagentRunner:
                 self._walk(one)
 
     def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
-        """Implement `Subagents.tell`."""
+        """Put a message into the inbox of `child`; None when that subagent does not work."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
@@ -419,10 +412,10 @@ class SubagentRunner:
                 return one.session.tell(msgspec.structs.replace(word, session=""))
             case StopChild():
                 one.stop()
-        return _nothing_to_wait_for()
+        return resolved_future()
 
     def unqueue(self, number: int) -> str:
-        """Implement `Subagents.unqueue`."""
+        """Take back a waiting message of a subagent (the newest for 0); '' when there is none."""
         number = number or max((word.id for word in self.pending), default=0)
         for one in self.tree.working.values():
             if any(word.id == number for word in one.session.inbox.pending):
@@ -430,11 +423,11 @@ class SubagentRunner:
         return ""
 
     def views(self) -> Sequence[SubagentView]:
-        """Implement `Subagents.views`."""
+        """Return all subagents, each followed by its own."""
         return subagent_views(self.session, self.tree.working)
 
     async def close(self) -> None:
-        """Implement `Subagents.close`."""
+        """Close them; they continue when the session is opened again."""
         working = list(self._mine.values())
         for one in working:
             if not one.begun and one.walk is not None:
@@ -450,9 +443,3 @@ class SubagentRunner:
         for error in ends:
             if error is not None:
                 raise error
-
-
-def _nothing_to_wait_for() -> Awaitable[None]:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    done.set_result(None)
-    return done

@@ -1,18 +1,18 @@
 """Start of subagents: plan a job, narrow the parent's parts for it, and open its session."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
+from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
 from longrein.agent.subagents.budget import (
     Granted,
-    GrantRefused,
     RunOption,
     SpawnRequest,
     answer_reserve,
@@ -23,7 +23,7 @@ from longrein.agent.subagents.budget import (
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
-from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens
+from longrein.context import SubagentState, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
@@ -41,7 +41,6 @@ from longrein.events import (
     Text,
     ToolEnded,
     ToolError,
-    ToolSpec,
     TurnEnded,
     UserSpoke,
 )
@@ -62,30 +61,20 @@ SEARCH = "ToolSearch"
 """Name of the tool that finds deferred tools; rebuilt for the tools of the subagent."""
 
 
-def tools_of(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """Return the tools of `above` that a subagent of this type may use, in their order."""
-    given = [tool for name, tool in above.items() if name not in (SEARCH, CALL_TOOL) and may_use(kind, name, spawns)]
-    return tools_by_name(given)
-
-
 def may_use(kind: SubagentType, name: str, spawns: bool) -> bool:
     """Return True if the type may use the tool `name`."""
     if name == AGENT:
         return spawns
-    listed = kind.tools is None or any(_named(name, pattern) for pattern in kind.tools)
-    return listed and not any(_named(name, pattern) for pattern in kind.without)
+
+    def among(patterns: Sequence[str]) -> bool:
+        return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+
+    return (kind.tools is None or among(kind.tools)) and not among(kind.without)
 
 
-def _named(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-def refusing_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """Return the tools of `above` as a fork lists them; those it may not use refuse to run."""
-    return {
-        name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
-        for name, tool in above.items()
-    }
+def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
+    """Return the names of the tools of `above` that a subagent of this type may not use."""
+    return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
 
 def _refused(tool: Tool, kind: str) -> Tool:
@@ -97,20 +86,16 @@ def _refused(tool: Tool, kind: str) -> Tool:
     return msgspec.structs.replace(tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ())
 
 
-def prefix_of(
-    tools: Mapping[str, Tool], system: str, context: Sequence[str], sources: PrefixSet | None
-) -> Callable[[Model, str], PrefixSet]:
+def prefix_of(tools: Mapping[str, Tool], system: str, above: PrefixSet | None) -> Callable[[Model, str], PrefixSet]:
     """Build the prefix function of a subagent: its own text and tools, its parent's static context."""
-    found = sources.sources if sources is not None else ()
-    made: dict[str, tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
+    context, sources = (above.context, above.sources) if above is not None else ((), ())
+    offer = cache(lambda usable_tokens: offer_tools(tools.values(), usable_tokens))
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        if model.name not in made:
-            told = offer_tools(tools.values(), model.budget.usable_tokens)
-            made[model.name] = told.listed, told.deferred
-        listed, deferred = made[model.name]
-        names = model.provider, model.model, model.wire
-        return PrefixSet(reason, *names, system, listed, tuple(context), found, deferred)
+        told = offer(model.budget.usable_tokens)
+        return PrefixSet(
+            reason, model.provider, model.model, model.wire, system, told.listed, context, sources, told.deferred
+        )
 
     return prefix
 
@@ -130,30 +115,21 @@ class Plan(msgspec.Struct):
     """Differences from the request, and their reason."""
     again: str = ""
     """Session of a subagent that is asked again."""
-    known_tokens: int = 0
-    """Tokens already in its view."""
     background: bool = False
     tree: Worktree | None = None
     """Worktree of the subagent."""
 
     def wish(self, session: Session) -> SpawnRequest:
         """Build the budget request: as a fork, else with an empty conversation."""
-        task = estimate_text(self.job.prompt) + 500
-        empty = RunOption(
-            "empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens
-        )
-        fork = RunOption("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
+        task, own, prefix = estimate_text(self.job.prompt) + 500, 0, session.state.prefix
+        if prefix is not None and not self.again:
+            tools = [spec for spec in prefix.tools if may_use(self.kind, spec.name, spawns=False)]
+            own = sum(map(estimate_text, (prefix.system, *prefix.context))) + sum(map(spec_tokens, tools))
+        empty = RunOption("empty", self.model.budget, own + task)
+        fork = RunOption("fork", self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
         below = session.deps.limits.depth_max - 1 if self.kind.spawns else 0
         return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
-
-    def _own_tokens(self, session: Session) -> int:
-        """Estimate the tokens of its system text, tools and static context."""
-        if self.again or session.state.prefix is None:
-            return 0
-        prefix = session.state.prefix
-        tools = [spec for spec in prefix.tools if may_use(self.kind, spec.name, spawns=False)]
-        return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
 def plan(
@@ -196,64 +172,19 @@ def fork_point(call: str) -> int:
     return int(call[1:].partition(".")[0])
 
 
-def child_id(parent: str, seq: int) -> str:
-    """Compute the session id of the subagent that entry `seq` of `parent` starts."""
-    return str(uuid5(UUID(parent), f"subagent {seq}"))
-
-
 def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
     """Return the first message to a subagent; for a fork it also states its role and limits."""
     if form != "fork" or plan.again:
         return f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
-    limits = ", ".join(limit_words(grant))
+    limits = [f"at most {grant.turns} requests"]
+    limits += [f"${grant.usd:.2f}"] if grant.usd else []
+    limits += [f"{grant.tokens:,} tokens"] if grant.tokens else []
+    limits += [f"{grant.seconds / 60:.0f} minutes"]
     without = f" These tools are refused to you: {', '.join(refused)}." if refused else ""
     return (
         f"{fork_task(plan.kind, plan.job.prompt)}\n# Your limits\n"
-        f"You are a subagent of type {plan.kind.name}; you have {limits}.{without}\n"
+        f"You are a subagent of type {plan.kind.name}; you have {', '.join(limits)}.{without}\n"
     )
-
-
-def limit_words(grant: Grant) -> Iterator[str]:
-    """Describe a grant in words."""
-    yield f"at most {grant.turns} requests"
-    if grant.usd:
-        yield f"${grant.usd:.2f}"
-    if grant.tokens:
-        yield f"{grant.tokens:,} tokens"
-    yield f"{grant.seconds / 60:.0f} minutes"
-
-
-def subagent_dependencies(session: Session, kind: SubagentType, model: Model, form: str, *, depth: int) -> Dependencies:
-    """Build the dependencies of a subagent, without those of its own log."""
-    deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
-    below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
-    if form == "fork":
-        tools, prefix = refusing_tools(kind, deps.tools, spawns=spawns), deps.prefix
-    else:
-        tools = tools_of(kind, deps.tools, spawns=spawns)
-        above = session.state.prefix
-        prefix = prefix_of(tools, child_system(kind), above.context if above is not None else (), above)
-    woken = msgspec.structs.replace(deps.task_options, wake=True)  # a subagent has no user who could ask for the news
-    given = {"tools": tools, "prefix": prefix, "model": model, "kinds": below if spawns else ()}
-    return msgspec.structs.replace(deps, task_options=woken, **given)
-
-
-def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused]) -> list[tuple[Plan, Granted] | str]:
-    """Pair each plan with its grant, or with the reason of the refusal; in the order of the jobs."""
-    served = iter(given)
-    found: list[tuple[Plan, Granted] | str] = []
-    for one in plans:
-        if isinstance(one, str):
-            found.append(one)
-            continue
-        gets = next(served)
-        found.append((one, gets) if isinstance(gets, Granted) else gets.reason)
-    return found
-
-
-def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
-    """Return the names of tools that a fork sees and may not use."""
-    return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
 
 # --- Live policy of the parent ---------------------------------------------------------------------------------------
@@ -262,11 +193,11 @@ def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool
 
 
 class LiveParentPolicy:
-    """Implement `ParentPolicy` for one subagent."""
+    """Live policy of the parent of one subagent, and the channel for the subagent's updates."""
 
     def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
-        self.root, self.questions = tree.root, tree.questions
+        self.root = tree.root
         self.child, self.label, self.kind = child, label, kind
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
@@ -279,12 +210,15 @@ class LiveParentPolicy:
 
     @property
     def rules(self) -> Rules:
-        """Implement `ParentPolicy.rules`; patterns of the first root apply to that of the worktree."""
+        """The parent's rules now; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
         return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """Implement `ParentPolicy.elsewhere`."""
+        """Yield (call, rules, current folder) as they would be in the folders that worktrees stand for.
+
+        A call denied there is denied here too.
+        """
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
             call, cwd = mapped_call(call, tree), original_path(cwd, tree)
@@ -294,47 +228,25 @@ class LiveParentPolicy:
 
     @property
     def mode(self) -> str:
-        """Implement `ParentPolicy.mode`."""
+        """The widest permission mode the subagent may have now."""
         return narrower(self.parent.mode, self.cap)
 
-    @property
-    def process_session(self) -> str:
-        """Implement `ParentPolicy.process_session`."""
-        return self.root.id
-
-    @property
-    def streaming(self) -> bool:
-        """Implement `ParentPolicy.streaming`."""
-        return self.root.subscribers.streaming
-
-    def _note(self, entry: Entry) -> None:
-        match entry.event:
-            case Replied() | ToolEnded():
-                self.last = entry
-            case UserSpoke():
-                self.last, self.reason = entry, ""
-            case TurnEnded(reason=reason):
-                self.reason = reason
-            case _:
-                pass
-
     def hear(self, heard: SessionUpdate) -> None:
-        """Implement `ParentPolicy.hear`."""
+        """Pass on a committed entry or a provisional update of the subagent."""
         if isinstance(heard, FromSubagent):
             return
         told = FromSubagent(self.child, self.label, self.kind, heard)
-        if isinstance(heard, ReplyDelta | Output | TaskOver):
-            self.root.subscribers.stream(told)
-            return
         event = heard.event if isinstance(heard, Entry) else None
-        if isinstance(heard, Entry):
-            self._note(heard)
         if isinstance(event, PermissionAsked):
-            self.questions.ask(told)
+            self.tree.questions.ask(told)
             return
+        if isinstance(heard, Entry) and isinstance(event, Replied | ToolEnded | UserSpoke):
+            self.last = heard
+        if isinstance(event, UserSpoke | TurnEnded):
+            self.reason = event.reason if isinstance(event, TurnEnded) else ""
         self.root.subscribers.publish(told)
         if isinstance(event, PermissionAnswered | ToolEnded):
-            self.questions.settled(self.child, event.call)
+            self.tree.questions.settled(self.child, event.call)
 
 
 # --- Starting --------------------------------------------------------------------------------------------------------
@@ -352,7 +264,7 @@ def start_subagent(
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
     started = ChildStarted(
-        child=was.started.child if was is not None else child_id(session.id, seq),
+        child=was.started.child if was is not None else str(uuid5(UUID(session.id), f"subagent {seq}")),
         kind=one.kind.name,
         call=call,
         grant=grant,
@@ -412,8 +324,7 @@ def _opened(
     opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
     child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
-    working = ActiveSubagent(seq, started, child, shares + 1)
-    working.worktree = policy.worktree
+    working = ActiveSubagent(seq, started, child, shares + 1, policy)
     if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
@@ -422,26 +333,40 @@ def _opened(
 def _dependencies(
     session: Session, tree: SubagentTree, kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
-    grant = started.grant or Grant()
-    deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
-    deps.history, deps.parent_policy = log.history, policy
-    deps.archive = deps.archive.child(log.session) if deps.archive is not None else None
-    if policy.worktree is not None and deps.workspace_in is not None:
-        deps.workspace = deps.workspace_in((policy.worktree.path,))
-    return deps
-
-
-def _model(session: Session, tree: SubagentTree, name: str) -> Model:
-    """Return its model; the parent's when the settings no longer know it."""
+    deps, depth = session.deps, started.grant.depth if started.grant else 0
+    spawns = depth > 0 and bool(kind.spawns)
     try:
-        return tree.model(name, session)
-    except LongreinError:
-        return session.deps.model
+        model = tree.model(started.model, session)
+    except LongreinError:  # the settings no longer know it
+        model = deps.model
+    refused = refused_tools(kind, deps.tools, spawns=spawns)
+    if started.form == "fork":  # it shares the prefix, so it sees all tools
+        tools = {name: _refused(tool, kind.name) if name in refused else tool for name, tool in deps.tools.items()}
+        prefix = deps.prefix
+    else:
+        left_out = {SEARCH, CALL_TOOL, *refused}
+        tools = tools_by_name([tool for name, tool in deps.tools.items() if name not in left_out])
+        prefix = prefix_of(tools, child_system(kind), session.state.prefix)
+    below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
+    workspace = deps.workspace
+    if policy.worktree is not None and deps.workspace_in is not None:
+        workspace = deps.workspace_in((policy.worktree.path,))
+    return msgspec.structs.replace(
+        deps,
+        tools=tools,
+        prefix=prefix,
+        model=model,
+        kinds=below if spawns else (),
+        task_options=msgspec.structs.replace(deps.task_options, wake=True),  # no user could ask for the news
+        history=log.history,
+        parent_policy=policy,
+        archive=deps.archive.child(log.session) if deps.archive is not None else None,
+        workspace=workspace,
+    )
 
 
 def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
-    state: State = session.state
-    tree = policy.worktree
+    state, tree = session.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,
         started.child,
@@ -466,6 +391,6 @@ def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> Remain
     `more`: subagents about to be started, whose reports that answer will carry too.
     """
     deps, above = session.deps, session.deps.parent_policy
-    room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
+    room = UNBOUND if above is None else remaining_for(above.parent, tree)
     rest = remaining_budget(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
     return without_reserve(rest, answer_reserve(session.state, deps.model.budget, more))

@@ -3,93 +3,19 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from longrein.agent.fair_semaphore import FairSemaphore
 from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
 from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import ChildStarted, Entry, PermissionAsked
 from longrein.models import Model
-from longrein.workspace import FinishedWorktree, Worktree
+from longrein.workspace import FinishedWorktree
 
-# --- Fair semaphore --------------------------------------------------------------------------------------------------
-
-
-class FairSemaphore:
-    """Semaphore with round-robin fairness between owners.
-
-    At most `most` inside. An owner that returns from waiting for its subagents goes first, so that its work can end.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = max(1, most)
-        self.inside = 0
-        """Holders; above `most` only after `force`."""
-        self._back: deque[asyncio.Future[None]] = deque()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-
-    @property
-    def waiting(self) -> int:
-        """Number of waiters."""
-        return len(self._back) + sum(map(len, self._waiting.values()))
-
-    async def enter(self, owner: str, *, back: bool = False) -> None:
-        """Wait for a slot. `back`: the owner held one before. A cancelled wait holds nothing."""
-        if self.inside < self.most and not self.waiting:
-            self.inside += 1
-            return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._back if back else self._waiting.setdefault(owner, deque())).append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self.leave()
-            raise
-
-    async def enter_or(self, halt: asyncio.Event, owner: str) -> bool:
-        """Wait for a slot, or until `halt` is set: then return False and hold nothing."""
-        if halt.is_set():
-            return False
-        entering, halting = asyncio.ensure_future(self.enter(owner)), asyncio.ensure_future(halt.wait())
-        try:
-            await asyncio.wait((entering, halting), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            if entering.done():
-                self.leave()
-            raise
-        finally:
-            halting.cancel()
-            entered = entering.done()
-            entering.cancel()
-        return entered
-
-    def force(self) -> None:
-        """Enter without waiting, to record an interruption."""
-        self.inside += 1
-
-    def leave(self) -> None:
-        """Release a slot."""
-        self.inside -= 1
-        while self.inside < self.most and (place := self._next()) is not None:
-            self.inside += 1
-            place.set_result(None)
-
-    def _next(self) -> "asyncio.Future[None] | None":
-        while self._back:
-            place = self._back.popleft()
-            if not place.done():
-                return place
-        while self._waiting:
-            owner, queue = next(iter(self._waiting.items()))
-            del self._waiting[owner]
-            place = queue.popleft()
-            if queue:  # the owner's other waiters come after all other owners
-                self._waiting[owner] = queue
-            if not place.done():
-                return place
-        return None
-
+if TYPE_CHECKING:
+    from longrein.agent.subagents.spawn import LiveParentPolicy
 
 # --- Permission questions --------------------------------------------------------------------------------------------
 #
@@ -145,14 +71,15 @@ UNLIMITED = 1_000_000
 class ActiveSubagent:
     """A subagent that works or waits for a slot."""
 
-    def __init__(self, seq: int, started: ChildStarted, session: OpenSession, first: int) -> None:
+    def __init__(
+        self, seq: int, started: ChildStarted, session: OpenSession, first: int, policy: "LiveParentPolicy"
+    ) -> None:
         self.seq = seq
         """Seq of its first `ChildStarted`; its label is `a<seq>`."""
         self.first = first
         """First entry of its log that it does not share with its parent's."""
-        self.started, self.session = started, session
+        self.started, self.session, self.policy = started, session, policy
         self.walk: asyncio.Task[None] | None = None
-        self.worktree: Worktree | None = None
         self.finished: FinishedWorktree | None = None
         """Outcome of its worktree."""
         self.problem = ""

@@ -1,4 +1,4 @@
-"""Git worktrees of subagents: made before the start, inspected after the end.
+"""Git worktrees of subagents, made before the start.
 
 A rule about a path also holds for its copy in a worktree: each call is judged a second time with the paths of the
 original folder.
@@ -6,15 +6,14 @@ original folder.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from longrein.agent.session import Session
 from longrein.context import SubagentState
 from longrein.permissions import Call
-from longrein.tools import SubagentTask, SubagentType
-from longrein.workspace import FinishedWorktree, Worktree, finish_worktree, make_worktree, remove_worktree
+from longrein.tools import SubagentTask
+from longrein.workspace import Worktree, make_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
@@ -23,32 +22,18 @@ async def make_worktrees(
     session: Session, jobs: Sequence[tuple[int, SubagentTask]], call: str, found: Mapping[int, SubagentState]
 ) -> dict[int, Worktree | str]:
     """Make a worktree for each new job that wants one; return it or the reason of the failure. In parallel."""
-    kinds = {kind.name: kind for kind in session.deps.kinds}
-    wanting = [index for index, job in jobs if index not in found and _wants(job, kinds.get(job.kind))]
-    trees = await asyncio.gather(*(_make(session, f"{session.id[:13]}-{call}-{index}") for index in wanting))
+    deps, kinds = session.deps, {kind.name: kind for kind in session.deps.kinds}
+
+    async def make(index: int) -> Worktree | str:
+        if not deps.worktrees or deps.workspace_in is None:
+            return NONE_HERE
+        name = f"{session.id[:13]}-{call}-{index}"
+        return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
+
+    new = [(index, job) for index, job in jobs if index not in found and not job.again]
+    wanting = [index for index, job in new if job.kind in kinds and (job.worktree or kinds[job.kind].worktree)]
+    trees = await asyncio.gather(*map(make, wanting))
     return dict(zip(wanting, trees, strict=True))
-
-
-def _wants(job: SubagentTask, kind: SubagentType | None) -> bool:
-    return not job.again and kind is not None and (job.worktree or kind.worktree)
-
-
-async def _make(session: Session, name: str) -> Worktree | str:
-    deps = session.deps
-    if not deps.worktrees or deps.workspace_in is None:
-        return NONE_HERE
-    return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
-
-
-async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
-    """Remove unused worktrees."""
-    for tree in trees:
-        await remove_worktree(session.deps.workspace, tree, session.process_session)
-
-
-async def finish_task_worktree(session: Session, tree: Worktree) -> FinishedWorktree:
-    """Finish a worktree: remove it when unchanged, else keep it with a note on how to merge it."""
-    return await finish_worktree(session.deps.workspace, tree, session.process_session)
 
 
 def mapped_call(call: Call, tree: Worktree) -> Call:
@@ -62,12 +47,11 @@ def mapped_call(call: Call, tree: Worktree) -> Call:
         )
         for one in call.touched
     )
-    arguments = {name: _home_in(value, tree) for name, value in call.arguments.items()}
+    arguments = {
+        name: value.replace(tree.path, tree.root) if isinstance(value, str) else value
+        for name, value in call.arguments.items()
+    }
     return Call(call.tool, arguments, call.access, touched)
-
-
-def _home_in(value: Any, tree: Worktree) -> Any:
-    return value.replace(tree.path, tree.root) if isinstance(value, str) else value
 
 
 def original_path(path: str, tree: Worktree) -> str:
