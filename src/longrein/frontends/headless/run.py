@@ -2,8 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
 from longrein.events import (
@@ -21,6 +21,7 @@ from longrein.frontends.headless.output import BufferedOutput, RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
+from longrein.frontends.signals import signal_handlers
 from longrein.frontends.text_format import escape_line
 
 DENIAL = (
@@ -56,7 +57,8 @@ async def run_headless(
     a line on `err` and its exit code. Needs the main thread.
     """
     run = _Run(session, facts, style, out, err)
-    with _signals(run.stop):
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
+    with signal_handlers({number: partial(run.stop, number) for number in caught}):
         return await run.go(prompt, lines, keep_image)
 
 
@@ -213,14 +215,14 @@ class _Run:
 
     async def _listen(self) -> None:
         try:
-            async for heard in self.session.follow(self.start, streaming=self.reporter.partial):
+            async for heard in self.session.follow(self.start, streaming=self.style.partial):
                 if isinstance(heard, FromSubagent):
                     await self._apply_subagent(heard)
                 else:
                     self.reporter.apply(heard, self.run_state)
                 if isinstance(heard, Entry):
                     await self._apply_entry(heard)
-                if self.out.waiting_bytes:
+                if self.out.unwritten:
                     await self.out.drain()
                 if self.out.write_error:
                     self.session.interrupt()
@@ -295,17 +297,3 @@ async def _wait_end(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
-
-
-@contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Send signals to `stop`; inherited ignores (`nohup`, `&` in a script) stay."""
-    loop = asyncio.get_running_loop()
-    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in caught:
-        loop.add_signal_handler(number, stop, int(number))
-    try:
-        yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

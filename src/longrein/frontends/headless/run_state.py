@@ -29,7 +29,6 @@ class DeniedCall(msgspec.Struct, frozen=True):
     """A call that was denied."""
 
     call: ToolCall
-    """The call."""
     asked: PermissionAsked | None
     """The question; None when a rule or the mode denied the call."""
     agent: str = ""
@@ -96,8 +95,7 @@ class RunState:
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
-        self.printed_chars = 0
-        """Number of characters of `text` that were printed."""
+        self._printed_chars = 0
 
     @property
     def text(self) -> str:
@@ -109,14 +107,10 @@ class RunState:
         """Whether tasks or background subagents were started."""
         return bool(self.tasks) or any(child.started.background for child in self.children.values())
 
-    @property
-    def unprinted_text(self) -> str:
-        """The part of `text` that was not printed."""
-        return (
-            self.text[self.printed_chars :]
-            if not self.printed_chars
-            else self.text[self.printed_chars :].removeprefix("\n")
-        )
+    def take_unprinted(self) -> str:
+        """The part of `text` that was not printed; it counts as printed from now on."""
+        printed, self._printed_chars = self._printed_chars, len(self.text)
+        return self.text[printed:].removeprefix("\n") if printed else self.text
 
     @property
     def _last_text(self) -> str:
@@ -163,19 +157,15 @@ class RunState:
                 self.model = f"{prefix.provider}/{prefix.model}"
             case TurnEnded() as ended:
                 self.ended = ended
-            case ChildStarted() | TaskStarted():
-                self._start_background(entry.seq, entry.event)
+            case ChildStarted() as started:
+                self.children[started.child] = self.subagent_started(entry.seq, started)
+            case TaskStarted(task=task):
+                self.tasks[task] = None
             case Reminded(kind="wake"):
                 self._answers.append(self._last_text)
                 self.reply = None
             case _:
                 pass
-
-    def _start_background(self, seq: int, event: ChildStarted | TaskStarted) -> None:
-        if isinstance(event, ChildStarted):
-            self.children[event.child] = self.subagent_started(seq, event)
-        else:
-            self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
         """Purpose of an unanswered request; `turn` when it was made before this run."""
@@ -213,7 +203,7 @@ class RunState:
             (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
-# --- Facts and options of a run --------------------------------------------
+# --- Facts and options of a run --------------------------------------------------------------------------------------
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
@@ -230,13 +220,10 @@ class SessionFacts(msgspec.Struct, frozen=True):
     mode: str
     """Permission mode."""
     version: str
-    """Version of longrein."""
     api_key_source: str = "none"
     """Name of the variable the key came from, or `none`."""
     window_tokens: int = 0
-    """Context window of the model."""
     max_output_tokens: int = 0
-    """Largest output of the model."""
     sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()

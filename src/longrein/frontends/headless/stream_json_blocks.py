@@ -12,6 +12,7 @@ from longrein.events import (
     AnyPart,
     Document,
     Image,
+    Replied,
     Text,
     Thinking,
     ToolCall,
@@ -72,6 +73,20 @@ def _namespace(session: str) -> UUID:
 def message_id(session: str, asked: int) -> str:
     """Id of the reply to request `asked`, the same for its partial messages and the whole message."""
     return f"msg_{uuid5(_namespace(session), f'message.{asked}').hex}"
+
+
+def assistant_message(session: str, asked: int, model: str, content: list[Line], reply: Replied | None = None) -> Line:
+    """A message of the Messages API; without `reply` one that has not ended."""
+    return {
+        "id": message_id(session, asked),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": STOPS.get(reply.stop) if reply else None,
+        "stop_sequence": None,
+        "usage": usage_line(reply.usage if reply else Usage()),
+    }
 
 
 def usage_line(usage: Usage) -> Line:

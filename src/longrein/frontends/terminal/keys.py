@@ -1,12 +1,11 @@
 """Key bindings of the input and of the panel (questions and lists), and job control."""
 
-import asyncio
 import os
 import signal
 import sys
 import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer, CompletionState
@@ -93,7 +92,7 @@ def _stop() -> None:
         signal.signal(signal.SIGTSTP, before)
 
 
-def _resume(conversation: Conversation) -> None:
+def enter_raw_mode(conversation: Conversation) -> None:
     """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
     app = conversation.screen.app
     with suppress(termios.error, OSError):  # the terminal is gone
@@ -101,18 +100,6 @@ def _resume(conversation: Conversation) -> None:
             app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
             app.renderer.reset()
             conversation.request_redraw()
-
-
-@contextmanager
-def job_control(loop: asyncio.AbstractEventLoop, conversation: Conversation) -> Iterator[None]:
-    """Handle SIGTSTP like Ctrl-Z, and SIGCONT."""
-    loop.add_signal_handler(signal.SIGTSTP, suspend, conversation)
-    loop.add_signal_handler(signal.SIGCONT, _resume, conversation)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTSTP)
-        loop.remove_signal_handler(signal.SIGCONT)
 
 
 # --- Bindings --------------------------------------------------------------------------------------------------------
