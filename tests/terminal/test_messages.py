@@ -18,7 +18,7 @@ from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.commands import parse
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.keys import enter, steer
+from longrein.frontends.terminal.keys import enter
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
@@ -52,7 +52,7 @@ class NullScreen:
     """A screen that nobody looks at."""
 
     size = Size(rows=24, columns=80)
-    panel_has_keys = False
+    panel_has_focus = False
 
     class app:
         is_running = False
@@ -74,7 +74,7 @@ class User:
     def __init__(self, session: OpenSession) -> None:
         self.session = session
         self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
-        self.talk.attach(NullScreen())  # type: ignore[arg-type]
+        self.talk.screen = NullScreen()  # type: ignore[assignment]
         self.sent: list[str] = []
         self.dropped: list[str] = []
 
@@ -88,7 +88,7 @@ class User:
             children = [view.label for view in self.session.agents() if view.state == "running"]
             to = f"/agents tell {children[0]} " if act == "tell" and children else ""
             conversation.buffer.insert_text(to + self._fresh())
-            (steer if act == "steer" else enter)(conversation)
+            enter(conversation, into_turn=act == "steer")
         elif act == "again" and conversation.buffer.text:
             enter(conversation)
         elif act == "up" and not conversation.buffer.text and self.session.pending:

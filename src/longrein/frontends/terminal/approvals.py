@@ -57,15 +57,9 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
     if key not in [choice.key for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
-    match key:
-        case "y":
-            return Answer(call, "allow", session=session)
-        case "s":
-            return Answer(call, "allow", "session", rule, session=session)
-        case "a":
-            return Answer(call, "allow", "always", rule, session=session)
-        case _:
-            return Answer(call, "deny", message=message, session=session)
+    if key in ("s", "a"):
+        return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session)
+    return Answer(call, "allow" if key == "y" else "deny", message=message, session=session)
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
@@ -85,9 +79,7 @@ class Approval:
 
     def __init__(self, question: Question, content: Sequence[Line], waiting: int = 0) -> None:
         """`waiting` is the number of questions that follow."""
-        self.question = question
-        self.content = content
-        self.waiting = waiting
+        self.question, self.content, self.waiting = question, content, waiting
         self.ready = True
         """Whether keys answer it now; shown by their colour."""
         self.explaining = False
@@ -127,32 +119,25 @@ class Approval:
 
     def _head(self, width: int) -> list[Line]:
         more = f"  (and {self.waiting} more)" if self.waiting else ""
-        told = line(
-            ("warn", "? "), ("bold", f"{self.question.title}: "), escape_line(self.question.asked.reason) + more
-        )
-        return wrap(told, width, "  ")
+        reason = escape_line(self.question.asked.reason)
+        return wrap(line(("warn", "? "), ("bold", f"{self.question.title}: "), reason + more), width, "  ")
 
     def _where(self, total: int) -> Line:
         last = min(self.top + self._shown, total)
-        change = f", {counts(list(self.content))}" if _is_change(self.content) else ""
-        told = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
-        return line(("warn", "└ "), ("dim", told))
+        is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
+        change = f", {counts(self.content)}" if is_change else ""
+        where = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
+        return line(("warn", "└ "), ("dim", where))
 
     def _keys(self, width: int) -> list[Line]:
-        rows: list[Line] = []
-        row: list[tuple[str, str]] = []
+        rows: list[Line] = [()]
         used = 0
         style = "you" if self.ready else "dim"
         for choice in choices(self.question):
             size = len(choice.label) + 7
-            if row and used + size > width:
-                rows.append(tuple(row))
-                row, used = [], 0
-            row += [(style, f" {choice.key} "), ("", f"{choice.label}   ")]
+            if rows[-1] and used + size > width:
+                rows.append(())
+                used = 0
+            rows[-1] += ((style, f" {choice.key} "), ("", f"{choice.label}   "))
             used += size
-        rows.append(tuple(row))
-        return [part for full in rows for part in wrap(full, width, "   ")]
-
-
-def _is_change(content: Sequence[Line]) -> bool:
-    return any(row and row[0][0] in ("add", "del") for row in content)
+        return [part for row in rows for part in wrap(row, width, "   ")]

@@ -21,9 +21,6 @@ class FilesFound(msgspec.Struct, frozen=True):
 CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 """Text after `@` -> matching files."""
 
-TaskTail = Callable[[str, int], Awaitable[str]]
-"""(task id, number of lines) -> the last lines of its output. Raises `LongreinError`."""
-
 
 async def _no_tail(_task: str, _lines: int) -> str:
     return ""
@@ -33,7 +30,6 @@ class SessionRow(msgspec.Struct, frozen=True):
     """One stored session, for `/resume`."""
 
     id: str
-    """Its UUID."""
     title: str
     """Title, from the user's text; not escaped."""
     when: str = ""
@@ -48,7 +44,6 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     cwd: str
     """Folder, for the header."""
     version: str
-    """Version of longrein."""
     notices: tuple[str, ...] = ()
     """Notices from the start, one line each."""
     colour: bool = True
@@ -69,8 +64,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Current text of a file, for the diff of a `Write`; None when there is no such file."""
     wall_us: Callable[[], int] = lambda: 0
     """Current time, microseconds UTC."""
-    task_tail: TaskTail = _no_tail
-    """Last lines of a task's output, for `/tasks ID`."""
+    task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
+    """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     goals: GoalPort | None = None
     """Goals of the project, for `/goals`."""
     leave_policy: str = "ask"

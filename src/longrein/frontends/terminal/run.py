@@ -28,7 +28,7 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
 from longrein.frontends.terminal.plain import run_plain
-from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.frontends.terminal.view_model import Piece
 
 REPLAYED_PROMPTS = 3
@@ -75,9 +75,11 @@ def _open_screen(
 ) -> Conversation:
     conversation = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
-    screen = Screen(conversation, bind_keys(conversation), bind_panel_keys(conversation), output, colour=facts.colour)
+    content = ScreenContent(conversation.prompt, conversation.hint, conversation.panel_lines, conversation.footer)
+    keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
+    screen = Screen(content, conversation.buffer, keys, panel_keys, output, colour=facts.colour)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
-    conversation.attach(screen)
+    conversation.screen = screen
     return conversation
 
 
