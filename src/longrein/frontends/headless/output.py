@@ -5,6 +5,7 @@ import os
 import select
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from longrein.agent import FromSubagent, ReplyDelta, RetryPause, SessionUpdate, UserNotice
 from longrein.events import (
@@ -40,7 +41,7 @@ class BufferedOutput:
         self._fd = fd
         self.unwritten = bytearray()
         self._poll: select.poll | None = None
-        self._ready: asyncio.Future[None] | None = None
+        self._ready = asyncio.Event()
         self._no_wait = False
         self._terminal = False
         """Whether `fd` is a terminal: then control characters are escaped."""
@@ -69,17 +70,15 @@ class BufferedOutput:
     def stop_waiting(self) -> None:
         """Make `drain` without a limit return at once from now on."""
         self._no_wait = True
-        self._wake()
+        self._ready.set()
 
     async def drain(self, limit_s: float | None = None) -> None:
         """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not raise for these."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while self.unwritten and not self.write_error and not (self._no_wait and limit_s is None):
                     await self._wait_writable()
                     self._push()
-        except TimeoutError:
-            return
 
     def _push(self) -> None:
         taken = 0
@@ -96,17 +95,13 @@ class BufferedOutput:
         del self.unwritten[:taken]
 
     async def _wait_writable(self) -> None:
+        self._ready.clear()
         loop = asyncio.get_running_loop()
-        self._ready = loop.create_future()
-        loop.add_writer(self._fd, self._wake)
+        loop.add_writer(self._fd, self._ready.set)
         try:
-            await self._ready
+            await self._ready.wait()
         finally:
             loop.remove_writer(self._fd)
-
-    def _wake(self) -> None:
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
 
 
 # --- Reporter: stdout lines, and progress on stderr ------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
+from typing import Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
 from longrein.events import (
@@ -57,9 +58,10 @@ async def run_headless(
     a line on `err` and its exit code. Needs the main thread.
     """
     run = _Run(session, facts, style, out, err)
+    run.streams_input = lines is not None
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
-        return await run.go(prompt, lines, keep_image)
+        return await run.go(run.drive(prompt, lines, keep_image))
 
 
 class _Run:
@@ -87,17 +89,14 @@ class _Run:
         self.code: int | None = None
         """Exit code of the last turn whose result was written."""
 
-    async def go(
-        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
-    ) -> int:
-        """Do the whole run; return the exit code."""
-        self.streams_input = lines is not None
+    async def go(self, drive: Coroutine[Any, Any, None]) -> int:
+        """Do the whole run, in which `drive` sends the messages; return the exit code."""
         self.session.stay(self.style.background, self.style.background_s)
         self.reporter.begin()
         for note in self.facts.notes:
             self.reporter.apply(UserNotice(note), self.run_state)
         listening = asyncio.create_task(self._listen())
-        self.main_task = asyncio.create_task(self._drive(prompt, lines, keep_image))
+        self.main_task = asyncio.create_task(drive)
         await asyncio.wait({self.main_task, listening}, return_when=asyncio.FIRST_COMPLETED)
         if not self.main_task.done():  # following the log has failed
             self.session.interrupt()
@@ -124,13 +123,9 @@ class _Run:
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
-            how = "waits for `longrein -c` to begin" if task.state == "queued" else self._background_text
+            most = ", at most until the longrein above this one is left" * self.facts.nested
+            how = "waits for `longrein -c` to begin" if task.state == "queued" else f"goes on in the background{most}"
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
-
-    @property
-    def _background_text(self) -> str:
-        most = ", at most until the longrein above this one is left" if self.facts.nested else ""
-        return f"goes on in the background{most}"
 
     def stop(self, number: int) -> None:
         """Handle a signal."""
@@ -142,7 +137,7 @@ class _Run:
         self.session.interrupt()
         self.work_ready.set()
 
-    async def _drive(
+    async def drive(
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
@@ -186,31 +181,25 @@ class _Run:
         try:
             async for line in lines:
                 try:
-                    word = parse_line(line, keep_image)
-                except UsageError as error:
-                    self._skip_line(error)
+                    message = parse_line(line, keep_image)
+                except UsageError as error:  # report the malformed line and continue with the next
+                    self.input_error = self.input_error or error
+                    self.err(str(error))
+                    if self.style.output == "stream-json":
+                        self.reporter.apply(UserNotice(str(error)), self.run_state)
                     continue
-                if isinstance(word, ControlRequest):
-                    self.reporter.answer(word.request)
-                elif word is not None:
-                    await self._send(word)
+                if isinstance(message, ControlRequest):
+                    self.reporter.answer(message.request)
+                elif message is not None:
+                    await self._send(message)
         finally:
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
-    def _skip_line(self, error: UsageError) -> None:
-        """Report a malformed line and continue with the next."""
-        self.input_error = self.input_error or error
-        self.err(str(error))
-        if self.style.output == "stream-json":
-            self.reporter.apply(UserNotice(str(error)), self.run_state)
-
-    async def _send(self, word: InputMessage) -> None:
-        if word.how == "now":
+    async def _send(self, message: InputMessage) -> None:
+        if message.how == "now":
             self.session.interrupt()
-        if not self.session.busy:
-            await self.session.tell(UserMessage(word.parts))
-        else:
-            await self.session.tell(UserMessage(word.parts, "steer" if word.how == "steer" else "queued"))
+        how: Literal["prompt", "steer", "queued"] = "steer" if message.how == "steer" else "queued"
+        await self.session.tell(UserMessage(message.parts, how if self.session.busy else "prompt"))
         self.work_ready.set()
 
     async def _listen(self) -> None:
