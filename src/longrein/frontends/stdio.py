@@ -98,9 +98,6 @@ async def _wait_chunk(fd: int) -> bytes:
     return _read(fd)
 
 
-# --- Stdout ----------------------------------------------------------------------------------------------------------
-
-
 def show(text: str | bytes) -> None:
     """Write all of `text` to stdout as UTF-8; on a terminal, escape control characters.
 
@@ -126,9 +123,6 @@ class _Terminal(io.BytesIO):
     def write(self, data: Any, /) -> int:
         show(bytes(data))
         return len(data)
-
-
-# --- Stderr ----------------------------------------------------------------------------------------------------------
 
 
 def say(line: str) -> None:

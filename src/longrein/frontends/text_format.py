@@ -13,8 +13,6 @@ __all__ = ["escape", "escape_bytes", "escape_line"]
 CHARS_MAX = 500
 """Longest description of a call or an event."""
 
-# --- Figures ---------------------------------------------------------------------------------------------------------
-
 
 def elapsed(seconds: float) -> str:
     """A duration: `0.4 s`, `12 s`, `3 m 05 s`, `2 h 05 m`; '' below 0.05 s."""
@@ -73,9 +71,6 @@ def usage(steps: int, tokens_used: int, usd: float) -> str:
     )
 
 
-# --- Tables and JSON -------------------------------------------------------------------------------------------------
-
-
 def table(rows: Sequence[Sequence[str]]) -> bytes:
     """Rows of escaped cells with aligned columns, in UTF-8. The last column is not padded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -119,9 +114,6 @@ def escape_bytes(data: bytes) -> bytes:
 def _as_json(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-# --- Acts in one line ------------------------------------------------------------------------------------------------
 
 
 KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")

@@ -44,7 +44,6 @@ class BufferedOutput:
         self._ready = asyncio.Event()
         self._no_wait = False
         self._terminal = False
-        """Whether `fd` is a terminal: then control characters are escaped."""
         self.write_error = ""
         """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
         try:
@@ -124,7 +123,6 @@ class RunReporter:
         self._count = 0
 
     def begin(self) -> None:
-        """Write the init line."""
         if self._streams:
             self._put([draw_init(self._facts, self._start)])
 
@@ -151,7 +149,6 @@ class RunReporter:
         self._put([{"type": "control_response", "response": error}])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
-        """Write the result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):

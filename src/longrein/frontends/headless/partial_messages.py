@@ -22,16 +22,13 @@ class PartialReply:
         self.asked, self._run_state = asked, run_state
         self.started = False
         self.lines = 0
-        """Number of events written."""
         self._blocks = 0
-        """Number of blocks begun."""
         self._kind = ""
         """Kind of the open text block: `text`, `thinking` or none."""
         self._calls: dict[int, int] = {}
         """Call index -> block. Calls stay open to the end, as their deltas may alternate."""
 
     def events(self, deltas: Iterable[Delta]) -> Iterator[Line]:
-        """Events of a batch of deltas."""
         if not self.started:
             self.started = True
             message = assistant_message(self._run_state.session, self.asked, self._run_state.model, [])
@@ -40,7 +37,6 @@ class PartialReply:
             yield from self._call(delta) if isinstance(delta, CallDelta) else self._prose(delta)
 
     def end(self, reply: Replied) -> Iterator[Line]:
-        """Events that end the reply."""
         yield from self._stop_prose()
         for block in self._calls.values():
             yield {"type": "content_block_stop", "index": block}
@@ -169,14 +165,12 @@ class SubagentStreams:
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
     def run_state(self, heard: FromSubagent) -> RunState:
-        """Run state of the subagent of an update."""
         if heard.child not in self._states:
             child = self._known(heard)
             self._states[heard.child] = RunState(heard.child, child.started.model, self._root, child)
         return self._states[heard.child]
 
     def partial(self, heard: FromSubagent) -> PartialMessages:
-        """Partial messages of the subagent of an update."""
         return self._partials.setdefault(heard.child, PartialMessages())
 
     def _known(self, heard: FromSubagent) -> Subagent:

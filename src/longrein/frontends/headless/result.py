@@ -10,16 +10,13 @@ SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
 """`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
-"""Exit codes beside the usual 0, 1 and 2."""
 
 
 class Stop(msgspec.Struct, frozen=True):
     """External cause of the end of a run; all fields are empty without one."""
 
     signal: int = 0
-    """Number of the signal."""
     error: LongreinError | None = None
-    """Error that the loop raised."""
     write_error: str = ""
     """Reason why stdout failed; `closed` when its reader left."""
 

@@ -128,7 +128,6 @@ class _Run:
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
 
     def stop(self, number: int) -> None:
-        """Handle a signal."""
         if self.signal and self.main_task is not None:
             self.main_task.cancel()
         self.signal = self.signal or number
@@ -260,7 +259,6 @@ class _Run:
         self.run_state.reset_turn()
 
     async def _finish(self) -> int:
-        """Write the result, unless the last turn has written it; return the exit code."""
         if self.streams_input and self.code is None and not (self.signal or self.error or self.run_state.replies):
             self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:

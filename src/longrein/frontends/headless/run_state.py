@@ -63,25 +63,19 @@ class RunState:
         self.children: dict[str, Subagent] = {}
         """Subagents that this session started, by session id."""
         self.call_count = 0
-        """Number of calls made."""
         self.model = model
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
-        """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
-        """Open permission questions, by call id."""
         self.open_requests: dict[int, Entry] = {}
-        """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
         """Background tasks that have a `task_started` line; a queued task has two start events."""
         self.last = 0
-        """Seq of the last entry."""
         self.reset_turn()
 
     def reset_turn(self) -> None:
-        """Reset the figures of one result."""
         self.first_at = self.last_at = 0
         self.asking_us = 0
         """Time of requests, microseconds."""
@@ -104,7 +98,6 @@ class RunState:
 
     @property
     def has_background_work(self) -> bool:
-        """Whether tasks or background subagents were started."""
         return bool(self.tasks) or any(child.started.background for child in self.children.values())
 
     def take_unprinted(self) -> str:
@@ -118,7 +111,6 @@ class RunState:
 
     @property
     def cost_usd(self) -> float:
-        """Cost of the whole run."""
         return sum(cost for _, cost in self.spent.values())
 
     def qualified_id(self, call: str) -> str:
@@ -131,12 +123,10 @@ class RunState:
         return line | {"session_id": self.root.session} if self.root else line
 
     def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
-        """The subagent that was started by entry `seq`."""
         label = f"a{started.again or seq}"
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
-        """Fold the next entry."""
         self.last, self.last_at = entry.seq, entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
@@ -203,22 +193,14 @@ class RunState:
             (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
-# --- Facts and options of a run --------------------------------------------------------------------------------------
-
-
 class SessionFacts(msgspec.Struct, frozen=True):
     """Facts for the `system/init` line and the result that are not in the events."""
 
     session: str
-    """UUID of the session."""
     cwd: str
-    """Folder commands start in."""
     model: str
-    """`provider/model`."""
     tools: tuple[str, ...]
-    """Names of the tools, in their order."""
     mode: str
-    """Permission mode."""
     version: str
     api_key_source: str = "none"
     """Name of the variable the key came from, or `none`."""
@@ -236,13 +218,10 @@ class Style(msgspec.Struct, frozen=True):
     """Output options of a run."""
 
     output: Literal["text", "json", "stream-json"] = "text"
-    """Format of stdout."""
     partial: bool = False
     """`stream-json`: whether partial messages are written."""
     background: str = "exit"
     """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer` lets each end begin a
     turn."""
     background_s: float = 600.0
-    """Longest wait for background work, seconds."""
     verbose: bool = False
-    """Whether stderr carries a line for each call, retry and notice."""

@@ -51,9 +51,6 @@ from longrein.frontends.headless.stream_json_blocks import (
     tail,
 )
 
-# --- Background tasks and subagents, as `system` lines ---------------------------------------------------------------
-
-
 SUMMARY_CHARS_MAX = 500
 STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
 """State of a task or subagent -> status in the stream; other states are `failed`."""
@@ -130,11 +127,7 @@ def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
     }
 
 
-# --- Lines of an entry -----------------------------------------------------------------------------------------------
-
-
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
-"""Kinds of reminders about background work."""
 
 
 def draw(entry: Entry, run_state: RunState) -> list[Line]:
@@ -158,7 +151,6 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    """Lines of messages and tool results."""
     match entry.event:
         case Replied() as reply:
             return _replied(entry, reply, run_state)

@@ -18,9 +18,7 @@ COLOURS = {
 """Colour names of those clients, by category."""
 GRID_ROWS, GRID_COLUMNS = 10, 10
 REASONS_SHOWN = 60
-"""Lines shown of one item."""
 ITEMS_SHOWN = 12
-"""Items shown in the text report."""
 
 
 def as_json(report: Report, state: State, model: str) -> str:

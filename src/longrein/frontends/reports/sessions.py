@@ -10,7 +10,6 @@ from longrein.frontends.text_format import counted, escape_line, json_page, shor
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
-"""Characters of a session's title in the table."""
 NO_PROMPT = "(nothing was said)"
 
 
@@ -40,13 +39,8 @@ def _when(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-# --- Search hits -----------------------------------------------------------------------------------------------------
-
-
 HITS_MAX = 1_000
-"""Largest number of hits of one session."""
 PAGE_HITS = 20
-"""Hits on one page of text."""
 
 
 class SessionHits(Struct, frozen=True):

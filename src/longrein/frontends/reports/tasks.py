@@ -13,7 +13,6 @@ from longrein.store import SessionHistory
 from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
 TAIL_LINES = 20
-"""Default number of lines of a task's output."""
 TAIL_BYTES = 256 * 1024
 """Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
@@ -28,15 +27,9 @@ class TaskRow(Struct, frozen=True):
 
     session: str
     folder: str
-    """Folder of the session."""
     open: bool
-    """Whether a process has the session open."""
     supervised: bool
-    """Whether its supervisor runs."""
     task: SpooledTask
-
-
-# --- Finding tasks ---------------------------------------------------------------------------------------------------
 
 
 def tasks_in_log(past: SessionHistory) -> dict[str, tuple[Entry, TaskEnded | None]]:
@@ -95,9 +88,6 @@ def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
 
 
-# --- Output ----------------------------------------------------------------------------------------------------------
-
-
 def last_lines(read: Read, size_bytes: int, lines: int) -> str:
     """The last `lines` of an output of `size_bytes` that may still grow."""
     at = start = max(0, size_bytes - TAIL_BYTES)
@@ -133,9 +123,6 @@ def _last(pieces: Iterable[bytes], lines: int) -> str:
     if held:
         kept.append(held)
     return b"\n".join(kept).decode("utf-8", "replace")
-
-
-# --- Pages -----------------------------------------------------------------------------------------------------------
 
 
 TABLE_COLUMNS = ("task", "state", "time", "output", "looked after by", "command")

@@ -85,7 +85,6 @@ class Approval:
         self.explaining = False
         """Whether the user is typing the reason of a denial."""
         self.top = 0
-        """First row shown."""
         self._rows: tuple[int, list[Line]] = (0, [])
         self._shown = 1
 
@@ -96,13 +95,11 @@ class Approval:
         return self._rows[1]
 
     def scroll(self, by: int) -> None:
-        """Move the window by `by` rows."""
         last = max(len(self._rows[1]) - self._shown, 0)
         self.top = min(max(self.top + by, 0), last)
 
     @property
     def page(self) -> int:
-        """Rows that one page key moves."""
         return max(self._shown - 1, 1)
 
     def draw(self, width: int, height: int) -> list[Line]:

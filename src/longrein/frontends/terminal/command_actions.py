@@ -69,9 +69,6 @@ def exit_progress(count: int, choice: str) -> str:
     return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
 
 
-# --- Running commands ------------------------------------------------------------------------------------------------
-
-
 def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
@@ -135,9 +132,6 @@ def background(conversation: Conversation) -> None:
     """Move the running command to the background."""
     if not conversation.session.background():
         conversation.warn(NOTHING_RUNS)
-
-
-# --- Leaving ---------------------------------------------------------------------------------------------------------
 
 
 def request_exit(conversation: Conversation, outcome: Outcome) -> None:

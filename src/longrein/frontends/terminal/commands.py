@@ -37,11 +37,9 @@ MODES = ("default", "acceptEdits", "plan")
 """Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
 EVERY_MODE = (*MODES, "bypassPermissions")
 TAIL_LINES = 20
-"""Default number of lines of a task's output."""
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
-"""Width of the first column of the help."""
 
 NOTHING_RUNS = "no command runs that could go to the background"
 TOO_LATE = "that message waits no more: it has been delivered"
@@ -71,7 +69,6 @@ class CommandResult(msgspec.Struct, frozen=True):
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
-    """Leave the session with this outcome."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
@@ -83,7 +80,6 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     argument: str
-    """Argument as shown in the help; '' for none."""
     summary: str
     run: "Callable[[CommandContext, str], MaybeAwaitable]"
     """Function of the context and the argument. May raise `LongreinError`."""
@@ -91,7 +87,6 @@ class Command(msgspec.Struct, frozen=True):
     idle_only: bool = False
     """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
-    """Whether its argument may have several lines."""
 
 
 class MessageQueue:
@@ -219,7 +214,6 @@ async def _stop_or_tell(context: CommandContext, view: SubagentView, word: str, 
 
 
 def _running(session: SessionPort) -> list[Row]:
-    """Calls, subagents and tasks that can be stopped."""
     calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
     return [
         *(Row(id_, f"{call.name} {key_argument(call.arguments)}".rstrip(), "call") for id_, call in calls),
@@ -420,9 +414,6 @@ def context_lines(report: Report) -> list[Line]:
     rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
     rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
-
-
-# --- The table -------------------------------------------------------------------------------------------------------
 
 
 COMMANDS = (

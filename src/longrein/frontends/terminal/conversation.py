@@ -27,7 +27,6 @@ from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
-"""Shortest time between two redraws, seconds."""
 QUIET_S = 0.5
 """Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
 input must not answer it."""
@@ -81,7 +80,6 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        """Set when the screen is running."""
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
@@ -100,7 +98,6 @@ class Conversation:
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
-        """Show the end of a resumed session."""
         if self.view.prompts:
             prompts = counted(len(self.view.prompts), "prompt")
             self.show([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {prompts} ──"))])
@@ -109,7 +106,6 @@ class Conversation:
             self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
 
     def show(self, pieces: Sequence[Piece]) -> None:
-        """Queue `pieces` for the scrollback."""
         self._outbox += pieces
         self.request_redraw()
 
@@ -136,7 +132,6 @@ class Conversation:
                 self._ticking = loop.call_later(tick_s, self._news.set)
 
     def redraw(self) -> None:
-        """Print finished pieces and redraw now."""
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
@@ -177,11 +172,9 @@ class Conversation:
 
     @property
     def subagent_question_has_focus(self) -> bool:
-        """Whether a question of a subagent has the focus."""
         return self.approval is not None and bool(self.approval.question.session) and self.screen.panel_has_focus
 
     def key_pressed(self) -> None:
-        """Note a key press, in the panel or the input."""
         self.warned, self.flash = bool(self.flash), ""
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
@@ -218,7 +211,6 @@ class Conversation:
         self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
-        """Close the list, with or without a choice."""
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen:
             self._chosen(chooser.chosen)
@@ -263,7 +255,6 @@ class Conversation:
         self.request_redraw()
 
     def edit(self, text: str) -> None:
-        """Insert `text` at the start of the input."""
         self.buffer.cursor_position = 0
         drafted = "\n" if self.buffer.text else ""
         self.buffer.insert_text(self.pastes.fold(text) + drafted)
@@ -312,11 +303,9 @@ class Conversation:
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def prompt(self) -> str:
-        """Text before the input."""
         return "why not › " if self.feedback else "› "
 
     def hint(self) -> str:
-        """Placeholder of the empty input."""
         if self.feedback:
             return "what to do instead"
         if self._panel_wanted:
@@ -341,7 +330,6 @@ class Conversation:
         return [structs.replace(v, last=activity.acts[v.child][-1]) if activity.acts.get(v.child) else v for v in views]
 
     def footer(self, width: int) -> Line:
-        """The footer."""
         window = self.facts.window_tokens()
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
         background = task_rows.counts(len(self.view.activity.tasks), agents)

@@ -219,7 +219,6 @@ def only_changes(rows: Sequence[Line], around: int = 2) -> list[Line]:
 
 
 GAP: Line = (("dim", "  ⋮"),)
-"""Placeholder of dropped common lines."""
 
 
 def counts(rows: Sequence[Line]) -> str:
@@ -232,11 +231,8 @@ def counts(rows: Sequence[Line]) -> str:
 
 
 USER_LINES_MAX = 12
-"""Lines shown of a user's message."""
 FAILED_LINES_MAX = 4
-"""Lines shown of a failed call's result."""
 DIFF_LINES_MAX = 24
-"""Lines shown of a change."""
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -265,7 +261,6 @@ WAKES = {
     "teammate_message": "a message has come",
     "cron_fired": "it is time",
 }
-"""Kind of a wake -> text."""
 
 
 def status_word(status: str) -> tuple[str, str]:

@@ -19,7 +19,6 @@ PASTE_LINES_MAX = 5
 PASTE_CHARS_MAX = 1_000
 """The same for one long line."""
 HISTORY_BYTES_MAX = 512 * 1024
-"""Bytes read from the end of the history file."""
 
 _TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
 _AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
@@ -61,7 +60,6 @@ class ProjectHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """Sent messages, newest first."""
         lines = _end_of(self._path).split(b"\n") if self._path else []
         return [text for row in reversed(lines) if (text := _decoded(row))]
 
@@ -100,7 +98,6 @@ class InputCompleter(Completer):
         self._complete_files = complete_files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
-        """Completions of commands; those of files are asynchronous."""
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
@@ -113,7 +110,6 @@ class InputCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Completions of commands and files."""
         for completion in self.get_completions(document, complete_event):
             yield completion
         prefix = at_prefix(document.text_before_cursor)

@@ -33,7 +33,6 @@ class SessionRow(msgspec.Struct, frozen=True):
     title: str
     """Title, from the user's text; not escaped."""
     when: str = ""
-    """Time of the last use, readable."""
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
@@ -42,10 +41,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     model: str
     """`provider/model` at the start; later changes come from the log."""
     cwd: str
-    """Folder, for the header."""
     version: str
     notices: tuple[str, ...] = ()
-    """Notices from the start, one line each."""
     colour: bool = True
     """False for NO_COLOR."""
     window_tokens: Callable[[], int] = lambda: 0
@@ -57,7 +54,6 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     analysis: Callable[[], Sequence[str]] = tuple
     """Lines of `/compact --dry-run`."""
     sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
-    """Sessions of this folder, newest first."""
     models: Callable[[], Sequence[str]] = tuple
     """Models to choose from, as `provider/model`."""
     file_text: Callable[[str], str | None] | None = None
@@ -67,7 +63,6 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     goals: GoalPort | None = None
-    """Goals of the project, for `/goals`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     choosing: bool = False
@@ -80,8 +75,6 @@ class Outcome(msgspec.Struct, frozen=True):
     kind: Literal["exit", "switch", "new"]
     """`switch`: open `session` next; `new`: open a new one."""
     session: str = ""
-    """Id, for `switch`."""
     code: int = 0
-    """Exit code, for `exit`."""
     tasks: Literal["", "stop", "keep"] = ""
     """The user's decision about running tasks; '' for each task's own policy."""

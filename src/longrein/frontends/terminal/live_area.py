@@ -117,7 +117,6 @@ class DrawContext(msgspec.Struct, frozen=True):
     wall_us: int
     width: int
     rows: int
-    """Rows of the terminal."""
 
 
 def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext) -> list[Line]:

@@ -62,9 +62,7 @@ class Splitter:
 
     def __init__(self) -> None:
         self._partial = ""
-        """The line that has not ended."""
         self._lines: list[str] = []
-        """Lines of the open block."""
         self._chars = 0
         self._kind: Kind | None = None
         self._blanks = 0
@@ -72,7 +70,6 @@ class Splitter:
         self._indent = 0
         """Columns by which lines of the open item are indented."""
         self._opening = ("", "")
-        """Fence marks and the opening line."""
         self._joined = False
         """Whether the next block continues one that was cut."""
         self._last: Kind | None = None
@@ -80,7 +77,6 @@ class Splitter:
         self._done: list[Block] = []
 
     def feed(self, text: str) -> list[Block]:
-        """Add `text`; return the blocks that it finishes."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._add(line)
@@ -89,7 +85,6 @@ class Splitter:
         return self._take()
 
     def finish(self) -> list[Block]:
-        """End the text; return the remaining blocks."""
         if self._partial:
             self._end_line()
         self._close()
@@ -182,7 +177,6 @@ class Splitter:
         return fits
 
     def _close(self) -> None:
-        """Finish the open block."""
         if self._kind is None:
             return
         if self._kind == "fence" and (len(self._lines) == 1 or not self._closes(self._lines[-1])):

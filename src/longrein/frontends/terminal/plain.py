@@ -39,7 +39,6 @@ class PlainOutput:
         self._wide = encoding.lower().replace("-", "") == "utf8"
         self.closed = False
         self.last = ""
-        """The last text written or typed."""
 
     def put(self, text: str) -> None:
         """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
@@ -94,7 +93,6 @@ class _PlainConversation:
         self.outcome = Outcome("exit")
         self.context = CommandContext(session, facts, self.view)
         self._shown_question: Question | None = None
-        """The question that was printed last."""
         self._leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
 
@@ -115,8 +113,6 @@ class _PlainConversation:
             self.session.interrupt()
         else:
             self.exit(Outcome("exit", code=128 + number))
-
-    # --- Output ------------------------------------------------------------------------------------------------------
 
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
@@ -167,10 +163,7 @@ class _PlainConversation:
     async def _deny(self, question: Question, message: str) -> None:
         await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
 
-    # --- Input -------------------------------------------------------------------------------------------------------
-
     async def run_session(self, prompt: str) -> None:
-        """Send the first prompt, if any, and run the session."""
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:

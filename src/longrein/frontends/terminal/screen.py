@@ -49,13 +49,11 @@ class ScreenContent(msgspec.Struct, frozen=True):
     """Functions that give the content of the screen."""
 
     prompt: Callable[[], str]
-    """Text before the input."""
     hint: Callable[[], str]
     """Placeholder of the empty input."""
     panel_lines: Callable[[int, int], Sequence[Line]]
     """(width, room) -> at most `room` rows above the input."""
     footer: Callable[[int], Line]
-    """Width -> the footer."""
 
 
 class _App(Application[None]):
@@ -135,7 +133,6 @@ class Screen:
         return Size(rows=size.rows or 24, columns=size.columns or 80)
 
     def write(self, rows: Sequence[str]) -> None:
-        """Write ANSI lines at the cursor; only while no rows are drawn."""
         self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
 
     def commit(self, rows: Sequence[str]) -> None:
@@ -147,20 +144,15 @@ class Screen:
         self.app._redraw()
 
     def redraw(self) -> None:
-        """Draw the rows at the bottom again."""
         self.app.invalidate()
 
     @property
     def panel_has_focus(self) -> bool:
-        """Whether the panel has the focus."""
         return self.app.layout.current_window is self._panel
 
     def focus(self, *, panel: bool) -> None:
-        """Focus the panel above the input, or the input."""
         if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
-
-    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def _before_render(self, app: Application[None]) -> None:
         """Compute the rows once for each redraw; clear the old ones when there are fewer now."""

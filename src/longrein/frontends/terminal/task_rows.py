@@ -33,9 +33,6 @@ from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indente
 from longrein.frontends.text_format import activity_text, escape, escape_line, first_line, joined, key_argument
 from longrein.tools import TaskView
 
-# --- Data ------------------------------------------------------------------------------------------------------------
-
-
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
 """Characters of a command in the line of all tasks."""
 TASK_CELLS = 16
@@ -66,7 +63,6 @@ class RunningTask(msgspec.Struct, frozen=True):
     """Start in monotonic seconds; None when it began before the terminal was opened."""
 
     def age_s(self, now_us: int, now_s: float) -> float:
-        """Running time in seconds."""
         return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
@@ -137,9 +133,6 @@ def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]
         f"  {first_line(subagent.started.description)}" if subagent else "",
     )
     return [head, *(line(("dim", f"  {escape_line(text)}")) for text in (event.message, event.worktree) if text)]
-
-
-# --- Live lines ------------------------------------------------------------------------------------------------------
 
 
 def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
@@ -256,7 +249,6 @@ def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[s
 
 
 ACTS_MAX = 12
-"""Acts kept for each subagent."""
 
 
 class BackgroundActivity:
@@ -324,7 +316,6 @@ class BackgroundActivity:
         return []
 
     def _track_call(self, entry: Entry, session: str) -> None:
-        """Remember the start of a running call."""
         match entry.event:
             case ToolStarted(call=call):
                 self._call_starts[session, call] = entry.at, self.now_s

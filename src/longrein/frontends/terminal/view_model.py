@@ -98,7 +98,6 @@ class ViewModel:
         self.phase: Phase = "idle"
         self.turn_since_s = 0.0
         self.writing_call = ""
-        """Name of the call that the model is writing."""
         self.calls: dict[str, CallRow] = {}
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
@@ -113,7 +112,6 @@ class ViewModel:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn or a compaction runs."""
         return self.phase != "idle"
 
     @property
@@ -129,7 +127,6 @@ class ViewModel:
             self._questions.pop(question.asked.call, None)
 
     def thinking_line(self) -> str:
-        """The last line of the streamed reasoning."""
         return escape_line("".join(self._thought[-200:]).rstrip().rpartition("\n")[2])
 
     def tail(self, lines: int) -> str:
@@ -291,7 +288,6 @@ class ViewModel:
         return self.spaced("note", rows)
 
     def _end_retries(self) -> None:
-        """Leave the retry phase: the model answers."""
         if self.pausing is not None:
             self.pausing = None
             self._enter("thinking")
