@@ -73,8 +73,7 @@ def test_what_was_done_already_is_said_and_not_done_again(tmp_path: Path) -> Non
 
 def test_a_command_and_what_is_said_after_it_keep_their_order(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("/mode plan\rfirst\r/pin second\r")
+        tty.until("say something").send("/mode plan\rfirst\r/pin second\r")
         tty.until("You said 5").until("pinned: second")
         assert [word["type"] for word in tty.leave()] == ["SetMode", "Said", "Pin"]
 
@@ -116,9 +115,7 @@ def test_a_command_becomes_a_word(tmp_path: Path) -> None:
 def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/model", "which model?", "› mock/small", "1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
-        tty.send("\x1b[B")
-        tty.until("› mock/large")
-        tty.send("\r")
+        tty.send("\x1b[B").until("› mock/large").send("\r")
         tty.until("model: mock/large").until("idle · mock/large")
         assert tty.leave() == [{"type": "SetModel", "model": "mock/large"}]
 
@@ -127,8 +124,7 @@ def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("idle · mock/small · default")
         for mode in ("acceptEdits", "plan", "default"):
-            tty.send("\x1b[Z")
-            tty.until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
+            tty.send("\x1b[Z").until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
 
 
 @pytest.mark.parametrize(("down", "files"), [("", False), ("\x1b[B", True)])
@@ -137,23 +133,16 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
         run(tty, "first", "You said 5")
         run(tty, "second!", "You said 7").until("idle")
         run(tty, "/rewind", "go back to before which", "› second!")
-        tty.send("\x1b[B")
-        tty.until("2 of 2")
-        tty.send("\r")
-        tty.until("what goes back?").until("the conversation and the files")
-        tty.send(down)
-        tty.until("2 of 2" if files else "1 of 2")
-        tty.send("\r")
-        tty.until("rewound").until("› first")
-        tty.send("\x15")
+        tty.send("\x1b[B").until("2 of 2").send("\r")
+        tty.until("what goes back?").until("the conversation and the files").send(down)
+        tty.until("2 of 2" if files else "1 of 2").send("\r").until("rewound").until("› first").send("\x15")
         assert other_words(tty.leave()) == [{"type": "Rewind", "to": 2, "files": files}]
 
 
 def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, "/model", "which model?")
-        tty.send("\x1b")
-        tty.until("say something")
+        tty.send("\x1b").until("say something")
         assert tty.leave() == []
 
 
@@ -171,17 +160,13 @@ def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, 
     with PseudoTerminal("echo", tmp_path) as tty:
         run(tty, command)
         if keys:
-            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title")
-            tty.send(keys)
-        assert tty.wait_exit() == 0
+            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title").send(keys)
+        tty.exits(0)
         assert tty.outcome == outcome
-        assert tty.settings == tty.before
 
 
 def test_what_needs_an_idle_session_says_so(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running")
-        tty.send("/clear\r")
-        tty.until("/clear waits until the turn is over; Esc interrupts it")
-        tty.send("/cost\r")
+        tty.ask("go").until("○ Bash running").send("/clear\r")
+        tty.until("/clear waits until the turn is over; Esc interrupts it").send("/cost\r")
         tty.until("what this session used")

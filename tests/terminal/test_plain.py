@@ -71,13 +71,9 @@ def test_R095_no_unicode_error_in_any_locale(tmp_path: Path, environ: dict[str, 
 )
 def test_R095_a_dumb_terminal_is_never_redrawn(tmp_path: Path, environ: dict[str, str]) -> None:
     with PseudoTerminal("tools", tmp_path, **environ) as tty:
-        tty.until(lambda: ">" in tty.lines())
-        tty.send("go\n")
-        tty.until("All **done**.").until(lambda: tty.lines().count(">") == 1)
-        tty.send("\x04")
-        assert tty.wait_exit() == 0
+        tty.until(lambda: ">" in tty.lines()).send("go\n")
+        tty.until("All **done**.").until(lambda: tty.lines().count(">") == 1).send("\x04").exits(0)
         assert b"\x1b" not in tty.raw.replace(rb"\x1b", b"")
-        assert tty.settings == tty.before
 
 
 def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
@@ -99,13 +95,9 @@ def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
 )
 def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dict[str, str]) -> None:
     with PseudoTerminal("approve", tmp_path, ARGS="plain") as tty:
-        tty.until(lambda: ">" in tty.lines())
-        tty.send("go\n")
-        tty.until("s  yes, for this session: Edit(/src/big.py)").until("answer>")
-        tty.send(line + "\n")
-        tty.until("You said").until(lambda: tty.lines()[-1] == ">" or ">" in tty.lines())
-        tty.send("\x04")
-        assert tty.wait_exit() == 0
+        tty.until(lambda: ">" in tty.lines()).send("go\n")
+        tty.until("s  yes, for this session: Edit(/src/big.py)").until("answer>").send(line + "\n")
+        tty.until("You said").until(lambda: tty.lines()[-1] == ">" or ">" in tty.lines()).send("\x04").exits(0)
         [given] = [word for word in tty.told() if word["type"] == "Answer"]
         plainly = {"scope": "once", "rule": "", "message": ""}
         assert {name: given[name] for name in ("verdict", *plainly)} == plainly | answer
@@ -113,14 +105,9 @@ def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dic
 
 def test_ctrl_c_interrupts_then_leaves(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path, ARGS="plain") as tty:
-        tty.until(lambda: ">" in tty.lines())
-        tty.send("go\n")
-        tty.until(lambda: tty.lines().count("› go") == 1)
-        tty.send("\x03")
-        tty.until("● Bash interrupted").until("interrupted  say what to do instead")
-        tty.send("\x03")
-        assert tty.wait_exit() == 130
-        assert tty.settings == tty.before
+        tty.until(lambda: ">" in tty.lines()).send("go\n").until(lambda: tty.lines().count("› go") == 1)
+        tty.send("\x03").until("● Bash interrupted").until("interrupted  say what to do instead").send("\x03")
+        tty.exits(130)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

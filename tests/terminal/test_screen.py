@@ -84,8 +84,7 @@ def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
 
 def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path) as tty:
-        tty.ask("\x16\x1b]0;mine\x07").until("All done.").until("idle").settle()
-        tty.leave()
+        tty.ask("\x16\x1b]0;mine\x07").until("All done.").until("idle").settle().leave()
         for raw in (b"\x1b]52", b"\x1bc", b"\x9b31m", b"\x07", b"\x1b[31m from", "\u202e".encode(), "\u200b".encode()):
             assert raw not in tty.raw
         assert count(tty.everything(), r"tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag") == 1
@@ -102,8 +101,7 @@ def test_a_long_reply_is_whole_and_held_in_little_memory(tmp_path: Path) -> None
         tty.until("say something")
         tty.stream = _Deaf()  # the emulator is slower than the program
         before = len(tty.raw)
-        tty.send("go\r")
-        tty.until(lambda: b"cache 90%" in tty.raw[before:])
+        tty.send("go\r").until(lambda: b"cache 90%" in tty.raw[before:])
         assert tty.peak_kb <= 60_000
         tty.leave()
         blocks = 195_000 // len(MARKDOWN.encode())
@@ -130,8 +128,7 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
         tty.ask("100").until("word015")
         for n, (columns, rows) in enumerate(sizes):
             seen |= set(re.findall(r"word\d{3}", "\n".join(tty.everything())))  # a narrower emulator forgets the rest
-            tty.resize(columns, rows)
-            tty.until(f"word0{4 + 2 * n}5")
+            tty.resize(columns, rows).until(f"word0{4 + 2 * n}5")
         tty.until("The end.").until("idle").settle()
         shown = tty.everything()
         seen |= set(re.findall(r"word\d{3}", "\n".join(shown)))
@@ -144,11 +141,6 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
 
 def test_a_narrow_and_a_tiny_terminal_are_survived(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path, 20, 6) as tty:
-        tty.until("say")
-        tty.send("go\r")
-        tty.until("All done").until("idle")
-        tty.resize(5, 2)
-        tty.settle()
-        tty.resize(80, 24)
+        tty.until("say").send("go\r").until("All done").until("idle").resize(5, 2).settle().resize(80, 24)
         tty.until("say something")
         assert tty.leave()
