@@ -186,9 +186,17 @@ async def sessions() -> list[SessionRow]:
     return [SessionRow("11111111-aaaa", "mend the parser", "yesterday"), SessionRow("2222", "日本語 title", "May 3")]
 
 
-ROWS = tuple(
-    ReportRow("system" if kind != "user" else "user requests", kind, "", "", "full", tokens, 0.0, goes=False, begins="")
-    for kind, tokens in (("system", 1_400), ("tool", 3_200), ("user", 20_000))
+REPORT = Report(
+    (
+        ReportRow("system", "system", "", "", "full", 1_400, 0.0, goes=False, begins="You are"),
+        ReportRow("calls and results", "result", "Read", "r7", "full", 3_200, 0.0123, goes=True, begins="def main"),
+        ReportRow("user requests", "user", "", "", "full", 20_000, 0.0, goes=False, begins=""),
+    ),
+    24_600,
+    24_600,
+    1.02,
+    100_000,
+    128_000,
 )
 
 
@@ -225,13 +233,10 @@ async def main(name: str, folder: str) -> int:
         cwd="~/project",
         version="0.1.0",
         window_tokens=lambda: 100_000,
-        context_report=lambda: Report(ROWS, 24_600, 24_600, 1.0, 100_000, 128_000),
+        context_report=lambda: REPORT,
         sessions=sessions,
         models=lambda: ("mock/small", "mock/large"),
         colour=not os.environ.get("NO_COLOR"),
-    )
-    facts = msgspec.structs.replace(
-        facts,
         wall_us=lambda: time.time_ns() // 1000,
         task_tail=task_tail,
         goals=Goals(),

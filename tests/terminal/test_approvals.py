@@ -34,29 +34,15 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "word", "line"),
-    [
-        ("y", {"verdict": "allow"}, "You said allow once"),
-        ("s", {"verdict": "allow", "scope": "session", "rule": "Edit(/src/big.py)"}, "allowed for this session"),
-        (
-            "a",
-            {"verdict": "allow", "scope": "always", "rule": "Edit(/src/big.py)"},
-            "allowed always  Edit(/src/big.py)",
-        ),
-        ("n", {"verdict": "deny"}, "You said deny once"),
-    ],
+    ("key", "scope", "line"),
+    [("s", "session", "allowed for this session"), ("a", "always", "allowed always  Edit(/src/big.py)")],
 )
-def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str, str], line: str) -> None:
+def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, scope: str, line: str) -> None:
     with PseudoTerminal("approve", tmp_path) as tty:
         tty.ask("go").until("yes, once").until(tty.keys_count).send(key).until("You said").until("idle")
-        assert [row for row in tty.everything() if row.startswith(line)]
+        assert any(row.startswith(line) for row in tty.everything())
         [answer] = answers(tty.leave())
-        given = {"scope": "once", "rule": "", "message": ""} | answer
-        assert {name: given[name] for name in ("verdict", "scope", "rule", "message")} == {
-            "scope": "once",
-            "rule": "",
-            "message": "",
-        } | word
+        assert (answer["verdict"], answer["scope"], answer["rule"]) == ("allow", scope, "Edit(/src/big.py)")
 
 
 def test_a_no_with_a_reason(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.data_structures import Size
 
 from longrein.agent import Compact, OpenSession
 from longrein.context import Request
@@ -24,6 +23,7 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
 from tests.agent.subagent_harness import ScriptedAgents, SubagentHarness, agent
+from tests.terminal.scripted_session import NullScreen
 
 ACTS = ("say", "steer", "tell", "up", "again", "take 1", "take 2", "drop 1", "interrupt", "compact")
 
@@ -46,26 +46,6 @@ class Busy(ScriptedAgents):
             (call("Bash", command="wait"),),
         )
         return says(*work[self.turns % 4])
-
-
-class NullScreen:
-    """A screen that nobody looks at."""
-
-    size = Size(rows=24, columns=80)
-    panel_has_focus = False
-
-    class app:
-        is_running = False
-        is_done = True
-
-    def focus(self, *, panel: bool) -> None:
-        pass
-
-    def redraw(self) -> None:
-        pass
-
-    def commit(self, rows: Sequence[str]) -> None:
-        pass
 
 
 class User:

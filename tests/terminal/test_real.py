@@ -55,8 +55,10 @@ def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_pa
         tty.send("\r").until("writing").until("word010")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize(("turn", "seen"), [(SLOW, "word030"), (SLEEP, "yes, once")])
+@pytest.mark.parametrize(
+    ("turn", "seen", "number", "code"),
+    [(SLOW, "word030", signal.SIGTERM, 143), (SLEEP, "yes, once", signal.SIGHUP, 129)],
+)
 def test_a_signal_ends_a_real_session(
     tmp_path: Path, turn: dict[str, Any], seen: str, number: signal.Signals, code: int
 ) -> None:
@@ -64,21 +66,8 @@ def test_a_signal_ends_a_real_session(
         tty.ask("go").until(seen)
         os.kill(tty.pid, number)
         tty.exits(code)
-
-
-def test_R090_interrupts_of_a_real_session_are_quick(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, SLOW, SLEEP)) as tty:
-        tty.ask("go").until("word030")
-        for said, seen in (("", ""), ("sleep", "yes, once")):
-            if said:
-                tty.ask(said).until(seen).until(tty.keys_count)
-            tty.send("\x03")
-            tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
-            assert not any(LAST_WORD in row for row in tty.everything()), "it was cut, not waited for"
-            if not said:
-                tty.send("\x0c")  # Ctrl-L: a clean screen
-                tty.until(lambda: not any("interrupted" in row for row in tty.lines()))
-        tty.send("\x03").exits(0)
+        assert not tty.screen.cursor.hidden
+        assert b"\x1b[?2004l" in tty.raw[-2_000:], "bracketed paste is off again"
 
 
 def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from longrein.events import TaskEnded, UserSpoke, text_of
@@ -149,37 +148,6 @@ def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(cli: CliHarness) 
     assert cli.wait_survivors() == []
 
 
-def test_a_headless_stream_with_a_subagent_keeps_its_form(cli: CliHarness) -> None:
-    jobs = [{"description": "look", "prompt": "Task BEECH"}]
-    turns = [
-        Turn(when="SPLIT", calls=(Call("Agent", {"description": "one", "tasks": jobs}),)),
-        Turn(when="SPLIT", text="Done."),
-        *part("BEECH", Turn(text="I look.", calls=(bash("echo seen"),)), Turn(text="Seen.")),
-    ]
-    with Provider(*turns) as provider:
-        cli.settings(provider.settings("anthropic"), "served/small")
-        ran = cli.stream("SPLIT", "--include-partial-messages", "--permission-mode", "bypassPermissions")
-    lines = ran.lines  # each is checked against its schema
-    belongs = {line["parent_tool_use_id"] for line in lines if "parent_tool_use_id" in line}
-    [call] = [block["id"] for line in lines for block in blocks(line) if block.get("name") == "Agent"]
-    assert belongs == {None, call}
-    made = {block["id"] for line in lines for block in blocks(line) if block["type"] == "tool_use"}
-    answered = {block["tool_use_id"] for line in lines for block in blocks(line) if block["type"] == "tool_result"}
-    assert made == answered
-    assert len(made) == 2
-    kinds = [line["subtype"] for line in lines if line["type"] == "system" and "task_id" in line]
-    assert kinds[0] == "task_started"
-    assert kinds[-1] == "task_notification"
-    used = sum(line["message"]["usage"]["output_tokens"] for line in lines if line["type"] == "assistant")
-    assert lines[-1]["usage"]["output_tokens"] == used
-
-
-def blocks(line: dict[str, object]) -> list[dict[str, str]]:
-    message = line.get("message")
-    content = message["content"] if isinstance(message, dict) else []
-    return content if isinstance(content, list) else []
-
-
 def footer(tty: PseudoTerminal) -> str:
     """The word that says what goes on."""
     return next((row.split(" · ")[0] for row in reversed(tty.lines()) if " · served/" in row), "")
@@ -199,22 +167,3 @@ def test_a_retry_says_why_which_attempt_and_when(cli: CliHarness) -> None:
         assert any(re.search(r"retrying in \d+ s, attempt", row) for row in tty.lines())
         assert footer(tty) == "retrying"
         tty.send("\x1b").until("interrupted  say what to do instead").until(lambda: footer(tty) == "idle")
-
-
-def test_words_said_while_the_provider_wants_a_pause_are_shown_and_why_they_wait(cli: CliHarness) -> None:
-    with Provider(WAITED) as provider, open_it(cli, provider) as tty:
-        tty.ask("go").until("retrying in").send("\x1b")
-        tty.until("interrupted  say what to do instead").ask("again")
-        tty.until("› again").until("s for the provider: Overloaded").until(lambda: footer(tty) == "retrying")
-
-
-def test_a_retry_of_a_subagent_is_shown_in_its_line(cli: CliHarness) -> None:
-    agent = Call("Agent", {"description": "look", "prompt": "look around", "subagent_type": "explore"})
-    turns = [Turn(calls=(agent,), match="go"), msgspec.structs.replace(WAITED, match="look around")]
-    with Provider(*turns) as provider, open_it(cli, provider) as tty:
-        tty.ask("go").until("retrying, attempt 2 of 10: Overloaded")
-
-
-def test_a_retry_is_told_line_by_line_without_a_screen(cli: CliHarness) -> None:
-    with Provider(WAITED) as provider, open_it(cli, provider, "--plain", "go") as tty:
-        tty.until(r"attempt 2 of 10: Overloaded \x1b[31m").until("retrying in 3")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import time
 from pathlib import Path
 
@@ -37,23 +36,10 @@ def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
         assert sum("● Bash interrupted" in row for row in tty.everything()) == 0
 
 
-def test_an_interrupted_call_says_so(tmp_path: Path) -> None:
-    with PseudoTerminal("hang", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running").send("\x03").until("● Bash interrupted").until("idle")
-        assert sum("● Bash interrupted" in row for row in tty.everything()) == 1
-
-
 def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send("half a line").until("half a line").send("\x03")
         tty.until("say something").until("Ctrl-C again leaves; the session is kept").send("\x03").exits(0)
-
-
-def test_one_ctrl_c_alone_never_leaves(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something").send("\x03").until("Ctrl-C again leaves").send("still here\r")
-        tty.until("You said 10 characters")
-        assert not any("Ctrl-C again" in row for row in tty.lines())
 
 
 def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
@@ -72,16 +58,6 @@ def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
         tty.ask("hi").until("You said").leave()
         assert "session 0c5c0c0e is kept; `longrein -c` goes on with it" in tty.lines()
         assert not any("say something" in row or "idle" in row for row in tty.lines())
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_restores_the_terminal(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.ask("go").until("You said")
-        os.kill(tty.pid, number)
-        tty.exits(code)
-        assert not tty.screen.cursor.hidden
-        assert b"\x1b[?2004l" in tty.raw[-2_000:], "bracketed paste is off again"
 
 
 def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
