@@ -208,8 +208,9 @@ class RunResult:
         return lines
 
     @property
-    def kinds(self) -> list[str]:
-        return [validate(line) for line in self.lines]
+    def kinds(self) -> str:
+        """Kinds of the lines, without `system/`."""
+        return " ".join(validate(line).removeprefix("system/") for line in self.lines)
 
 
 async def play(

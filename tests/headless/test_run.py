@@ -115,7 +115,7 @@ async def test_json_is_one_result_object() -> None:
 
 async def test_stream_json_has_init_first_and_one_result_last() -> None:
     ran = await play([EDIT])
-    assert ran.kinds == ["system/init", "assistant", "user", "user", "assistant", "result"]
+    assert ran.kinds == "init assistant user user assistant result"
     init, first, read, bash, _, _ = ran.lines
     assert (init["cwd"], init["tools"], init["longrein_version"]) == ("/w/caffè", ["Read", "Bash"], "0.1.0")
     assert first["message"]["content"] == [
@@ -135,14 +135,7 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert ran.code == 3
     denial = next(word for word in ran.session.said if isinstance(word, Answer))
     assert (denial.call, denial.verdict, denial.by) == ("c2.0", "deny", "headless")
-    assert ran.kinds == [
-        "system/init",
-        "assistant",
-        "system/permission_denied",
-        "user",
-        "assistant",
-        "result",
-    ]
+    assert ran.kinds == "init assistant permission_denied user assistant result"
     assert ran.lines[2]["message"] == RM
     result = ran.lines[-1]
     assert (result["subtype"], result["result"]) == ("success", "I may not remove it.")
@@ -195,7 +188,7 @@ async def test_how_a_turn_ends(last: list[Step], code: int, subtype: str, error:
 async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
     turn: list[Step] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
     ran = await play([turn])
-    assert ran.kinds == ["system/init", "assistant", "result"]
+    assert ran.kinds == "init assistant result"
     assert ran.lines[1]["error"] == "authentication_failed"
     assert ran.lines[1]["message"]["content"] == [{"type": "text", "text": "the key was refused"}]
 
@@ -222,22 +215,10 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
         DONE,
     ]
     ran = await play([turn])
-    assert ran.kinds == [
-        "system/init",
-        "system/status",
-        "system/api_retry",
-        "assistant",
-        "system/status",
-        "system/status",
-        "system/compact_boundary",
-        "system/compact_boundary",
-        "user",
-        "system/task_started",
-        "system/task_notification",
-        "system/informational",
-        "assistant",
-        "result",
-    ]
+    assert ran.kinds == (
+        "init status api_retry assistant status status compact_boundary "
+        "compact_boundary user task_started task_notification informational assistant result"
+    )
     retry = {k: v for k, v in ran.lines[2].items() if k not in ("uuid", "session_id", "type", "subtype")}
     assert retry == {
         "attempt": 1,
@@ -279,7 +260,7 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
     ran = await play(
         [[asked(), answered(1, odd, call(1, 0, "Bash", command="\ud800")), asked(), answered(3, odd), DONE]]
     )
-    assert ran.kinds == ["system/init", "assistant", "assistant", "result"]
+    assert ran.kinds == "init assistant assistant result"
     assert ran.lines[1]["message"]["content"][0]["text"] == odd
     assert ran.lines[-1]["result"] == odd
     assert "漢字" in ran.out.decode()
@@ -288,7 +269,7 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
 async def test_what_happened_before_anybody_listened_is_told_first() -> None:
     facts = msgspec.structs.replace(FACTS, notes=("a torn entry was set aside",))
     ran = await play([HELLO], Style("stream-json", verbose=True), facts=facts)
-    assert ran.kinds == ["system/init", "system/informational", "assistant", "result"]
+    assert ran.kinds == "init informational assistant result"
     assert ran.err == ["a torn entry was set aside"]
 
 

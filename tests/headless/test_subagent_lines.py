@@ -55,18 +55,9 @@ def looked(*more: Step) -> list[Step]:
 
 async def test_a_subagents_lines_name_the_call_that_started_it() -> None:
     ran = await play([looked()])
-    assert ran.kinds == [
-        "system/init",
-        "assistant",
-        "system/task_started",
-        "assistant",
-        "system/task_progress",
-        "user",
-        "system/task_notification",
-        "user",
-        "assistant",
-        "result",
-    ]
+    assert ran.kinds == (
+        "init assistant task_started assistant task_progress user task_notification user assistant result"
+    )
     lines = ran.lines
     assert [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")] == [
         None,
