@@ -112,9 +112,6 @@ class ScriptedSession:
         assert policy == "keep"
         return ()
 
-    def unqueue(self) -> str:
-        return ""
-
     async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         while (heard := await self._heard.get()) is not None:
             yield heard
@@ -132,18 +129,19 @@ class ScriptedSession:
     async def _play(self, turn: Sequence[Step]) -> None:
         for step in turn:
             await asyncio.sleep(0)
-            if isinstance(step, Raise):
-                raise step.error
-            if isinstance(step, Hang):
-                await self._interrupted.wait()
-            elif isinstance(step, ReplyDelta | RetryPause | UserNotice | FromSubagent | More):
-                self._heard.put_nowait(step)
-            else:
-                self._append(step)
-            entry = step.heard if isinstance(step, FromSubagent) else None
-            if isinstance(entry.event if isinstance(entry, Entry) else step, PermissionAsked):
-                await self._answered.wait()
-                self._answered.clear()
+            match step:
+                case Raise(error=error):
+                    raise error
+                case Hang():
+                    await self._interrupted.wait()
+                case ReplyDelta() | RetryPause() | UserNotice() | FromSubagent() | More():
+                    self._heard.put_nowait(step)
+                case _:
+                    self._append(step)
+            match step:
+                case PermissionAsked() | FromSubagent(heard=Entry(event=PermissionAsked())):
+                    await self._answered.wait()
+                    self._answered.clear()
             if self._interrupted.is_set():
                 self._interrupted.clear()
                 self._append(Interrupted("[interrupted by the user]"))
@@ -158,11 +156,6 @@ class ScriptedSession:
         if not self.closed:
             self.closed = True
             self._heard.put_nowait(None)
-
-    @property
-    def leftover(self) -> int:
-        """Turns that nobody asked for."""
-        return len(self._turns)
 
 
 # --- Events of turns -------------------------------------------------------------------------------------------------
@@ -185,6 +178,16 @@ def call(asked_seq: int, index: int, name: str, **arguments: Any) -> ToolCall:
 
 def ended(call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: int = 12) -> ToolEnded:
     return ToolEnded(call_id, name, status, (Text(text),), elapsed_ms)
+
+
+def usage(input_tokens: int, output_tokens: int, written: int, read: int) -> dict[str, int]:
+    """Usage as a line gives it."""
+    return {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+    }
 
 
 DONE = TurnEnded("done")
@@ -242,7 +245,7 @@ async def play(
         os.close(writing)
         out = await collected
     assert session.closed
-    assert session.leftover == 0, "turns were left over"
+    assert not session._turns, "turns were left over"
     return RunResult(code, out, err, session)
 
 

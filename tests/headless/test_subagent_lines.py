@@ -21,7 +21,7 @@ from longrein.events import (
 from longrein.frontends.headless import Style
 from longrein.models import CallDelta, TextDelta
 
-from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play
+from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play, usage
 
 pytestmark = pytest.mark.anyio
 
@@ -59,13 +59,8 @@ async def test_a_subagents_lines_name_the_call_that_started_it() -> None:
         "init assistant task_started assistant task_progress user task_notification user assistant result"
     )
     lines = ran.lines
-    assert [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")] == [
-        None,
-        "c1.0",
-        "c1.0",
-        None,
-        None,
-    ]
+    parents = [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")]
+    assert parents == [None, "c1.0", "c1.0", None, None]
     [used] = [block for block in lines[3]["message"]["content"] if block["type"] == "tool_use"]
     assert used["id"] == "a3.c1.0"
     assert lines[5]["message"]["content"][0]["tool_use_id"] == "a3.c1.0"
@@ -85,17 +80,10 @@ async def test_a_subagent_is_a_task_with_progress_and_an_end() -> None:
 async def test_the_result_counts_what_subagents_used() -> None:
     ran = await play([looked()], "json")
     [result] = ran.lines
-    assert result["usage"] == {
-        "input_tokens": 30,
-        "output_tokens": 15,
-        "cache_creation_input_tokens": 90,
-        "cache_read_input_tokens": 60,
-    }
+    assert result["usage"] == usage(30, 15, 90, 60)
     assert result["total_cost_usd"] == 0.75
-    assert {model: used["costUSD"] for model, used in result["modelUsage"].items()} == {
-        "mock/small": 0.5,
-        "mock/tiny": 0.25,
-    }
+    costs = {model: used["costUSD"] for model, used in result["modelUsage"].items()}
+    assert costs == {"mock/small": 0.5, "mock/tiny": 0.25}
     assert result["num_turns"] == 2
 
 
@@ -125,12 +113,8 @@ async def test_a_subagent_of_a_subagent_belongs_to_the_call_that_started_it() ->
         of(2, answered(1, "deep"), BELOW, "a3.a7"),
     ]
     lines = (await play([looked(*deeper)])).lines
-    assert [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"] == [
-        None,
-        "c1.0",
-        "a3.c1.0",
-        None,
-    ]
+    parents = [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"]
+    assert parents == [None, "c1.0", "a3.c1.0", None]
     assert [line["spawn_depth"] for line in lines if line.get("subtype") == "task_started"] == [1, 2]
 
 
