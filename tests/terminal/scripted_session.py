@@ -249,9 +249,7 @@ class ScriptedSession:
     async def permit(self, call: str, name: str, shown: str, reason: str, suggestion: str = "") -> Answer:
         self.append(PermissionAsked(call, name, shown, reason, suggestion))
         answer = await self._answers.get()
-        self.append(
-            PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message),
-        )
+        self.append(PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message))
         return answer
 
     async def act(self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0) -> None:

@@ -26,7 +26,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.terminal import FilesFound, SessionRow, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
 from tests.terminal.scripted_session import ScriptedSession
 
 MARKDOWN = """# 見出し: streaming
@@ -182,8 +182,8 @@ async def complete_files(prefix: str) -> FilesFound:
     return FilesFound(paths, "1,234 more; type on" if prefix == "app" else "")
 
 
-async def sessions() -> list[SessionRow]:
-    return [SessionRow("11111111-aaaa", "mend the parser", "yesterday"), SessionRow("2222", "日本語 title", "May 3")]
+async def sessions() -> list[Row]:
+    return [Row("11111111-aaaa", "mend the parser", "yesterday"), Row("2222", "日本語 title", "May 3")]
 
 
 REPORT = Report(

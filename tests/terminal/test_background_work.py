@@ -145,16 +145,6 @@ def test_B14_one_may_stay_and_settings_may_have_answered(tmp_path: Path) -> None
     assert (tmp_path / "left").read_text() == "keep later"
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(40, 12), (200, 60), (25, 8)])
-def test_any_size_and_a_change_of_it(tmp_path: Path, columns: int, rows: int) -> None:
-    with PseudoTerminal("company", tmp_path, columns, rows) as tty:
-        tty.ask("wait").until("3 tasks").until(lambda: any(row.startswith("○ a10") for row in tty.lines()))
-        tty.resize(80, 24).send("x")
-        tty.until("› x").until(lambda: sum("3 tasks  b1" in row for row in tty.lines()) == 1)
-        tty.resize(columns, rows).send("y").until("› xy").settle(0.1)
-        assert sum(row.startswith("3 tasks") for row in tty.lines()) <= 1
-
-
 def test_R095_without_a_screen_all_of_it_is_lines(tmp_path: Path) -> None:
     out = play("company", tmp_path, "go\n/tasks\n/agents tell a10 x\n/queue\n/goals\n")
     assert "\x1b" not in out

@@ -293,7 +293,7 @@ CHILDS = Question(BARE.asked, None, "child-1", "a398 explore")
 
 
 def test_the_answers_say_what_they_store() -> None:
-    labels = ["; ".join(f"{choice.key} {choice.label}" for choice in choices(question)) for question in (ASKED, BARE)]
+    labels = ["; ".join(f"{choice.value} {choice.label}" for choice in choices(question)) for question in (ASKED, BARE)]
     assert labels == [
         "y yes, once; s yes, for this session: Bash(make test); a always: Bash(make test); n no; f no, and say why",
         "y yes, once; n no; f no, and say why",

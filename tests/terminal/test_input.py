@@ -230,8 +230,7 @@ def test_commands_are_offered_while_typing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "prefix"),
-    [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)],
+    ("text", "prefix"), [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)]
 )
 def test_where_a_file_name_is_being_typed(text: str, prefix: str | None) -> None:
     assert at_prefix(text) == prefix

@@ -18,12 +18,12 @@ SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
 SLEEP: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
 
 
-def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: little.") -> Path:
-    """A home and a project whose model plays `turns` and writes `summary`."""
+def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
+    """A home and a project whose model plays `turns`."""
     settings = tmp_path / "home" / ".config" / "longrein"
     settings.mkdir(parents=True)
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": summary}] * 2}))
+    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}] * 2}))
     provider = f'[providers.mock]\nwire = "scripted"\nbase_url = "{script}"\n'
     (settings / "config.toml").write_text(f'model = "mock/small"\n{provider}')
     project = tmp_path / "project"
@@ -34,13 +34,7 @@ def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: 
 
 def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
     root = project.parent
-    return PseudoTerminal(
-        "",
-        project,
-        HOME=str(root / "home"),
-        LONGREIN_STATE_DIR=str(root / "state"),
-        ARGS=arguments,
-    )
+    return PseudoTerminal("", project, HOME=str(root / "home"), LONGREIN_STATE_DIR=str(root / "state"), ARGS=arguments)
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
@@ -153,18 +147,6 @@ def test_each_command_that_changes_the_session_says_what_came_of_it(tmp_path: Pa
             tty.until(lambda: [row for row in tty.lines() if row][-1:] == [">"] or "› say something" in tty.text())
             before = tty.text().count(told)
             tty.send(said + "\r").until(lambda before=before, told=told: tty.text().count(told) > before)
-
-
-@pytest.mark.parametrize("arguments", ["", "--plain"])
-def test_a_summary_that_the_model_does_not_write_is_told(tmp_path: Path, arguments: str) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"}, summary=""), arguments) as tty:
-        tty.resize(120, 40)
-        for said, told in (
-            ("hello", "Hello there."),
-            ("/compact", "the model wrote no summary  the model gave an answer"),
-        ):
-            tty.until(lambda: ">" in tty.lines() or "say something" in tty.text()).send(said + "\r").until(told)
-        tty.until("summarised by the records alone, without the model")
 
 
 @pytest.mark.parametrize(("argument", "early"), [("first", "second\r"), ("", "first\rsecond\r")])

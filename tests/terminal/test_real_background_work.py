@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,25 +126,6 @@ def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_
         assert cli.wait_survivors() == []
         with open_it(cli, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
             tty.until("a8 general done").until("It has seen.").until("idle · served").leave()
-
-
-def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(cli: CliHarness) -> None:
-    jobs = [{"description": f"job {name}", "prompt": f"Task {name}"} for name in ("APPLE", "BEECH")]
-    turns = [
-        Turn(when="SPLIT", calls=(Call("Agent", {"description": "both", "tasks": jobs}),)),
-        *part("APPLE", Turn(calls=(bash("sleep 50"),))),
-        *part("BEECH", Turn(calls=(bash("sleep 51"),))),
-    ]
-    with Provider(*turns) as provider, open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
-        tty.ask("SPLIT").until(lambda: sum("general running" in row for row in tty.lines()) == 2).until("Bash sleep 51")
-        label = next(row.split()[1] for row in tty.lines() if "job APPLE" in row and "○" in row)
-        tty.send(f"/agents stop {label}\r")
-        tty.until(f"{label} is being stopped").until(lambda: sum("general running" in r for r in tty.lines()) == 1)
-        tty.send("\x1b").until("interrupted  say what to do instead").until("idle · served")
-        assert sum("general interrupted" in row for row in tty.everything()) == 2
-        os.kill(tty.pid, signal.SIGTERM)
-        tty.exits(143)
-    assert cli.wait_survivors() == []
 
 
 def footer(tty: PseudoTerminal) -> str:

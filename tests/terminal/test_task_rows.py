@@ -72,10 +72,7 @@ USED = Usage(12_000, 0, 0, 345)
     [
         ([NPM], [f"task b1 started  npm run {SHOWN} …"]),
         ([QUEUED, TaskStarted("b1", "x")], ["task b1 waits for its turn  x", "task b1 began: its turn has come  x"]),
-        (
-            [TaskStarted("b2", "x", promoted="timeout")],
-            ["task b2 passed its time and goes on in the background  x"],
-        ),
+        ([TaskStarted("b2", "x", promoted="timeout")], ["task b2 passed its time and goes on in the background  x"]),
         (
             [NPM, TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n")],
             [f"task b1 started  npm run {SHOWN} …", f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …"],

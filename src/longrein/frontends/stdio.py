@@ -5,10 +5,11 @@ import io
 import os
 import stat
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from longrein.events import LongreinError, UsageError
-from longrein.frontends.text_format import escape_bytes
+from longrein.frontends.text_format import escape, escape_bytes
 
 STDIN_WAIT_S = 3.0
 """Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as long."""
@@ -126,10 +127,6 @@ class _Terminal(io.BytesIO):
 
 
 def say(line: str) -> None:
-    """Write `line` to stderr as UTF-8 with control characters replaced; errors are ignored."""
-    shown = "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in line)
-    data = f"longrein: {shown}\n".encode("utf-8", "replace")
-    try:
-        os.write(2, data)
-    except OSError:
-        return
+    """Write `line` to stderr as UTF-8, escaped and on one line; errors are ignored."""
+    with suppress(OSError):
+        os.write(2, f"longrein: {escape(' '.join(line.splitlines()))}\n".encode("utf-8", "replace"))

@@ -73,7 +73,7 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
         line["errors"] = [error_line(run_state, stop) or _reason_text(run_state, stop)]
     line |= {
         "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,
-        "total_cost_usd": run_state.cost_usd,
+        "total_cost_usd": sum(cost for _, cost in run_state.spent.values()),
         "usage": usage_line(run_state.usage),
         "modelUsage": _model_usage(facts, run_state),
         "permission_denials": [_denial(denial) for denial in run_state.denials],

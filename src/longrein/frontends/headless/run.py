@@ -7,16 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
-from longrein.events import (
-    AnyPart,
-    Asked,
-    Entry,
-    LongreinError,
-    PermissionAsked,
-    SessionError,
-    TurnEnded,
-    UsageError,
-)
+from longrein.events import AnyPart, Asked, Entry, LongreinError, PermissionAsked, SessionError, TurnEnded, UsageError
 from longrein.frontends.headless.input import ControlRequest, InputMessage, KeepImage, parse_line
 from longrein.frontends.headless.output import BufferedOutput, RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
@@ -227,7 +218,7 @@ class _Run:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEnded() if self.streams_input:
                 self._end_turn()
-            case TurnEnded() if self.run_state.has_background_work:
+            case TurnEnded() if self._has_background_work():
                 self.reporter.print_answer(self.run_state)  # the run may go on for what works in the background
                 self.waiting_notice = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
             case _:
@@ -240,6 +231,10 @@ class _Run:
             self.subagents.run_state(of).step(of.heard)
             if isinstance(of.heard.event, PermissionAsked):
                 await self._deny(of.heard.event.call, of.child)
+
+    def _has_background_work(self) -> bool:
+        children = self.run_state.children.values()
+        return bool(self.run_state.tasks) or any(child.started.background for child in children)
 
     def _say_waiting(self) -> None:
         """Say on stderr which tasks the run still waits for, so that it does not look hung."""

@@ -96,10 +96,6 @@ class RunState:
         """Text of the last reply, after the answers of earlier turns that a wake has continued."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
-    @property
-    def has_background_work(self) -> bool:
-        return bool(self.tasks) or any(child.started.background for child in self.children.values())
-
     def take_unprinted(self) -> str:
         """The part of `text` that was not printed; it counts as printed from now on."""
         printed, self._printed_chars = self._printed_chars, len(self.text)
@@ -108,10 +104,6 @@ class RunState:
     @property
     def _last_text(self) -> str:
         return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
-
-    @property
-    def cost_usd(self) -> float:
-        return sum(cost for _, cost in self.spent.values())
 
     def qualified_id(self, call: str) -> str:
         """Call id in the output: with the label of a subagent, as ids are unique only within a session."""

@@ -1,10 +1,8 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
-from collections.abc import Sequence
 from typing import assert_never
 
 from longrein.events import (
-    AnyPart,
     Asked,
     AskFailed,
     ChildEnded,
@@ -46,8 +44,8 @@ from longrein.frontends.headless.stream_json_blocks import (
     ERRORS,
     Line,
     assistant_message,
+    part_text,
     reply_blocks,
-    result_content,
     tail,
 )
 
@@ -221,7 +219,9 @@ def _user(run_state: RunState, block: Line) -> Line:
 def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
     if run_state.purpose(reply.asked) == "summary":
         return [] if run_state.root else [_system(entry, run_state, {"subtype": "status", "status": None})]
-    blocks = reply_blocks(_shown(reply), run_state.qualified_id)
+    is_cut = reply.stop == "interrupted"
+    parts = [part for part in reply.parts if isinstance(part, Text) or not is_cut]
+    blocks = reply_blocks(parts, run_state.qualified_id)
     line: Line = {
         "type": "assistant",
         "message": assistant_message(run_state.session, reply.asked, reply.model or run_state.model, blocks, reply),
@@ -233,11 +233,6 @@ def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
     if run_state.subagent:
         lines.append(_system(entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}"))
     return lines
-
-
-def _shown(reply: Replied) -> Sequence[AnyPart]:
-    """Parts of a reply to show; of an interrupted one only the text."""
-    return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
 
 
 def _failure(seq: int, failed: AskFailed, run_state: RunState) -> Line:
@@ -256,7 +251,7 @@ def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]
     block: Line = {
         "type": "tool_result",
         "tool_use_id": run_state.qualified_id(end.call),
-        "content": result_content(end.parts),
+        "content": "\n".join(map(part_text, end.parts)),
     }
     if end.status != "ok":
         block["is_error"] = True

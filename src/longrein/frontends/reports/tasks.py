@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from msgspec import Struct, structs, to_builtins
@@ -17,9 +17,6 @@ TAIL_BYTES = 256 * 1024
 """Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
 """Characters of a session id in the table; a unique beginning is accepted everywhere."""
-
-Read = Callable[[int, int], tuple[int, bytes]]
-"""(offset, size) -> (actual offset, bytes); b"" at the end."""
 
 
 class TaskRow(Struct, frozen=True):
@@ -88,29 +85,25 @@ def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
 
 
-def last_lines(read: Read, size_bytes: int, lines: int) -> str:
-    """The last `lines` of an output of `size_bytes` that may still grow."""
+def output_tail(past: SessionHistory, folder: str, task: str, lines: int = TAIL_LINES) -> str:
+    """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
+    spooled = next((found for found in spooled_tasks(folder) if found.task == task), None)
+    if spooled is not None:
+        return _last([_spooled_end(os.path.join(folder, SPOOL), task, spooled.size_bytes)], lines)
+    _, ended = tasks_in_log(past).get(task, (None, None))
+    return _last(past.pieces(ended.output), lines) if ended and ended.output else ""
+
+
+def _spooled_end(spool: str, task: str, size_bytes: int) -> bytes:
+    """The last whole lines of an output of `size_bytes` that may still grow, after any gap in it."""
     at = start = max(0, size_bytes - TAIL_BYTES)
     kept = b""
     while True:
-        begin, data = read(at, TAIL_BYTES)
+        begin, data = read_output(spool, task, at, TAIL_BYTES)
         if not data:
-            break
-        kept = kept + data if begin == at else data
+            return kept.partition(b"\n")[2] if start else kept
+        kept = (kept + data if begin == at else data)[-TAIL_BYTES:]
         at = begin + len(data)
-        kept = kept[-TAIL_BYTES:]
-    whole = kept.partition(b"\n")[2] if start else kept
-    return _last((whole,), lines)
-
-
-def output_tail(past: SessionHistory, folder: str, task: str, lines: int = TAIL_LINES) -> str:
-    """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
-    spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
-    if spooled is not None:
-        spool = os.path.join(folder, SPOOL)
-        return last_lines(lambda at, size: read_output(spool, task, at, size), spooled.size_bytes, lines)
-    _, ended = tasks_in_log(past).get(task, (None, None))
-    return _last(past.pieces(ended.output), lines) if ended and ended.output else ""
 
 
 def _last(pieces: Iterable[bytes], lines: int) -> str:

@@ -1,16 +1,15 @@
 """Permission questions: the complete escaped content of a call, and the possible answers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from longrein.agent import Answer
 from longrein.events import PermissionAsked
+from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
 from longrein.frontends.text_format import escape, escape_line
-
-Key = Literal["y", "s", "a", "n", "f"]
 
 _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
 
@@ -38,23 +37,16 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.who} asks: {name}" if self.who else name
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """One possible answer."""
-
-    key: Key
-    label: str
-
-
-def choices(question: Question) -> list[Choice]:
-    """The possible answers, each with the exact rule it would store; without a rule only single ones."""
+def choices(question: Question) -> list[Row]:
+    """The keys of the possible answers, each with the exact rule it would store; without a rule only single ones."""
     rule = escape_line(question.asked.suggestion)
-    lasting = [Choice("s", f"yes, for this session: {rule}"), Choice("a", f"always: {rule}")] if rule else []
-    return [Choice("y", "yes, once"), *lasting, Choice("n", "no"), Choice("f", "no, and say why")]
+    lasting = [Row("s", f"yes, for this session: {rule}"), Row("a", f"always: {rule}")] if rule else []
+    return [Row("y", "yes, once"), *lasting, Row("n", "no"), Row("f", "no, and say why")]
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
     """The `Answer` for `key`; None when `key` is not an answer to this question."""
-    if key not in [choice.key for choice in choices(question)]:
+    if key not in [choice.value for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
     if key in ("s", "a"):
@@ -135,6 +127,6 @@ class Approval:
             if rows[-1] and used + size > width:
                 rows.append(())
                 used = 0
-            rows[-1] += ((style, f" {choice.key} "), ("", f"{choice.label}   "))
+            rows[-1] += ((style, f" {choice.value} "), ("", f"{choice.label}   "))
             used += size
         return [part for row in rows for part in wrap(row, width, "   ")]

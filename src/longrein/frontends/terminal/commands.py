@@ -1,6 +1,7 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -144,6 +145,10 @@ def notice(text: str, *, edit: str = "") -> CommandResult:
     return CommandResult(notice=text, edit=edit)
 
 
+def _leave(kind: Literal["exit", "switch", "new"], session: str = "") -> CommandResult:
+    return CommandResult(outcome=Outcome(kind, session))
+
+
 def _number(text: str) -> int:
     """`text` as a number; -1 when it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
@@ -267,10 +272,6 @@ def _background(context: CommandContext, _: str) -> CommandResult:
 # --- The session and its context -------------------------------------------------------------------------------------
 
 
-def _help(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult("commands and keys", help_lines())
-
-
 def _model(context: CommandContext, name: str) -> CommandResult:
     names = context.facts.models()
     if name:
@@ -291,20 +292,16 @@ def _mode(context: CommandContext, mode: str) -> CommandResult:
 
 
 def _clear(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult(outcome=Outcome("new"))
-
-
-def _exit(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult(outcome=Outcome("exit"))
+    return _leave("new")
 
 
 def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
-    return CommandResult(outcome=Outcome("switch", session)) if session else _sessions(context)
+    return _leave("switch", session) if session else _sessions(context)
 
 
 async def _sessions(context: CommandContext) -> CommandResult:
     rows = await context.facts.sessions() if context.facts.sessions is not None else ()
-    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != context.session.id]
+    others = [row for row in rows if row.value != context.session.id]
     if not others:
         return notice("there is no other session of this folder")
     return CommandResult(choices=Choices("which session?", others))
@@ -417,7 +414,7 @@ def context_lines(report: Report) -> list[Line]:
 
 
 COMMANDS = (
-    Command("help", "", "commands and keys", _help, ("?",)),
+    Command("help", "", "commands and keys", lambda *_: CommandResult("commands and keys", help_lines()), ("?",)),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
@@ -442,7 +439,7 @@ COMMANDS = (
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
-    Command("exit", "", "leave; `longrein -c` goes on", _exit, ("quit",)),
+    Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 

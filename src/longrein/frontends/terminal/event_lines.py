@@ -8,19 +8,25 @@ from unicodedata import category, east_asian_width
 from longrein.agent import RetryPause
 from longrein.context import State
 from longrein.events import (
+    AnyEvent,
     AskFailed,
     Cleared,
+    GoalChanged,
     Image,
+    ModeSet,
     PermissionAnswered,
+    PrefixSet,
+    Reminded,
     Restored,
     Rewound,
     Summarized,
-    Todo,
+    TodoSet,
     ToolEnded,
     TurnEnded,
     UserSpoke,
     text_of,
 )
+from longrein.frontends.reports.goals import goal_line
 from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
 from longrein.tools import hunks_of
 
@@ -365,20 +371,34 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
     return [line(("dim", f"context: {result}; every byte can be recalled"))]
 
 
-def restored_line(event: Restored) -> Line:
-    """Line of an undone compaction."""
-    return line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again"))
+def event_lines(event: AnyEvent) -> list[Line]:
+    """Lines of an event that needs nothing but itself; none for other events."""
+    match event:
+        case Cleared() | Summarized():
+            return compaction_lines(event)
+        case Rewound():
+            return _rewound_lines(event)
+        case TodoSet(todos=todos):
+            marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
+            marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
+            emptied = [line(("dim", "todo list emptied"))]
+            return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
+        case GoalChanged(goal=goal):
+            return [line(("dim", "goal "), goal_line(goal))]
+        case Reminded(kind="compact_refused", state=why):
+            return [notice_line(f"nothing was compacted: {why}")]
+        case Restored(undone=undone):
+            text = f"context: the compaction r{undone} is undone; what it put away is shown again"
+        case ModeSet(mode=mode):
+            text = f"mode: {escape_line(mode)}"
+        case PrefixSet(reason="model", provider=provider, model=model):
+            text = f"model: {escape_line(provider)}/{escape_line(model)}"
+        case _:
+            return []
+    return [line(("dim", text))]
 
 
-def todo_lines(todos: Sequence[Todo]) -> list[Line]:
-    """Todo list, one marked line for each entry."""
-    marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
-    marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
-    return [line((style, f"{mark} {text}")) for style, mark, text in marked] or [line(("dim", "todo list emptied"))]
-
-
-def rewound_lines(event: Rewound) -> list[Line]:
-    """Lines of a rewind and of its files."""
+def _rewound_lines(event: Rewound) -> list[Line]:
     rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
     for put in event.files:
         back = "removed, it is new since then" if put.removed else "put back"

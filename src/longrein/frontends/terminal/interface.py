@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context import LineReason, Report
+from longrein.frontends.terminal.choice_list import Row
 from longrein.tools import GoalPort
 
 
@@ -26,15 +27,6 @@ async def _no_tail(_task: str, _lines: int) -> str:
     return ""
 
 
-class SessionRow(msgspec.Struct, frozen=True):
-    """One stored session, for `/resume`."""
-
-    id: str
-    title: str
-    """Title, from the user's text; not escaped."""
-    when: str = ""
-
-
 class TerminalFacts(msgspec.Struct, frozen=True):
     """Facts and callbacks that the terminal needs beside the session."""
 
@@ -53,7 +45,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Reasons why lines of an item are kept or cleared, for `/context rN`."""
     analysis: Callable[[], Sequence[str]] = tuple
     """Lines of `/compact --dry-run`."""
-    sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
+    sessions: Callable[[], Awaitable[Sequence[Row]]] | None = None
+    """Sessions of this folder, newest first: id, title, time of the last use."""
     models: Callable[[], Sequence[str]] = tuple
     """Models to choose from, as `provider/model`."""
     file_text: Callable[[str], str | None] | None = None

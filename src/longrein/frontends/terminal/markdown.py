@@ -278,12 +278,7 @@ class _Table(TableElement):
 class _Prose(Markdown):
     """Markdown in which HTML is plain text, so that nothing is hidden."""
 
-    elements = Markdown.elements | {
-        "heading_open": _Heading,
-        "fence": _Code,
-        "code_block": _Code,
-        "table_open": _Table,
-    }
+    elements = Markdown.elements | {"heading_open": _Heading, "fence": _Code, "code_block": _Code, "table_open": _Table}
 
     def __init__(self, parser: Any, text: str) -> None:
         super().__init__("", hyperlinks=False)
@@ -327,10 +322,10 @@ class MarkdownPainter:
             segments = segments[:-1]
         if segments and not _drawn(segments[-1].style):
             segments[-1] = Segment(segments[-1].text.rstrip(), segments[-1].style)
-        return "".join(self._styled(escape(segment.text), segment.style) for segment in segments)
-
-    def _styled(self, text: str, style: Style | None) -> str:
-        return style.render(text, color_system=self._colours) if style and self._colours is not None else text
+        texts = [(escape(segment.text), segment.style) for segment in segments]
+        if self._colours is None:
+            return "".join(text for text, _ in texts)
+        return "".join(style.render(text, color_system=self._colours) if style else text for text, style in texts)
 
 
 def _drawn(style: Style | None) -> bool:

@@ -154,7 +154,7 @@ class _PlainConversation:
         content = content_lines(question, self.facts.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
         self.print([(), head, *indented(content, "| ")])
-        self.print([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
+        self.print([line(f"  {choice.value}  {choice.label}") for choice in choices(question)])
         if self.stdin_ended:
             await self._deny(question, NOBODY)
         elif self.interactive:

@@ -15,23 +15,16 @@ from longrein.events import (
     AskFailed,
     ChildEnded,
     ChildStarted,
-    Cleared,
     Entry,
-    GoalChanged,
     Interrupted,
-    ModeSet,
     PermissionAnswered,
     PermissionAsked,
-    PrefixSet,
     Reminded,
     Replied,
-    Restored,
     Rewound,
-    Summarized,
     TaskEnded,
     TaskStarted,
     Text,
-    TodoSet,
     ToolCall,
     ToolEnded,
     ToolStarted,
@@ -40,7 +33,6 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
-from longrein.frontends.reports.goals import goal_line
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
@@ -220,10 +212,10 @@ class ViewModel:
                 return [*self.finish_reply(), *self.spaced("note", self._end_turn(entry.event))]
             case Rewound() as rewound:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
-                return self.spaced("note", event_lines.rewound_lines(rewound))
+                return self.spaced("note", event_lines.event_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
-        return self.spaced("note", _other_lines(entry))
+        return self.spaced("note", event_lines.event_lines(entry.event))
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
         """Begin a turn with a message, or add a steering message to the open turn."""
@@ -386,23 +378,3 @@ class ViewModel:
             rows += [EMPTY, block] if block.gap or self._group != "text" else [block]
             self._group = "text"
         return rows
-
-
-def _other_lines(entry: Entry) -> list[Line]:
-    match entry.event:
-        case Cleared() | Summarized() as compaction:
-            return event_lines.compaction_lines(compaction)
-        case Restored() as restored:
-            return [event_lines.restored_line(restored)]
-        case Reminded(kind="compact_refused", state=why):
-            return [event_lines.notice_line(f"nothing was compacted: {why}")]
-        case TodoSet(todos=todos):
-            return event_lines.todo_lines(todos)
-        case GoalChanged(goal=goal):
-            return [line(("dim", "goal "), goal_line(goal))]
-        case ModeSet(mode=mode):
-            return [line(("dim", f"mode: {escape_line(mode)}"))]
-        case PrefixSet(reason="model", provider=provider, model=model):
-            return [line(("dim", f"model: {escape_line(provider)}/{escape_line(model)}"))]
-        case _:
-            return []
