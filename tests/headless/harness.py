@@ -35,7 +35,7 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.tools import TaskView
 
 from .schema import validate
@@ -218,7 +218,7 @@ class RunResult:
 
 async def play(
     turns: Sequence[Sequence[Step]],
-    style: Style | str = "stream-json",
+    options: OutputOptions | str = "stream-json",
     *,
     prompt: str = "do it",
     typed: Sequence[bytes] | None = None,
@@ -227,7 +227,7 @@ async def play(
 ) -> RunResult:
     """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
     session = session or ScriptedSession(turns)
-    style = Style(style) if isinstance(style, str) else style  # type: ignore[arg-type]
+    options = OutputOptions(options) if isinstance(options, str) else options  # type: ignore[arg-type]
     reading, writing = os.pipe()
     err: list[str] = []
     collected = asyncio.create_task(asyncio.to_thread(_read_all, reading))
@@ -236,7 +236,7 @@ async def play(
             session,
             prompt=(Text(prompt),) if prompt else (),
             facts=facts,
-            style=style,
+            options=options,
             out=BufferedOutput(writing),
             err=err.append,
             lines=None if typed is None else _each(typed),

@@ -11,7 +11,7 @@ import pytest
 
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked, StoreFull, Text, ToolCall
-from longrein.frontends.headless import BufferedOutput, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
 from longrein.tools import TaskView
 
 from .harness import DONE, FACTS, HANG, Raise, ScriptedSession, Step, answered, asked, call, ended, play
@@ -33,9 +33,11 @@ async def run(
     session: ScriptedSession, fd: int, output: str = "stream-json", lines: AsyncIterator[bytes] | None = None
 ) -> tuple[int, list[str]]:
     err: list[str] = []
-    style, out = Style(output), BufferedOutput(fd)  # type: ignore[arg-type]
+    options, out = OutputOptions(output), BufferedOutput(fd)  # type: ignore[arg-type]
     prompt = (Text("x"),)
-    code = await run_headless(session, prompt=prompt, facts=FACTS, style=style, out=out, err=err.append, lines=lines)
+    code = await run_headless(
+        session, prompt=prompt, facts=FACTS, options=options, out=out, err=err.append, lines=lines
+    )
     assert session.closed
     return code, err
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from longrein.agent import ReplyDelta
 from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
-from longrein.frontends.headless import Style
+from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.partial_messages import Delta, PartialMessages
 from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
@@ -18,7 +18,7 @@ from .harness import DONE, FACTS, SESSION, Step, answered, asked, call, ended, p
 from .schema import validate
 
 pytestmark = pytest.mark.anyio
-PARTIAL = Style("stream-json", partial=True)
+PARTIAL = OutputOptions("stream-json", partial=True)
 
 
 def put_together(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.headless import Style
+from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.output import progress
 
 from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play, usage
@@ -64,7 +64,7 @@ async def test_text_is_the_answer_alone() -> None:
 
 async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
     turn = [*EDIT[:-1], UserNotice("the window is nearly full"), DONE]
-    ran = await play([turn], Style("text", verbose=True))
+    ran = await play([turn], OutputOptions("text", verbose=True))
     assert ran.out == b"It is mended.\n"
     assert ran.err == [
         "calls Read a.py",
@@ -241,7 +241,7 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
 
 async def test_what_happened_before_anybody_listened_is_told_first() -> None:
     facts = msgspec.structs.replace(FACTS, notes=("a torn entry was set aside",))
-    ran = await play([HELLO], Style("stream-json", verbose=True), facts=facts)
+    ran = await play([HELLO], OutputOptions("stream-json", verbose=True), facts=facts)
     assert ran.kinds == "init informational assistant result"
     assert ran.err == ["a torn entry was set aside"]
 

@@ -18,7 +18,7 @@ from longrein.events import (
     ToolEnded,
     Usage,
 )
-from longrein.frontends.headless import Style
+from longrein.frontends.headless import OutputOptions
 from longrein.models import CallDelta, TextDelta
 
 from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play, usage
@@ -134,7 +134,7 @@ async def test_replies_grow_beside_each_other() -> None:
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
     scenes: list[Step] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
-    lines = (await play([scenes], Style("stream-json", partial=True))).lines
+    lines = (await play([scenes], OutputOptions("stream-json", partial=True))).lines
     events = [line for line in lines if line["type"] == "stream_event"]
     told = [line["event"]["type"] for line in events if line["parent_tool_use_id"] == "c1.0"]
     assert told[:3] == ["message_start", "content_block_start", "content_block_delta"]
@@ -163,7 +163,7 @@ async def test_tasks_are_lines_of_their_own() -> None:
 
 
 async def test_progress_on_stderr_names_the_subagent() -> None:
-    ran = await play([looked(of(0, UserNotice("odd")))], Style("text", verbose=True))
+    ran = await play([looked(of(0, UserNotice("odd")))], OutputOptions("text", verbose=True))
     assert ran.out == b"Here.\n"
     for line in (
         "subagent a3 explore started: look around",

@@ -51,8 +51,8 @@ def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | Cont
     return InputMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
 
 
-def _parts(said: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
-    content = said.get("content") if isinstance(said, dict) and said.get("role") == "user" else None
+def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
+    content = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else None
     if isinstance(content, str):
         return (_text(content),) if content.strip() else ()
     if not isinstance(content, list):

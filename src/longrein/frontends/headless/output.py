@@ -24,7 +24,7 @@ from longrein.events import (
 )
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
-from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
+from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
 from longrein.frontends.headless.stream_json import draw, draw_init
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import escape_bytes, shortened
@@ -114,12 +114,12 @@ class RunReporter:
     """Writes updates as lines. Keeps no facts: those are in the run state."""
 
     def __init__(
-        self, facts: SessionFacts, style: Style, out: BufferedOutput, start: int, note: Callable[[str], None]
+        self, facts: SessionFacts, options: OutputOptions, out: BufferedOutput, start: int, note: Callable[[str], None]
     ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
-        self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
+        self._facts, self._options, self._out, self._start, self._note = facts, options, out, start, note
         self._partial = PartialMessages()
-        self._streams = style.output == "stream-json"
+        self._streams = options.output == "stream-json"
         self._count = 0
 
     def begin(self) -> None:
@@ -149,21 +149,21 @@ class RunReporter:
         self._put([{"type": "control_response", "response": error}])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
-        if self._style.output != "text":
+        if self._options.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
             self.print_answer(run_state)
 
     def print_answer(self, run_state: RunState) -> None:
         """Print the answer of a successful turn in text mode, unless it was printed."""
-        if self._style.output == "text" and run_state.ended and run_state.ended.reason in ("done", "blocked"):
+        if self._options.output == "text" and run_state.ended and run_state.ended.reason in ("done", "blocked"):
             text = run_state.take_unprinted().encode("utf-8", "replace")
             self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _stderr_lines(self, heard: SessionUpdate) -> list[str]:
         """Lines for stderr: all progress when verbose; else long pauses and notices, unless they are on stdout."""
         match heard:
-            case _ if self._style.verbose:
+            case _ if self._options.verbose:
                 return progress(heard)
             case UserNotice() if not self._streams:
                 return progress(heard)
@@ -176,7 +176,7 @@ class RunReporter:
         match heard:
             case Entry():
                 return self._partial_lines(heard, run_state, partial) + draw(heard, run_state)
-            case ReplyDelta() if self._style.partial:
+            case ReplyDelta() if self._options.partial:
                 return partial.draw(heard, run_state)
             case RetryPause() as pause:
                 fields = {
@@ -194,9 +194,9 @@ class RunReporter:
 
     def _partial_lines(self, entry: Entry, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match entry.event:
-            case Asked(purpose=purpose) if self._style.partial:
+            case Asked(purpose=purpose) if self._options.partial:
                 return partial.open(entry.seq, purpose, run_state)
-            case Replied() as reply if self._style.partial:
+            case Replied() as reply if self._options.partial:
                 return partial.close(reply, run_state)
             case AskFailed():
                 partial.forget()

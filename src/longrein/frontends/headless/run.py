@@ -12,7 +12,7 @@ from longrein.frontends.headless.input import ControlRequest, InputMessage, Keep
 from longrein.frontends.headless.output import BufferedOutput, RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
-from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
+from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
 from longrein.frontends.signals import signal_handlers
 from longrein.frontends.text_format import escape_line
 
@@ -35,7 +35,7 @@ async def run_headless(
     *,
     prompt: tuple[AnyPart, ...],
     facts: SessionFacts,
-    style: Style,
+    options: OutputOptions,
     out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
@@ -44,11 +44,11 @@ async def run_headless(
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
 
     The session must be open and idle; it is closed here, before the last result is written. Permission questions are
-    denied. `out` gets UTF-8 lines of `style.output`, `err` gets one line per call, without newline. SIGINT, SIGTERM and
+    denied. `out` gets UTF-8 lines of `options.output`, `err` one line per call, without newline. SIGINT, SIGTERM and
     SIGHUP interrupt the turn (a second one cancels it) and give 128 + their number. A `LongreinError` becomes a result,
     a line on `err` and its exit code. Needs the main thread.
     """
-    run = _Run(session, facts, style, out, err)
+    run = _Run(session, facts, options, out, err)
     run.streams_input = lines is not None
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
@@ -57,16 +57,21 @@ async def run_headless(
 
 class _Run:
     def __init__(
-        self, session: SessionPort, facts: SessionFacts, style: Style, out: BufferedOutput, err: Callable[[str], None]
+        self,
+        session: SessionPort,
+        facts: SessionFacts,
+        options: OutputOptions,
+        out: BufferedOutput,
+        err: Callable[[str], None],
     ) -> None:
         state = session.state
-        self.session, self.facts, self.style, self.out, self.err = session, facts, style, out, err
+        self.session, self.facts, self.options, self.out, self.err = session, facts, options, out, err
         self.start = state.seq
         """Last entry before the run."""
         self.run_state = RunState(facts.session, facts.model)
         self.run_state.calls.update((call, opened.call) for call, opened in state.calls.items())
         self.subagents = SubagentStreams(self.run_state, state)
-        self.reporter = RunReporter(facts, style, out, self.start, err)
+        self.reporter = RunReporter(facts, options, out, self.start, err)
         self.signal = 0
         self.error: LongreinError | None = None
         self.main_task: asyncio.Task[None] | None = None
@@ -82,7 +87,7 @@ class _Run:
 
     async def go(self, drive: Coroutine[Any, Any, None]) -> int:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
-        self.session.stay(self.style.background, self.style.background_s)
+        self.session.stay(self.options.background, self.options.background_s)
         self.reporter.begin()
         for note in self.facts.notes:
             self.reporter.apply(UserNotice(note), self.run_state)
@@ -175,7 +180,7 @@ class _Run:
                 except UsageError as error:  # report the malformed line and continue with the next
                     self.input_error = self.input_error or error
                     self.err(str(error))
-                    if self.style.output == "stream-json":
+                    if self.options.output == "stream-json":
                         self.reporter.apply(UserNotice(str(error)), self.run_state)
                     continue
                 if isinstance(message, ControlRequest):
@@ -194,7 +199,7 @@ class _Run:
 
     async def _listen(self) -> None:
         try:
-            async for heard in self.session.follow(self.start, streaming=self.style.partial):
+            async for heard in self.session.follow(self.start, streaming=self.options.partial):
                 if isinstance(heard, FromSubagent):
                     await self._apply_subagent(heard)
                 else:
@@ -242,7 +247,7 @@ class _Run:
         if tasks and not (self.session.busy or self.signal):
             names = ", ".join(f"{task.id} ({escape_line(task.command)[:80]})" for task in tasks[:5])
             more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
-            self.err(f"waiting at most {self.style.background_s:g} s for {names}{more}")
+            self.err(f"waiting at most {self.options.background_s:g} s for {names}{more}")
 
     async def _deny(self, call: str, child: str = "") -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))

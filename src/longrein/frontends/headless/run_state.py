@@ -206,7 +206,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Whether a command of another longrein started this one: its background work ends with the other."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class OutputOptions(msgspec.Struct, frozen=True):
     """Output options of a run."""
 
     output: Literal["text", "json", "stream-json"] = "text"

@@ -72,7 +72,7 @@ def search_sessions(
 
 def hits_as_json(every: Sequence[SessionHits]) -> bytes:
     """One JSON array with one object per hit."""
-    return json_page([{"session": of.info.session, **to_builtins(hit)} for of in every for hit in of.found.hits])
+    return json_page([{"session": its.info.session, **to_builtins(hit)} for its in every for hit in its.found.hits])
 
 
 def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
@@ -80,7 +80,7 @@ def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
 
     When there are more pages, the last line gives the number of hits and the flag for the next page.
     """
-    hits = [(of.info, hit) for of in every for hit in of.found.hits]
+    hits = [(its.info, hit) for its in every for hit in its.found.hits]
     first = (page - 1) * PAGE_HITS
     rows: list[str] = []
     shown = None
@@ -90,7 +90,7 @@ def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
             shown = info
         times = f" ({hit.count} times)" if hit.count > 1 else ""
         rows.append(f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}")
-    more = any(of.found.more for of in every)
+    more = any(its.found.more for its in every)
     rows += [_place(len(hits), more, first, page)] if first or more or len(hits) > PAGE_HITS else []
     return "".join(row + "\n" for row in rows).encode("utf-8", "replace")
 

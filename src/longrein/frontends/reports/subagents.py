@@ -88,8 +88,8 @@ def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bo
     steps = tokens = 0
     usd = 0.0
     last, asking = "", dict[str, str]()
-    for one in entries:
-        match one.event:
+    for own in entries:
+        match own.event:
             case Asked(purpose="turn"):
                 steps += 1
             case Replied(usage=used, cost_usd=cost):
@@ -97,14 +97,14 @@ def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bo
             case AskFailed(assumed_usd=assumed):
                 usd += assumed
             case PermissionAsked(call=call):
-                asking[call] = activity_text(one.event)
+                asking[call] = activity_text(own.event)
                 continue
             case PermissionAnswered(call=call) | ToolEnded(call=call):
                 asking.pop(call, None)
             case _:
                 pass
-        last = activity_text(one.event) or last
-    until = now_us if open else max((one.at for one in entries), default=entry.at)
+        last = activity_text(own.event) or last
+    until = now_us if open else max((own.at for own in entries), default=entry.at)
     return {
         "state": CUT_OFF if not open else "asking" if asking else "running" if steps else "queued",
         "elapsed_s": max(0, until - entry.at) / 1e6,
@@ -117,18 +117,18 @@ def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bo
 
 def _of_task(entries: list[Entry]) -> list[Entry]:
     """Entries since the newest task, found by order and not by time, as clocks can be changed."""
-    given = [n for n, one in enumerate(entries) if isinstance(one.event, UserSpoke) and one.event.origin == "prompt"]
+    given = [n for n, own in enumerate(entries) if isinstance(own.event, UserSpoke) and own.event.origin == "prompt"]
     return entries[given[-1] :] if given else entries
 
 
 def as_json(every: Sequence[SessionSubagents]) -> bytes:
     """One JSON array with one object per session."""
-    return json_page([{"session": of.info.session, "open": of.info.open, "agents": of.agents} for of in every])
+    return json_page([{"session": its.info.session, "open": its.info.open, "agents": its.agents} for its in every])
 
 
 def as_text(every: Sequence[SessionSubagents]) -> bytes:
     """Sessions, each followed by one line per subagent."""
-    lines = [line for of in every for line in (_head(of.info), *map(_line, of.agents))]
+    lines = [line for its in every for line in (_head(its.info), *map(_line, its.agents))]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 

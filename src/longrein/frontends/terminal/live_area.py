@@ -143,9 +143,14 @@ def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s
 def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], width: int) -> list[Line]:
     """Rows of waiting messages with their time of delivery."""
     rows = [
-        crop(line(("warn", f"{task_rows.delivery_note(of, labels.get(of.to, ''))}: "), escape_line(of.text)), width)
-        for of in waiting
-        if of.to or of.how in ("queued", "steer")
+        crop(
+            line(
+                ("warn", f"{task_rows.delivery_note(message, labels.get(message.to, ''))}: "), escape_line(message.text)
+            ),
+            width,
+        )
+        for message in waiting
+        if message.to or message.how in ("queued", "steer")
     ]
     hint = "↑ takes the last one back" + ("; /queue lists all" if len(rows) > 1 else "")
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]

@@ -236,8 +236,12 @@ def delivery_note(pending: PendingMessage, label: str) -> str:
 def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[str, str]) -> list[Line]:
     """Numbered lines of waiting messages, with a hint."""
     rows = [
-        line(("name", f"  {n} "), ("warn", f"{delivery_note(of, labels.get(of.to, ''))}: "), first_line(of.text))
-        for n, of in numbered
+        line(
+            ("name", f"  {n} "),
+            ("warn", f"{delivery_note(message, labels.get(message.to, ''))}: "),
+            first_line(message.text),
+        )
+        for n, message in numbered
         if n
     ]
     if not rows:
