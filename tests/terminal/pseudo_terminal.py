@@ -88,7 +88,7 @@ class PseudoTerminal:
     def everything(self) -> list[str]:
         """The scrollback and the screen."""
         width = self.screen.columns
-        above = ["".join(_char(row, x) for x in range(width)).rstrip() for row in self.screen.history.top]
+        above = ["".join(str(row[x].data) for x in range(width)).rstrip() for row in self.screen.history.top]
         return above + self.lines()
 
     def read(self, wait_s: float) -> bool:
@@ -171,7 +171,3 @@ class PseudoTerminal:
             if row.startswith(" y yes, once"):
                 return bool(self.screen.buffer[y][1].bold)
         return False
-
-
-def _char(row: Any, x: int) -> str:
-    return str(row[x].data)

@@ -24,7 +24,6 @@ from longrein.events import (
     ToolError,
     ToolStarted,
     Usage,
-    UserSpoke,
 )
 from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
 from tests.terminal.scripted_session import ScriptedSession
@@ -163,18 +162,7 @@ async def _wake(session: ScriptedSession) -> None:
     session.end("done")
 
 
-async def steps(session: ScriptedSession, text: str) -> None:
-    """Three steps; what steers is taken before each request."""
-    for n in range(3):
-        for one in [one for one in session.pending if one.how == "steer"]:
-            session.pending.remove(one)
-            session.append(UserSpoke((Text(one.text),), "steer"))
-        call = await session.call("Bash", {"command": f"step {n}"})
-        await session.act(call, "Bash", wait_s=1.0)
-    await session.say("Three steps.\n")
-
-
-TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote, steps)}
+TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote)}
 
 
 async def complete_files(prefix: str) -> FilesFound:

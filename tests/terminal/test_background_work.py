@@ -101,13 +101,6 @@ def test_B1_ctrl_b_sends_the_command_to_the_background_and_its_end_wakes(tmp_pat
         tty.send("\x02").until("no command runs that could go to the background").leave()
 
 
-def test_a_steering_message_says_at_which_step_it_was_delivered(tmp_path: Path) -> None:
-    with PseudoTerminal("steps", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running").until("step 0").send("faster\x13")
-        tty.until("with the next request: faster")
-        tty.until("› faster  (delivered at step 2)").until("Three steps.").leave()
-
-
 def test_goals_are_seen_and_changed(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, 100, 50) as tty:
         for command, seen in {

@@ -207,6 +207,11 @@ def test_a_reply_that_was_cut_off_is_marked() -> None:
     assert rows == ["It", "the reply above was cut off  gone"]
 
 
+def test_a_steering_message_says_at_which_step_it_was_delivered() -> None:
+    rows = apply(ViewModel(), GO, ASK, Replied(2, (Text("It is so."),), "calls"), UserSpoke((Text("faster"),), "steer"))
+    assert rows[-1] == "› faster  (delivered at step 2)"
+
+
 def test_a_prompt_is_folded_and_says_when_it_was_delivered() -> None:
     rows = texts(event_lines.user_lines(UserSpoke((Text("\n".join(map(str, range(500)))),)), "at step 3"))
     assert len(rows) == event_lines.USER_LINES_MAX

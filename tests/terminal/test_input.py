@@ -42,13 +42,10 @@ def test_a_long_paste_is_folded_and_comes_back_whole(pasted: str, shown: str) ->
     assert pastes.expand(f"see {shown}!") == f"see {pasted}!".replace("\r\n", "\n").replace("\r", "\n")
 
 
-def test_a_mark_that_was_never_dealt_stays_as_typed() -> None:
-    assert Pastes().expand("[Pasted text #1 +9 lines]") == "[Pasted text #1 +9 lines]"
-
-
-def test_a_mark_is_deleted_as_one() -> None:
-    assert Pastes.token_before("see [Pasted text #12 +9 lines]") == len("[Pasted text #12 +9 lines]")
-    assert Pastes.token_before("see [Pasted text #12 +9 lines] ") == 0
+def test_a_mark_that_was_never_dealt_stays_as_typed_and_a_mark_is_deleted_as_one() -> None:
+    mark = "[Pasted text #12 +9 lines]"
+    assert Pastes().expand(mark) == mark
+    assert [Pastes.token_before(text) for text in (f"see {mark}", f"see {mark} ")] == [len(mark), 0]
 
 
 def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) -> None:
