@@ -105,24 +105,19 @@ def progress_fields(run_state: RunState, entry: Entry) -> Line:
     assert isinstance(reply, Replied)
     assert child is not None
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
-    usage = run_state.usage + reply.usage
-    last: Line = {"last_tool_name": calls[-1].name} if calls else {}
     elapsed_ms = (entry.at - run_state.first_at) // 1000 if run_state.first_at else 0
     return {
         "subtype": "task_progress",
         "task_id": child.label,
         "description": child.started.description,
-        "usage": _usage(usage, run_state.call_count + len(calls), elapsed_ms),
-        **last,
+        "usage": _usage(run_state.usage + reply.usage, run_state.call_count + len(calls), elapsed_ms),
+        **({"last_tool_name": calls[-1].name} if calls else {}),
     }
 
 
-def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
-    return {
-        "total_tokens": usage.context_tokens + usage.output_tokens,
-        "tool_uses": call_count,
-        "duration_ms": elapsed_ms,
-    }
+def _usage(usage: Usage, calls: int, elapsed_ms: int) -> Line:
+    total = usage.context_tokens + usage.output_tokens
+    return {"total_tokens": total, "tool_uses": calls, "duration_ms": elapsed_ms}
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")

@@ -35,9 +35,6 @@ DRAFT_QUIET_S = 2.0
 AGAIN_S = 3.0
 """Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
-Chosen = Callable[[str], None]
-How = Literal["prompt", "steer", "queued"]
-
 
 class Conversation:
     """View model, panel and input of one session on one terminal."""
@@ -67,7 +64,7 @@ class Conversation:
         self._shown_s = self._answered_s = -AGAIN_S
         """Time the question appeared (earlier when another was answered just before), and time of the last answer."""
         self.chooser: Chooser | None = None
-        self._chosen: Chosen = lambda _: None
+        self._chosen: Callable[[str], None] = lambda _: None
         self.feedback: Question | None = None
         """The question that is being denied; the input holds the reason."""
         self._draft = ""
@@ -205,7 +202,7 @@ class Conversation:
             self.approval.ready = self.screen.panel_has_focus
             self.approval.explaining = self.feedback is not None
 
-    def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
+    def choose(self, title: str, rows: Sequence[Row], chosen: Callable[[str], None]) -> None:
         """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
         self.chooser, self._chosen = Chooser(title, rows), chosen
         self.redraw()
@@ -266,7 +263,7 @@ class Conversation:
         self.buffer.history.append_string(sent)
         self.end_typing()
         busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
-        how: How = ("steer" if steer else "queued") if busy else "prompt"
+        how: Literal["prompt", "steer", "queued"] = ("steer" if steer else "queued") if busy else "prompt"
         self.tell(UserMessage((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
