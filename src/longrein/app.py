@@ -12,7 +12,7 @@ from longrein.composition import Composition, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.argv import Options
-from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.stdio import read_lines, say
 from longrein.run_context import discard_unused, named_budget, read_run_context
 from longrein.workspace import nesting_depth
@@ -31,7 +31,7 @@ async def _print(options: Options) -> int:
             session,
             prompt=(Text(options.prompt),) if options.prompt else (),
             facts=facts_of(built),
-            style=Style(
+            options=OutputOptions(
                 options.output_format,
                 options.include_partial_messages,
                 built.run_context.settings.background,

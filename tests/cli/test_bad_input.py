@@ -60,7 +60,7 @@ TABLE = [
     ("export a --format josnl", "--format: 'josnl' is not one of jsonl, transcript; did you mean jsonl?"),
     ("--verbos", "longrein has no flag --verbos; did you mean --verbose?"),
     ("--frobnicate", "longrein has no flag --frobnicate; see longrein --help"),
-    ("'--\x1b[31m'", "longrein has no flag --\ufffd[31m; see longrein --help"),
+    ("'--\x1b[31m'", r"longrein has no flag --\x1b[31m; see longrein --help"),
     ("-z", "longrein has no flag -z; see longrein --help"),
     ("-pz x", "longrein has no flag -z; see longrein --help"),
     ("--print=yes", "--print takes no value: leave out =yes"),

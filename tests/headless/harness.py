@@ -35,7 +35,7 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.tools import TaskView
 
 from .schema import validate
@@ -112,9 +112,6 @@ class ScriptedSession:
         assert policy == "keep"
         return ()
 
-    def unqueue(self) -> str:
-        return ""
-
     async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         while (heard := await self._heard.get()) is not None:
             yield heard
@@ -132,18 +129,19 @@ class ScriptedSession:
     async def _play(self, turn: Sequence[Step]) -> None:
         for step in turn:
             await asyncio.sleep(0)
-            if isinstance(step, Raise):
-                raise step.error
-            if isinstance(step, Hang):
-                await self._interrupted.wait()
-            elif isinstance(step, ReplyDelta | RetryPause | UserNotice | FromSubagent | More):
-                self._heard.put_nowait(step)
-            else:
-                self._append(step)
-            entry = step.heard if isinstance(step, FromSubagent) else None
-            if isinstance(entry.event if isinstance(entry, Entry) else step, PermissionAsked):
-                await self._answered.wait()
-                self._answered.clear()
+            match step:
+                case Raise(error=error):
+                    raise error
+                case Hang():
+                    await self._interrupted.wait()
+                case ReplyDelta() | RetryPause() | UserNotice() | FromSubagent() | More():
+                    self._heard.put_nowait(step)
+                case _:
+                    self._append(step)
+            match step:
+                case PermissionAsked() | FromSubagent(heard=Entry(event=PermissionAsked())):
+                    await self._answered.wait()
+                    self._answered.clear()
             if self._interrupted.is_set():
                 self._interrupted.clear()
                 self._append(Interrupted("[interrupted by the user]"))
@@ -158,11 +156,6 @@ class ScriptedSession:
         if not self.closed:
             self.closed = True
             self._heard.put_nowait(None)
-
-    @property
-    def leftover(self) -> int:
-        """Turns that nobody asked for."""
-        return len(self._turns)
 
 
 # --- Events of turns -------------------------------------------------------------------------------------------------
@@ -187,6 +180,16 @@ def ended(call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: in
     return ToolEnded(call_id, name, status, (Text(text),), elapsed_ms)
 
 
+def usage(input_tokens: int, output_tokens: int, written: int, read: int) -> dict[str, int]:
+    """Usage as a line gives it."""
+    return {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+    }
+
+
 DONE = TurnEnded("done")
 
 
@@ -208,13 +211,14 @@ class RunResult:
         return lines
 
     @property
-    def kinds(self) -> list[str]:
-        return [validate(line) for line in self.lines]
+    def kinds(self) -> str:
+        """Kinds of the lines, without `system/`."""
+        return " ".join(validate(line).removeprefix("system/") for line in self.lines)
 
 
 async def play(
     turns: Sequence[Sequence[Step]],
-    style: Style | str = "stream-json",
+    options: OutputOptions | str = "stream-json",
     *,
     prompt: str = "do it",
     typed: Sequence[bytes] | None = None,
@@ -223,7 +227,7 @@ async def play(
 ) -> RunResult:
     """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
     session = session or ScriptedSession(turns)
-    style = Style(style) if isinstance(style, str) else style  # type: ignore[arg-type]
+    options = OutputOptions(options) if isinstance(options, str) else options  # type: ignore[arg-type]
     reading, writing = os.pipe()
     err: list[str] = []
     collected = asyncio.create_task(asyncio.to_thread(_read_all, reading))
@@ -232,7 +236,7 @@ async def play(
             session,
             prompt=(Text(prompt),) if prompt else (),
             facts=facts,
-            style=style,
+            options=options,
             out=BufferedOutput(writing),
             err=err.append,
             lines=None if typed is None else _each(typed),
@@ -241,7 +245,7 @@ async def play(
         os.close(writing)
         out = await collected
     assert session.closed
-    assert session.leftover == 0, "turns were left over"
+    assert not session._turns, "turns were left over"
     return RunResult(code, out, err, session)
 
 

@@ -30,35 +30,37 @@ class Two(ScriptedModel):
         return says(call("Agent", description="write it", prompt="TASK"))
 
 
-async def test_subagents_are_followed_answered_and_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("HOME", str(tmp_path))
-    session = await Session.open(Two(), folder=str(tmp_path), state_dir=str(tmp_path / "state"))
+    return {"folder": str(tmp_path), "state_dir": str(tmp_path / "state")}
+
+
+async def test_subagents_are_followed_told_answered_and_seen(here: dict[str, str]) -> None:
+    session = await Session.open(Two(), **here)
     await session.send("go")
     heard: list[Any] = []
-    async for one in session.follow(children=True):
-        heard.append(one)
-        if (
-            isinstance(one, FromSubagent)
-            and isinstance(one.heard, Entry)
-            and isinstance(one.heard.event, PermissionAsked)
-        ):
-            [view] = session.agents()
-            assert (view.state, view.kind, view.description) == ("asking", "general", "write it")
-            await session.answer(one.heard.event.call, "allow", child=one.child)
-    assert (tmp_path / "n.txt").read_text() == "one"
+    async for update in session.follow(children=True):
+        heard.append(update)
+        match update:
+            case FromSubagent(heard=Entry(event=PermissionAsked(call=call)), child=child):
+                [view] = session.agents()
+                assert (view.state, view.kind, view.description) == ("asking", "general", "write it")
+                await session.send("be quick", to=child)
+                await session.answer(call, "allow", child=child)
+    assert Path(here["folder"], "n.txt").read_text() == "one"
     assert [view.state for view in session.agents()] == ["done"]
-    assert [one.seq for one in heard if isinstance(one, Entry)] == list(range(1, heard[-1].seq + 1))
-    plain = [entry async for entry in session.follow()]
-    assert [entry.seq for entry in plain] == [one.seq for one in heard if isinstance(one, Entry)]
+    told = [of.heard.event for of in heard if isinstance(of, FromSubagent) and isinstance(of.heard, Entry)]
+    assert [event.origin for event in told if isinstance(event, UserSpoke)] == ["prompt", "steer"]
+    own = [entry.seq for entry in heard if isinstance(entry, Entry)]
+    assert own == list(range(1, heard[-1].seq + 1))
+    assert [entry.seq async for entry in session.follow()] == own
     await session.close()
 
 
-async def test_tasks_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+async def test_tasks_are_seen(here: dict[str, str]) -> None:
     model = ScriptedModel(says(call("Bash", command="sleep 30", run_in_background=True)), says("It runs."))
-    session = await Session.open(
-        model, folder=str(tmp_path), state_dir=str(tmp_path / "state"), permission_mode="bypassPermissions"
-    )
+    session = await Session.open(model, **here, permission_mode="bypassPermissions")
     await session.send("go")
     entries = [entry async for entry in session.follow()]
     assert any(isinstance(entry.event, TaskStarted) for entry in entries)
@@ -69,26 +71,8 @@ async def test_tasks_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     await session.close()
 
 
-async def test_words_for_a_subagent_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    session = await Session.open(Two(), folder=str(tmp_path), state_dir=str(tmp_path / "state"))
-    await session.send("go")
-    told: list[str] = []
-    async for one in session.follow(children=True):
-        event = one.heard.event if isinstance(one, FromSubagent) and isinstance(one.heard, Entry) else None
-        if isinstance(event, PermissionAsked) and isinstance(one, FromSubagent):
-            await session.send("be quick", to=one.child)
-            await session.answer(event.call, "deny", child=one.child)
-        if isinstance(event, UserSpoke):
-            told.append(event.origin)
-    assert told == ["prompt", "steer"]
-    await session.close()
-
-
-async def test_a_folder_that_is_not_there_is_refused_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+async def test_a_folder_that_is_not_there_is_refused_before_anything_is_made(here: dict[str, str]) -> None:
+    nowhere = f"{here['folder']}/nowhere"
     with pytest.raises(UsageError, match=r"^folder: .*/nowhere is not a folder$"):
-        await Session.open(Two(), folder=str(tmp_path / "nowhere"), state_dir=str(tmp_path / "state"))
-    assert list(tmp_path.iterdir()) == []
+        await Session.open(Two(), folder=nowhere, state_dir=here["state_dir"])
+    assert list(Path(here["folder"]).iterdir()) == []

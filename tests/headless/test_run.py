@@ -22,10 +22,10 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.headless import Style
+from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.output import progress
 
-from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play
+from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play, usage
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ async def test_text_is_the_answer_alone() -> None:
 
 async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
     turn = [*EDIT[:-1], UserNotice("the window is nearly full"), DONE]
-    ran = await play([turn], Style("text", verbose=True))
+    ran = await play([turn], OutputOptions("text", verbose=True))
     assert ran.out == b"It is mended.\n"
     assert ran.err == [
         "calls Read a.py",
@@ -77,9 +77,11 @@ async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
 
 async def test_json_is_one_result_object() -> None:
     ran = await play([EDIT], "json")
-    (line,) = ran.lines
+    [line] = ran.lines
     line.pop("uuid")
     assert ran.out.count(b"\n") == 1
+    counts = {"inputTokens": 20, "outputTokens": 10, "cacheReadInputTokens": 40, "cacheCreationInputTokens": 60}
+    limits = {"webSearchRequests": 0, "costUSD": 0.5, "contextWindow": 200_000, "maxOutputTokens": 8_192}
     assert line == {
         "type": "result",
         "subtype": "success",
@@ -90,24 +92,8 @@ async def test_json_is_one_result_object() -> None:
         "result": "It is mended.",
         "stop_reason": "end_turn",
         "total_cost_usd": 0.5,
-        "usage": {
-            "input_tokens": 20,
-            "output_tokens": 10,
-            "cache_creation_input_tokens": 60,
-            "cache_read_input_tokens": 40,
-        },
-        "modelUsage": {
-            "mock/small": {
-                "inputTokens": 20,
-                "outputTokens": 10,
-                "cacheReadInputTokens": 40,
-                "cacheCreationInputTokens": 60,
-                "webSearchRequests": 0,
-                "costUSD": 0.5,
-                "contextWindow": 200_000,
-                "maxOutputTokens": 8_192,
-            }
-        },
+        "usage": usage(20, 10, 60, 40),
+        "modelUsage": {"mock/small": counts | limits},
         "permission_denials": [],
         "session_id": SESSION,
     }
@@ -115,7 +101,7 @@ async def test_json_is_one_result_object() -> None:
 
 async def test_stream_json_has_init_first_and_one_result_last() -> None:
     ran = await play([EDIT])
-    assert ran.kinds == ["system/init", "assistant", "user", "user", "assistant", "result"]
+    assert ran.kinds == "init assistant user user assistant result"
     init, first, read, bash, _, _ = ran.lines
     assert (init["cwd"], init["tools"], init["longrein_version"]) == ("/w/caffè", ["Read", "Bash"], "0.1.0")
     assert first["message"]["content"] == [
@@ -135,14 +121,7 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert ran.code == 3
     denial = next(word for word in ran.session.said if isinstance(word, Answer))
     assert (denial.call, denial.verdict, denial.by) == ("c2.0", "deny", "headless")
-    assert ran.kinds == [
-        "system/init",
-        "assistant",
-        "system/permission_denied",
-        "user",
-        "assistant",
-        "result",
-    ]
+    assert ran.kinds == "init assistant permission_denied user assistant result"
     assert ran.lines[2]["message"] == RM
     result = ran.lines[-1]
     assert (result["subtype"], result["result"]) == ("success", "I may not remove it.")
@@ -156,6 +135,9 @@ async def test_a_denial_that_did_not_matter_in_the_end_is_still_listed() -> None
     assert len(ran.lines[0]["permission_denials"]) == 1
 
 
+FAILS = "error_during_execution"
+
+
 @pytest.mark.parametrize(
     ("last", "code", "subtype", "error"),
     [
@@ -166,21 +148,11 @@ async def test_a_denial_that_did_not_matter_in_the_end_is_still_listed() -> None
             "the limit of 3 turns is reached",
         ),
         ([TurnEnded("budget", "$1 is spent")], 4, "error_max_budget_usd", "$1 is spent"),
-        ([TurnEnded("error", "nothing came of it")], 1, "error_during_execution", "nothing came of it"),
-        (
-            [asked(), AskFailed(4, "overload", "overloaded", 529), TurnEnded("error", "overloaded")],
-            75,
-            "error_during_execution",
-            "overloaded",
-        ),
-        (
-            [asked(), AskFailed(4, "auth", "the key was refused", 401), TurnEnded("error", "the key was refused")],
-            1,
-            "error_during_execution",
-            "the key was refused",
-        ),
-        ([TurnEnded("interrupted")], 1, "error_during_execution", "stopped: interrupted"),
-        ([Raise(StoreFull("no room on the disk"))], 1, "error_during_execution", "no room on the disk"),
+        ([TurnEnded("error", "nothing came of it")], 1, FAILS, "nothing came of it"),
+        ([asked(), AskFailed(4, "overload", "full", 529), TurnEnded("error", "full")], 75, FAILS, "full"),
+        ([asked(), AskFailed(4, "auth", "a bad key", 401), TurnEnded("error", "a bad key")], 1, FAILS, "a bad key"),
+        ([TurnEnded("interrupted")], 1, FAILS, "stopped: interrupted"),
+        ([Raise(StoreFull("no room on the disk"))], 1, FAILS, "no room on the disk"),
     ],
 )
 async def test_how_a_turn_ends(last: list[Step], code: int, subtype: str, error: str) -> None:
@@ -195,7 +167,7 @@ async def test_how_a_turn_ends(last: list[Step], code: int, subtype: str, error:
 async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
     turn: list[Step] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
     ran = await play([turn])
-    assert ran.kinds == ["system/init", "assistant", "result"]
+    assert ran.kinds == "init assistant result"
     assert ran.lines[1]["error"] == "authentication_failed"
     assert ran.lines[1]["message"]["content"] == [{"type": "text", "text": "the key was refused"}]
 
@@ -222,30 +194,12 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
         DONE,
     ]
     ran = await play([turn])
-    assert ran.kinds == [
-        "system/init",
-        "system/status",
-        "system/api_retry",
-        "assistant",
-        "system/status",
-        "system/status",
-        "system/compact_boundary",
-        "system/compact_boundary",
-        "user",
-        "system/task_started",
-        "system/task_notification",
-        "system/informational",
-        "assistant",
-        "result",
-    ]
-    retry = {k: v for k, v in ran.lines[2].items() if k not in ("uuid", "session_id", "type", "subtype")}
-    assert retry == {
-        "attempt": 1,
-        "max_retries": 10,
-        "retry_delay_ms": 2500,
-        "error_status": 429,
-        "error": "rate_limit",
-    }
+    assert ran.kinds == (
+        "init status api_retry assistant status status compact_boundary "
+        "compact_boundary user task_started task_notification informational assistant result"
+    )
+    retry = [ran.lines[2][key] for key in ("attempt", "max_retries", "retry_delay_ms", "error_status", "error")]
+    assert retry == [1, 10, 2500, 429, "rate_limit"]
     assert ran.lines[1]["permissionMode"] == "plan"
     assert ran.lines[3]["error"] == "max_output_tokens"
     assert [line["status"] for line in ran.lines[4:6]] == ["compacting", None]
@@ -279,7 +233,7 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
     ran = await play(
         [[asked(), answered(1, odd, call(1, 0, "Bash", command="\ud800")), asked(), answered(3, odd), DONE]]
     )
-    assert ran.kinds == ["system/init", "assistant", "assistant", "result"]
+    assert ran.kinds == "init assistant assistant result"
     assert ran.lines[1]["message"]["content"][0]["text"] == odd
     assert ran.lines[-1]["result"] == odd
     assert "漢字" in ran.out.decode()
@@ -287,8 +241,8 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
 
 async def test_what_happened_before_anybody_listened_is_told_first() -> None:
     facts = msgspec.structs.replace(FACTS, notes=("a torn entry was set aside",))
-    ran = await play([HELLO], Style("stream-json", verbose=True), facts=facts)
-    assert ran.kinds == ["system/init", "system/informational", "assistant", "result"]
+    ran = await play([HELLO], OutputOptions("stream-json", verbose=True), facts=facts)
+    assert ran.kinds == "init informational assistant result"
     assert ran.err == ["a torn entry was set aside"]
 
 

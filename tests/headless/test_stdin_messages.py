@@ -21,7 +21,7 @@ def turn(asked_seq: int, text: str) -> list[Step]:
 async def test_each_message_gets_its_turn_and_its_result() -> None:
     ran = await play([turn(1, "one"), turn(4, "two")], prompt="", typed=[user("first"), user("second")])
     assert ran.code == 0
-    assert ran.kinds == ["system/init", "assistant", "result", "assistant", "result"]
+    assert ran.kinds == "init assistant result assistant result"
     first, second = [line for line in ran.lines if line["type"] == "result"]
     assert (first["result"], first["num_turns"], first["total_cost_usd"]) == ("one", 1, 0.25)
     assert (second["result"], second["num_turns"], second["total_cost_usd"]) == ("two", 1, 0.5)
@@ -93,14 +93,14 @@ async def test_no_line_that_is_a_message_is_an_error_of_the_first() -> None:
         "stdin: 'fix it' is no JSON",
         "stdin: '[1]' is no user message",
     ]
-    assert ran.kinds == ["system/init", "system/informational", "system/informational", "result"]
+    assert ran.kinds == "init informational informational result"
     assert ran.lines[-1]["errors"] == [ran.err[0]]
 
 
 async def test_no_message_at_all_is_an_empty_prompt() -> None:
     ran = await play([], prompt="", typed=[])
     assert (ran.code, ran.err) == (2, ["the prompt is empty: stdin held no user message"])
-    assert ran.kinds == ["system/init", "result"]
+    assert ran.kinds == "init result"
 
 
 async def test_a_control_request_is_answered_honestly_and_unknown_lines_of_the_protocol_are_passed_over() -> None:
@@ -109,7 +109,7 @@ async def test_a_control_request_is_answered_honestly_and_unknown_lines_of_the_p
         b'{"type":"keep_alive"}',
     ]
     ran = await play([turn(1, "one")], prompt="", typed=[*typed, user("a")])
-    assert ran.kinds == ["system/init", "control_response", "assistant", "result"]
+    assert ran.kinds == "init control_response assistant result"
     assert ran.lines[1]["response"] == {
         "subtype": "error",
         "request_id": "r1",

@@ -18,10 +18,10 @@ from longrein.events import (
     ToolEnded,
     Usage,
 )
-from longrein.frontends.headless import Style
+from longrein.frontends.headless import OutputOptions
 from longrein.models import CallDelta, TextDelta
 
-from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play
+from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play, usage
 
 pytestmark = pytest.mark.anyio
 
@@ -55,26 +55,12 @@ def looked(*more: Step) -> list[Step]:
 
 async def test_a_subagents_lines_name_the_call_that_started_it() -> None:
     ran = await play([looked()])
-    assert ran.kinds == [
-        "system/init",
-        "assistant",
-        "system/task_started",
-        "assistant",
-        "system/task_progress",
-        "user",
-        "system/task_notification",
-        "user",
-        "assistant",
-        "result",
-    ]
+    assert ran.kinds == (
+        "init assistant task_started assistant task_progress user task_notification user assistant result"
+    )
     lines = ran.lines
-    assert [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")] == [
-        None,
-        "c1.0",
-        "c1.0",
-        None,
-        None,
-    ]
+    parents = [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")]
+    assert parents == [None, "c1.0", "c1.0", None, None]
     [used] = [block for block in lines[3]["message"]["content"] if block["type"] == "tool_use"]
     assert used["id"] == "a3.c1.0"
     assert lines[5]["message"]["content"][0]["tool_use_id"] == "a3.c1.0"
@@ -94,17 +80,10 @@ async def test_a_subagent_is_a_task_with_progress_and_an_end() -> None:
 async def test_the_result_counts_what_subagents_used() -> None:
     ran = await play([looked()], "json")
     [result] = ran.lines
-    assert result["usage"] == {
-        "input_tokens": 30,
-        "output_tokens": 15,
-        "cache_creation_input_tokens": 90,
-        "cache_read_input_tokens": 60,
-    }
+    assert result["usage"] == usage(30, 15, 90, 60)
     assert result["total_cost_usd"] == 0.75
-    assert {model: used["costUSD"] for model, used in result["modelUsage"].items()} == {
-        "mock/small": 0.5,
-        "mock/tiny": 0.25,
-    }
+    costs = {model: used["costUSD"] for model, used in result["modelUsage"].items()}
+    assert costs == {"mock/small": 0.5, "mock/tiny": 0.25}
     assert result["num_turns"] == 2
 
 
@@ -134,12 +113,8 @@ async def test_a_subagent_of_a_subagent_belongs_to_the_call_that_started_it() ->
         of(2, answered(1, "deep"), BELOW, "a3.a7"),
     ]
     lines = (await play([looked(*deeper)])).lines
-    assert [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"] == [
-        None,
-        "c1.0",
-        "a3.c1.0",
-        None,
-    ]
+    parents = [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"]
+    assert parents == [None, "c1.0", "a3.c1.0", None]
     assert [line["spawn_depth"] for line in lines if line.get("subtype") == "task_started"] == [1, 2]
 
 
@@ -159,7 +134,7 @@ async def test_replies_grow_beside_each_other() -> None:
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
     scenes: list[Step] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
-    lines = (await play([scenes], Style("stream-json", partial=True))).lines
+    lines = (await play([scenes], OutputOptions("stream-json", partial=True))).lines
     events = [line for line in lines if line["type"] == "stream_event"]
     told = [line["event"]["type"] for line in events if line["parent_tool_use_id"] == "c1.0"]
     assert told[:3] == ["message_start", "content_block_start", "content_block_delta"]
@@ -188,7 +163,7 @@ async def test_tasks_are_lines_of_their_own() -> None:
 
 
 async def test_progress_on_stderr_names_the_subagent() -> None:
-    ran = await play([looked(of(0, UserNotice("odd")))], Style("text", verbose=True))
+    ran = await play([looked(of(0, UserNotice("odd")))], OutputOptions("text", verbose=True))
     assert ran.out == b"Here.\n"
     for line in (
         "subagent a3 explore started: look around",

@@ -50,9 +50,10 @@ class PseudoTerminal:
     def size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def resize(self, columns: int, rows: int) -> None:
+    def resize(self, columns: int, rows: int) -> "PseudoTerminal":
         self.screen.resize(rows, columns)
         self.size(columns, rows)
+        return self
 
     def __enter__(self) -> "PseudoTerminal":
         return self
@@ -65,17 +66,16 @@ class PseudoTerminal:
             os.waitpid(self.pid, 0)
         os.close(self.fd)
 
-    def send(self, text: str) -> None:
+    def send(self, text: str) -> "PseudoTerminal":
         data = text.encode()
         while data:
             data = data[os.write(self.fd, data[:512]) :]
             self.read(0)
+        return self
 
     def ask(self, text: str) -> "PseudoTerminal":
         """Wait until it listens, and send `text` with Enter."""
-        self.until("say something")
-        self.send(text + "\r")
-        return self
+        return self.until("say something").send(text + "\r")
 
     def lines(self) -> list[str]:
         """What stands on the screen."""
@@ -88,7 +88,7 @@ class PseudoTerminal:
     def everything(self) -> list[str]:
         """The scrollback and the screen."""
         width = self.screen.columns
-        above = ["".join(_char(row, x) for x in range(width)).rstrip() for row in self.screen.history.top]
+        above = ["".join(str(row[x].data) for x in range(width)).rstrip() for row in self.screen.history.top]
         return above + self.lines()
 
     def read(self, wait_s: float) -> bool:
@@ -139,11 +139,6 @@ class PseudoTerminal:
                 raise AssertionError("it did not end\n" + "\n".join(self.lines()))
 
     @property
-    def settings(self) -> list[Any]:
-        """The terminal's settings now, as `stty -g` would print them."""
-        return termios.tcgetattr(self.fd)
-
-    @property
     def peak_kb(self) -> int:
         """Largest resident memory so far; 0 where the system does not say."""
         status = Path(f"/proc/{self.pid}/status")
@@ -151,19 +146,19 @@ class PseudoTerminal:
         return next((int(row.split()[1]) for row in rows if row.startswith("VmHWM:")), 0)
 
     def leave(self) -> list[Any]:
-        """Ctrl-D, and the words the session was told."""
-        self.send("\x04")
-        assert self.wait_exit() == 0
-        return self.told()
+        """Ctrl-D, and the words the session was told, none of the real program."""
+        return self.send("\x04").exits(0)
 
-    def leave_quietly(self) -> None:
-        """Ctrl-D, of the real program."""
-        self.send("\x04")
-        assert self.wait_exit() == 0
+    def exits(self, code: int) -> list[Any]:
+        """Wait until it ends with `code` and has restored the terminal; gives the words the session was told."""
+        assert self.wait_exit() == code
+        assert termios.tcgetattr(self.fd) == self.before
+        return self.told()
 
     def told(self) -> list[Any]:
         """The words the session was told, once it has ended."""
-        return [json.loads(row) for row in (self.folder / "told.jsonl").read_bytes().splitlines()]
+        file = self.folder / "told.jsonl"
+        return [json.loads(row) for row in file.read_bytes().splitlines()] if file.exists() else []
 
     @property
     def outcome(self) -> str:
@@ -176,12 +171,3 @@ class PseudoTerminal:
             if row.startswith(" y yes, once"):
                 return bool(self.screen.buffer[y][1].bold)
         return False
-
-    def show(self, title: str = "") -> None:
-        """Print the screen, for people."""
-        print(f"--- {title} {self.screen.columns}x{self.screen.lines}")
-        print("\n".join("|" + row for row in self.lines()))
-
-
-def _char(row: Any, x: int) -> str:
-    return str(row[x].data)

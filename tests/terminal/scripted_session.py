@@ -6,10 +6,11 @@ A turn is a coroutine that may be interrupted.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
+from prompt_toolkit.data_structures import Size
 
 from longrein.agent import (
     Answer,
@@ -53,6 +54,9 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from longrein.frontends.terminal.event_lines import Line, plain
+from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import CallDelta, TextDelta
 from longrein.tools import TaskView
 
@@ -245,9 +249,7 @@ class ScriptedSession:
     async def permit(self, call: str, name: str, shown: str, reason: str, suggestion: str = "") -> Answer:
         self.append(PermissionAsked(call, name, shown, reason, suggestion))
         answer = await self._answers.get()
-        self.append(
-            PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message),
-        )
+        self.append(PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message))
         return answer
 
     async def act(self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0) -> None:
@@ -297,3 +299,40 @@ class ScriptedSession:
         if self.views[child].state in ("running", "asking", "queued"):
             self.show_child(child, state=status)
             self.append(ChildEnded(child, status, report, **how))
+
+
+class NullScreen:
+    """A screen that nobody looks at."""
+
+    size = Size(rows=24, columns=80)
+    panel_has_focus = False
+
+    class app:
+        is_running = False
+        is_done = True
+
+    def focus(self, *, panel: bool) -> None:
+        pass
+
+    def redraw(self) -> None:
+        pass
+
+    def commit(self, rows: Sequence[str]) -> None:
+        pass
+
+
+def texts(rows: Iterable[Line]) -> list[str]:
+    return [plain(row).rstrip() for row in rows]
+
+
+def apply(view: ViewModel, *heard: AnyEvent | SessionUpdate | float) -> list[str]:
+    """Apply events, as entries from 1, updates and pauses in seconds; gives what is printed, without empty lines."""
+    now_s, seq, rows = 0.0, 0, list[str]()
+    for update in heard:
+        if isinstance(update, float):
+            now_s += update
+            continue
+        seq += not isinstance(update, SessionUpdate)
+        pieces = view.apply(update if isinstance(update, SessionUpdate) else Entry(seq, 0, update), now_s)
+        rows += [(piece.text if isinstance(piece, Block) else plain(piece)).rstrip() for piece in pieces]
+    return [row for row in rows if row]

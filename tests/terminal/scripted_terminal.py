@@ -24,9 +24,8 @@ from longrein.events import (
     ToolError,
     ToolStarted,
     Usage,
-    UserSpoke,
 )
-from longrein.frontends.terminal import FilesFound, SessionRow, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
 from tests.terminal.scripted_session import ScriptedSession
 
 MARKDOWN = """# 見出し: streaming
@@ -163,18 +162,7 @@ async def _wake(session: ScriptedSession) -> None:
     session.end("done")
 
 
-async def steps(session: ScriptedSession, text: str) -> None:
-    """Three steps; what steers is taken before each request."""
-    for n in range(3):
-        for one in [one for one in session.pending if one.how == "steer"]:
-            session.pending.remove(one)
-            session.append(UserSpoke((Text(one.text),), "steer"))
-        call = await session.call("Bash", {"command": f"step {n}"})
-        await session.act(call, "Bash", wait_s=1.0)
-    await session.say("Three steps.\n")
-
-
-TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote, steps)}
+TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote)}
 
 
 async def complete_files(prefix: str) -> FilesFound:
@@ -182,13 +170,21 @@ async def complete_files(prefix: str) -> FilesFound:
     return FilesFound(paths, "1,234 more; type on" if prefix == "app" else "")
 
 
-async def sessions() -> list[SessionRow]:
-    return [SessionRow("11111111-aaaa", "mend the parser", "yesterday"), SessionRow("2222", "日本語 title", "May 3")]
+async def sessions() -> list[Row]:
+    return [Row("11111111-aaaa", "mend the parser", "yesterday"), Row("2222", "日本語 title", "May 3")]
 
 
-ROWS = tuple(
-    ReportRow("system" if kind != "user" else "user requests", kind, "", "", "full", tokens, 0.0, goes=False, begins="")
-    for kind, tokens in (("system", 1_400), ("tool", 3_200), ("user", 20_000))
+REPORT = Report(
+    (
+        ReportRow("system", "system", "", "", "full", 1_400, 0.0, goes=False, begins="You are"),
+        ReportRow("calls and results", "result", "Read", "r7", "full", 3_200, 0.0123, goes=True, begins="def main"),
+        ReportRow("user requests", "user", "", "", "full", 20_000, 0.0, goes=False, begins=""),
+    ),
+    24_600,
+    24_600,
+    1.02,
+    100_000,
+    128_000,
 )
 
 
@@ -225,13 +221,10 @@ async def main(name: str, folder: str) -> int:
         cwd="~/project",
         version="0.1.0",
         window_tokens=lambda: 100_000,
-        context_report=lambda: Report(ROWS, 24_600, 24_600, 1.0, 100_000, 128_000),
+        context_report=lambda: REPORT,
         sessions=sessions,
         models=lambda: ("mock/small", "mock/large"),
         colour=not os.environ.get("NO_COLOR"),
-    )
-    facts = msgspec.structs.replace(
-        facts,
         wall_us=lambda: time.time_ns() // 1000,
         task_tail=task_tail,
         goals=Goals(),

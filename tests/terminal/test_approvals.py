@@ -26,50 +26,29 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
         tty.until("│ - line 15 of the old text").until(lambda: "│ - line 0 of the old text" not in tty.lines())
         for _ in range(30):
             tty.send("\x1b[6~")
-        tty.until(r"│ + line 149 of the new text \u202e").until("-301 of 301")
-        tty.send("e")
+        tty.until(r"│ + line 149 of the new text \u202e").until("-301 of 301").send("e")
         whole = [f"- line {n} of the old text" for n in range(150)]
-        tty.until(lambda: [row for row in tty.everything() if row in whole] == whole)
-        tty.until("yes, once")
-        tty.send("n")
-        tty.until("You said deny").until("● Edit denied  src/big.py")
+        tty.until(lambda: [row for row in tty.everything() if row in whole] == whole).until("yes, once")
+        tty.send("n").until("You said deny").until("● Edit denied  src/big.py")
         assert [(a["verdict"], a.get("message", "")) for a in answers(tty.leave())] == [("deny", "")]
 
 
 @pytest.mark.parametrize(
-    ("key", "word", "line"),
-    [
-        ("y", {"verdict": "allow"}, "You said allow once"),
-        ("s", {"verdict": "allow", "scope": "session", "rule": "Edit(/src/big.py)"}, "allowed for this session"),
-        (
-            "a",
-            {"verdict": "allow", "scope": "always", "rule": "Edit(/src/big.py)"},
-            "allowed always  Edit(/src/big.py)",
-        ),
-        ("n", {"verdict": "deny"}, "You said deny once"),
-    ],
+    ("key", "scope", "line"),
+    [("s", "session", "allowed for this session"), ("a", "always", "allowed always  Edit(/src/big.py)")],
 )
-def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str, str], line: str) -> None:
+def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, scope: str, line: str) -> None:
     with PseudoTerminal("approve", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count)
-        tty.send(key)
-        tty.until("You said").until("idle")
-        assert [row for row in tty.everything() if row.startswith(line)]
+        tty.ask("go").until("yes, once").until(tty.keys_count).send(key).until("You said").until("idle")
+        assert any(row.startswith(line) for row in tty.everything())
         [answer] = answers(tty.leave())
-        given = {"scope": "once", "rule": "", "message": ""} | answer
-        assert {name: given[name] for name in ("verdict", "scope", "rule", "message")} == {
-            "scope": "once",
-            "rule": "",
-            "message": "",
-        } | word
+        assert (answer["verdict"], answer["scope"], answer["rule"]) == ("allow", scope, "Edit(/src/big.py)")
 
 
 def test_a_no_with_a_reason(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until(r"│ rm -rf build \u202e").until(tty.keys_count)
-        tty.send("f")
-        tty.until("why not › what to do instead")
-        tty.send("yes but not like this\r")
+        tty.ask("go").until(r"│ rm -rf build \u202e").until(tty.keys_count).send("f")
+        tty.until("why not › what to do instead").send("yes but not like this\r")
         tty.until("no: yes but not like this").until("You said deny: yes but not like this").until("idle")
         [answer] = answers(tty.leave())
         assert (answer["verdict"], answer["message"]) == ("deny", "yes but not like this")
@@ -77,52 +56,34 @@ def test_a_no_with_a_reason(tmp_path: Path) -> None:
 
 def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count)
-        tty.send("f")
-        tty.until("why not ›")
-        tty.send("hm")
-        tty.until("hm")
-        tty.send("\x1b")
-        tty.until(tty.keys_count)
-        tty.send("n")
-        tty.until("You said deny:").until("idle")
+        tty.ask("go").until("yes, once").until(tty.keys_count).send("f").until("why not ›").send("hm")
+        tty.until("hm").send("\x1b").until(tty.keys_count).send("n").until("You said deny:").until("idle")
         assert len(answers(tty.leave())) == 1
 
 
 def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("go\ryyyyaaa")
-        tty.until("yes, once").until("› yyyyaaa")
+        tty.until("say something").send("go\ryyyyaaa").until("yes, once").until("› yyyyaaa")
         assert not tty.keys_count()
         tty.until(tty.keys_count)  # once nobody has typed for a while
-        tty.send("n")
-        tty.until("You said deny").until("› yyyyaaa")
-        tty.send("\x15")  # Ctrl-U: the line is empty again
+        tty.send("n").until("You said deny").until("› yyyyaaa").send("\x15")  # Ctrl-U: the line is empty again
         tty.until("say something")
         assert [a["verdict"] for a in answers(tty.leave())] == ["deny"]
 
 
 def test_a_paste_answers_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count)
-        tty.send("\x1b[200~yes\ny\n\x1b[201~")
-        tty.settle()
+        tty.ask("go").until("yes, once").until(tty.keys_count).send("\x1b[200~yes\ny\n\x1b[201~").settle()
         assert tty.keys_count()
-        tty.send("n")
-        tty.until("You said deny")
+        tty.send("n").until("You said deny")
 
 
 def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until("yes, once")
-        tty.send("n")  # it has hardly been seen
-        tty.until("› n").send("\x15")
-        tty.until(tty.keys_count)
+        tty.ask("go").until("yes, once").send("n")  # it has hardly been seen
+        tty.until("› n").send("\x15").until(tty.keys_count)
         for char in "hold on":
             tty.send(char)
-        tty.until("› hold on").until("│ rm -rf build")
-        tty.send("\x15")
-        tty.until(tty.keys_count).send("y")
+        tty.until("› hold on").until("│ rm -rf build").send("\x15").until(tty.keys_count).send("y")
         tty.until("○ Bash running")
         assert [a["verdict"] for a in answers(tty.leave())] == ["allow"]

@@ -1,124 +1,232 @@
-"""The commands and modes on a real terminal."""
+"""The slash commands and modes: each row of the table on both terminals, then on a real terminal."""
 
+import os
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from longrein.agent import Rewind
 from longrein.frontends.terminal import TerminalFacts
-from longrein.frontends.terminal.commands import COMMANDS, Command, CommandContext, CommandResult
-from longrein.frontends.terminal.view_model import ViewModel
+from longrein.frontends.terminal.command_actions import run_command
+from longrein.frontends.terminal.commands import (
+    BY_NAME,
+    COMMANDS,
+    Command,
+    CommandContext,
+    CommandResult,
+    context_lines,
+    help_lines,
+    next_mode,
+    parse,
+    unknown_command_text,
+)
+from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.event_lines import cells, plain
+from longrein.frontends.terminal.plain import PlainOutput, _choice_lines, _PlainConversation
+from longrein.frontends.terminal.view_model import Prompt, ViewModel
 from longrein.frontends.text_format import escape
 from tests.terminal.pseudo_terminal import PseudoTerminal
-from tests.terminal.scripted_session import ScriptedSession
-from tests.terminal.scripted_terminal import echo
+from tests.terminal.scripted_session import NullScreen, ScriptedSession
+from tests.terminal.scripted_terminal import REPORT, echo
 
 pytestmark = pytest.mark.anyio
 
-
-def run(tty: PseudoTerminal, command: str, *seen: str) -> PseudoTerminal:
-    tty.ask(command)
-    for part in seen:
-        tty.until(part)
-    return tty
-
-
-def other_words(told: list[Any]) -> list[Any]:
-    return [word for word in told if word["type"] != "Said"]
-
-
+HUGE = "9" * 5_000
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "help": ("",),
     "model": ("", "mock/large"),
     "mode": ("", "default", "plan", "strict", "\x1b"),
     "clear": ("",),
     "resume": ("", "3333"),
-    "rewind": ("", "3", "9" * 5_000),
+    "rewind": ("", "3", HUGE),
     "compact": ("", "the tests", "--dry-run", "--undo"),
-    "uncompact": ("", "r3", "3", "that", "9" * 5_000),
+    "uncompact": ("", "r3", "3", "that", HUGE),
     "context": ("", "r7"),
     "pin": ("", "be kind"),
-    "unpin": ("", "1", "it", "9" * 5_000),
+    "unpin": ("", "1", "it", HUGE),
     "pins": ("",),
     "cost": ("",),
-    "tasks": ("", "b1", "b1 " + "9" * 5_000, "stop b1", "stop"),
+    "tasks": ("", "b1", f"b1 {HUGE}", "stop b1", "stop"),
     "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),
     "goals": ("", "all", "help", "add"),
-    "queue": ("", "1", "drop 1", "drop", "9" * 5_000),
+    "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),
     "background": ("",),
     "exit": ("",),
 }
+FACTS = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
+
+
+async def run(command: Command, argument: str, view: ViewModel | None = None) -> CommandResult:
+    result = command.run(CommandContext(ScriptedSession(echo), FACTS, view or ViewModel()), argument)
+    return result if isinstance(result, CommandResult) else await result
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-async def test_every_command_says_or_does_something_whatever_its_argument(command: Command) -> None:
-    facts = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
+async def test_every_row_does_something_on_both_terminals_and_is_in_the_help(command: Command) -> None:
+    names = [plain(row).split()[0] for row in help_lines() if plain(row).startswith("  /")]
+    assert names.count(f"/{command.name}") == 1
+    assert any(plain(row).endswith(f"  {command.summary}") for row in help_lines())
+    assert [BY_NAME[name] for name in (command.name, *command.aliases)] == [command] * (1 + len(command.aliases))
     for argument in ARGUMENTS[command.name]:
-        result = command.run(CommandContext(ScriptedSession(echo), facts, ViewModel()), argument)
-        told = result if isinstance(result, CommandResult) else await result
-        assert told != CommandResult(), argument
-        assert escape(told.notice) == told.notice
-        assert bool(told.title) == bool(told.rows)
+        result = await run(command, argument)
+        assert result != CommandResult(), argument
+        assert escape(result.notice) == result.notice
+        assert bool(result.title) == bool(result.rows)
+        await on_screen(f"/{command.name} {argument}")
+        await on_plain(f"/{command.name} {argument}")
 
 
-def test_what_was_done_already_is_said_and_not_done_again(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        run(tty, "/mode default", "the mode is default already")
-        run(tty, "/mode plan", "mode: plan")
-        run(tty, "/mode plan", "the mode is plan already")
-        run(tty, "/unpin 1", "there is no pin 1; /pins lists them")
-        assert tty.leave() == [{"type": "SetMode", "mode": "plan"}]
+async def on_screen(text: str) -> None:
+    """Something is shown, chosen from, typed, told to the session, or the session is left."""
+    session = ScriptedSession(echo)
+    conversation = Conversation(session, FACTS, None, "", time.monotonic)
+    conversation.screen = NullScreen()  # type: ignore[assignment]
+    typed = parse(text)
+    assert typed is not None
+    run_command(conversation, typed)
+    while conversation._tasks:
+        await next(iter(conversation._tasks))
+    done = (conversation._outbox, conversation.chooser, conversation.buffer.text, session.told, conversation.outcome)
+    assert any(done), text
 
 
-def test_a_command_and_what_is_said_after_it_keep_their_order(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("/mode plan\rfirst\r/pin second\r")
-        tty.until("You said 5").until("pinned: second")
-        assert [word["type"] for word in tty.leave()] == ["SetMode", "Said", "Pin"]
+async def on_plain(text: str) -> None:
+    reading, writing = os.pipe()
+    session = ScriptedSession(echo)
+    conversation = _PlainConversation(session, FACTS, PlainOutput(writing, "utf-8"), time.monotonic, interactive=False)
+    await conversation._line(text)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        assert file.read() or session.told or conversation.exited.is_set(), text
 
 
-ANSWERS = {
-    "/help": ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"],
-    "/cost": ["what this session used", "read from cache", "$0.00"],
-    "/context": ["what fills the context", "user requests", "20.0k", "all", "24.6k of 100.0k tokens"],
-    "/context r7": ["why r7 stands as it does", "nothing with that handle is shown"],
-    "/pins": ["pinned", "nothing is pinned; /pin TEXT keeps TEXT word for word"],
-    "/unpin it": ["say which: /unpin NUMBER; /pins lists them"],
-    "/uncompact that": ["say which: /uncompact r412, or nothing for the last one"],
-    "/nope": ["! there is no command /nope; /help lists them"],
-    "/comp": ["did you mean /compact?"],
-    "/mode strict": ["there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions"],
-    "/rewind": ["nothing was said yet"],
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("/cost", "cost|"),
+        ("/compact  keep the tests ", "compact|keep the tests"),
+        ("/model a/b", "model|a/b"),
+        ("/quit", "exit|"),
+        ("/new", "clear|"),
+        ("/?", "help|"),
+        ("/nope x", "?nope|x"),
+        ("/usr/bin/x fails", None),
+        ("/cost\nmore", None),
+        ("/agents tell a7 one\ntwo", "agents|tell a7 one\ntwo"),
+        ("/bg", "background|"),
+        ("/", None),
+        ("cost", None),
+        ("what is /cost", None),
+    ],
+)
+def test_what_is_a_command(text: str, parsed: str | None) -> None:
+    typed = parse(text)
+    assert (typed and f"{'' if typed.command else '?'}{typed.name}|{typed.argument}") == parsed
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    for name, hint in (
+        ("comp", "did you mean /compact?"),
+        ("nope", "/help lists them"),
+        ("wind", "did you mean /rewind?"),
+    ):
+        assert unknown_command_text(name) == f"there is no command /{name}; {hint}"
+
+
+def test_help_fits_80_columns() -> None:
+    assert max(cells(plain(row)) for row in help_lines()) < 80
+
+
+def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
+    modes = ["default", "acceptEdits", "plan", "bypassPermissions"]
+    assert [next_mode(mode) for mode in modes] == ["acceptEdits", "plan", "default", "default"]
+
+
+def test_context_adds_up() -> None:
+    assert [" ".join(plain(row).split("█")[0].split()) for row in context_lines(REPORT)] == [
+        "system 1.4k 1%",
+        "calls and results 3.2k 3%",
+        "user requests 20.0k 20%",
+        "free 75.4k 75%",
+        "all 24.6k of 100.0k tokens",
+        "estimates are corrected by 1.02 to match the provider's counts",
+        "largest items (· = the next compaction takes it)",
+        "·r7 3,200 $0.0123 full Read def main",
+    ]
+
+
+REWINDS = {
+    "3": Rewind(2),
+    "3 files": Rewind(2, True),
+    "3  files": Rewind(2, True),
+    "3 fils": None,
+    "three": None,
+    "": None,
+    HUGE: None,
 }
 
 
-def test_a_command_answers_on_the_screen(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path, 100, 60) as tty:
-        for command, seen in ANSWERS.items():
-            run(tty, command, *seen)
+@pytest.mark.parametrize("argument", REWINDS, ids=lambda argument: argument[:20])
+async def test_a_rewind_can_be_had_with_the_files(argument: str) -> None:
+    view = ViewModel()
+    view.prompts = [Prompt(3, "first")]
+    result = await run(BY_NAME["rewind"], argument, view)
+    assert result.message == REWINDS[argument]
+    assert result.edit == ("first" if result.message else "")
+    if result.choices is not None:
+        assert [plain(row) for row in _choice_lines(BY_NAME["rewind"], result.choices)] == [
+            "/rewind 3  first",
+            "with the word files (/rewind 3 files) files go back too, where they are as longrein wrote them",
+        ]
+    assert bool(result.choices) == (result.message is None)
+
+
+# --- On a real terminal ----------------------------------------------------------------------------------------------
+
+ANSWERS = {
+    "/help": "  /rewind",
+    "/cost": "  requests            0",
+    "/context": "24.6k of 100.0k tokens",
+    "/pins": "nothing is pinned; /pin TEXT keeps TEXT word for word",
+    "/nope": "! there is no command /nope; /help lists them",
+    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions",
+    "/mode default": "! the mode is default already",
+    "/rewind": "! nothing was said yet, so there is nothing to go back to",
+    "/unpin it": "! say which: /unpin NUMBER; /pins lists them",
+    "/uncompact that": "! say which: /uncompact r412, or nothing for the last one",
+    "/stop": "! nothing runs that could be stopped",
+}
+
+
+@pytest.mark.parametrize("mode", ["screen", "plain"])
+def test_commands_answer(tmp_path: Path, mode: str) -> None:
+    with PseudoTerminal("echo", tmp_path, 110, 60, ARGS=mode) as tty:
+        for command, answer in ANSWERS.items():
+            tty.until("say something" if mode == "screen" else lambda: tty.lines()[tty.screen.cursor.y] == ">")
+            tty.send(command + "\r").until(answer)
         assert tty.leave() == []
 
 
-def test_a_command_becomes_a_word(tmp_path: Path) -> None:
+def test_a_command_becomes_a_message_and_keeps_its_order(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        run(tty, "/model mock/large", "idle · mock/large")
-        run(tty, "/mode plan", "mode: plan")
-        run(tty, "/compact keep the tests").until("say something").settle(0.1)
-        assert tty.leave() == [
+        tty.ask("/model mock/large").until("idle · mock/large")
+        tty.ask("/mode plan\rfirst\r/compact keep the tests\r/pin second").until("You said 5").until("pinned: second")
+        *told, pin = [message for message in tty.leave() if message["type"] != "Said"]
+        assert told == [
             {"type": "SetModel", "model": "mock/large"},
             {"type": "SetMode", "mode": "plan"},
             {"type": "Compact", "focus": "keep the tests"},
         ]
+        assert pin["type"] == "Pin"
 
 
-def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:
+def test_a_list_is_chosen_from_or_left(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        run(tty, "/model", "which model?", "› mock/small", "1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
-        tty.send("\x1b[B")
-        tty.until("› mock/large")
-        tty.send("\r")
+        tty.ask("/model").until("which model?").send("\x1b")
+        tty.ask("/model").until("› mock/small").until("1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
+        tty.send("\x1b[B").until("› mock/large").send("\r")
         tty.until("model: mock/large").until("idle · mock/large")
         assert tty.leave() == [{"type": "SetModel", "model": "mock/large"}]
 
@@ -127,34 +235,17 @@ def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("idle · mock/small · default")
         for mode in ("acceptEdits", "plan", "default"):
-            tty.send("\x1b[Z")
-            tty.until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
+            tty.send("\x1b[Z").until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
 
 
 @pytest.mark.parametrize(("down", "files"), [("", False), ("\x1b[B", True)])
 def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: str, files: bool) -> None:
     with PseudoTerminal("echo", tmp_path, 80, 40) as tty:
-        run(tty, "first", "You said 5")
-        run(tty, "second!", "You said 7").until("idle")
-        run(tty, "/rewind", "go back to before which", "› second!")
-        tty.send("\x1b[B")
-        tty.until("2 of 2")
-        tty.send("\r")
-        tty.until("what goes back?").until("the conversation and the files")
-        tty.send(down)
-        tty.until("2 of 2" if files else "1 of 2")
-        tty.send("\r")
-        tty.until("rewound").until("› first")
-        tty.send("\x15")
-        assert other_words(tty.leave()) == [{"type": "Rewind", "to": 2, "files": files}]
-
-
-def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        run(tty, "/model", "which model?")
-        tty.send("\x1b")
-        tty.until("say something")
-        assert tty.leave() == []
+        tty.ask("first").until("You said 5").ask("second!").until("You said 7").until("idle")
+        tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until("2 of 2").send("\r")
+        tty.until("what goes back?").until("the conversation and the files").send(down)
+        tty.until("2 of 2" if files else "1 of 2").send("\r").until("rewound").until("› first").send("\x15")
+        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files}
 
 
 @pytest.mark.parametrize(
@@ -169,19 +260,15 @@ def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
 )
 def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, outcome: str) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        run(tty, command)
+        tty.ask(command)
         if keys:
-            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title")
-            tty.send(keys)
-        assert tty.wait_exit() == 0
+            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title").send(keys)
+        tty.exits(0)
         assert tty.outcome == outcome
-        assert tty.settings == tty.before
 
 
 def test_what_needs_an_idle_session_says_so(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running")
-        tty.send("/clear\r")
-        tty.until("/clear waits until the turn is over; Esc interrupts it")
-        tty.send("/cost\r")
+        tty.ask("go").until("○ Bash running").send("/clear\r")
+        tty.until("/clear waits until the turn is over; Esc interrupts it").send("/cost\r")
         tty.until("what this session used")

@@ -42,22 +42,17 @@ def test_a_long_paste_is_folded_and_comes_back_whole(pasted: str, shown: str) ->
     assert pastes.expand(f"see {shown}!") == f"see {pasted}!".replace("\r\n", "\n").replace("\r", "\n")
 
 
-def test_a_mark_that_was_never_dealt_stays_as_typed() -> None:
-    assert Pastes().expand("[Pasted text #1 +9 lines]") == "[Pasted text #1 +9 lines]"
-
-
-def test_a_mark_is_deleted_as_one() -> None:
-    assert Pastes.token_before("see [Pasted text #12 +9 lines]") == len("[Pasted text #12 +9 lines]")
-    assert Pastes.token_before("see [Pasted text #12 +9 lines] ") == 0
+def test_a_mark_that_was_never_dealt_stays_as_typed_and_a_mark_is_deleted_as_one() -> None:
+    mark = "[Pasted text #12 +9 lines]"
+    assert Pastes().expand(mark) == mark
+    assert [Pastes.token_before(text) for text in (f"see {mark}", f"see {mark} ")] == [len(mark), 0]
 
 
 def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) -> None:
     lines = [f"line {n} 日本\t'\"\\" for n in range(500)]
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("look: \x1b[200~" + "\r".join(lines) + "\x1b[201~")
-        tty.until("› look: [Pasted text #1 +500 lines]")
-        tty.send("\r")
+        tty.until("say something").send("look: \x1b[200~" + "\r".join(lines) + "\x1b[201~")
+        tty.until("› look: [Pasted text #1 +500 lines]").send("\r")
         tty.until("in 500 lines.").until("… 489 more lines").until("idle")
         assert said(tty.leave()) == [("prompt", "look: " + "\n".join(lines))]
     assert stat.S_IMODE((tmp_path / "history").stat().st_mode) == 0o600
@@ -84,28 +79,20 @@ def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: s
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
         if early.startswith("/"):
             tty.until("stop longrein until `fg`")
-        tty.until(f"› {left or 'say something'}").until("idle")
-        tty.send("\x03")  # what is left in the input
+        tty.until(f"› {left or 'say something'}").until("idle").send("\x03")  # what is left in the input
         assert [text for _, text in said(tty.leave())] == told
 
 
 def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, CHOOSING="1") as tty:
-        tty.send("hello\r")
-        tty.until("which session?").until("› hello")
-        tty.send("\x1b")
-        tty.until("idle")
-        tty.send("\x03")
+        tty.send("hello\r").until("which session?").until("› hello").send("\x1b").until("idle").send("\x03")
         assert tty.leave() == []
 
 
 def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("a\x1b[200~" + "x\n" * 9 + "\x1b[201~")
-        tty.until("› a[Pasted text #1 +9 lines]")
-        tty.send("\x7f")
-        tty.until(lambda: "› a" in tty.lines())
+        tty.until("say something").send("a\x1b[200~" + "x\n" * 9 + "\x1b[201~")
+        tty.until("› a[Pasted text #1 +9 lines]").send("\x7f").until(lambda: "› a" in tty.lines())
 
 
 # --- Lines and history -----------------------------------------------------------------------------------------------
@@ -113,24 +100,14 @@ def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
 
 def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("one\x1b\rtwo\nthree\\\rfour")
-        tty.until("› one").until("  two").until("  three").until("  four")
-        tty.send("\r")
-        tty.until("You said 18 characters in 4 lines.").until("idle")
-        tty.send("second\r")
-        tty.until("You said 6 characters").until("say something")
-        tty.send("\x1b[A")
-        tty.until("› second")
-        tty.send("\x1b[A")
-        tty.until(lambda: tty.lines().count("› one") == 2)
-        tty.send("\x03")
-        tty.until("say something")
+        tty.until("say something").send("one\x1b\rtwo\nthree\\\rfour")
+        tty.until("› one").until("  two").until("  three").until("  four").send("\r")
+        tty.until("You said 18 characters in 4 lines.").until("idle").send("second\r")
+        tty.until("You said 6 characters").until("say something").send("\x1b[A").until("› second")
+        tty.send("\x1b[A").until(lambda: tty.lines().count("› one") == 2).send("\x03").until("say something")
         assert said(tty.leave()) == [("prompt", "one\ntwo\nthree\nfour"), ("prompt", "second")]
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("\x1b[A")
-        tty.until("› second")
+        tty.until("say something").send("\x1b[A").until("› second")
 
 
 def test_history_takes_what_is_there_and_a_disk_that_refuses(tmp_path: Path) -> None:
@@ -145,9 +122,7 @@ def test_history_takes_what_is_there_and_a_disk_that_refuses(tmp_path: Path) -> 
 
 def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("\r  \r\x15ok\r")
-        tty.until("You said 2 characters")
+        tty.until("say something").send("\r  \r\x15ok\r").until("You said 2 characters")
         assert said(tty.leave()) == [("prompt", "ok")]
 
 
@@ -156,16 +131,12 @@ def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
 
 def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
     with PseudoTerminal("slow", tmp_path) as tty:
-        tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers")
-        tty.send("2\r")
-        tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued")
-        tty.send("into it\x13")
-        tty.until("with the next request: into it").until("2 queued")
-        tty.send("\x1b[A")
+        tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers").send("2\r")
+        tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued").send("into it\x13")
+        tty.until("with the next request: into it").until("2 queued").send("\x1b[A")
         tty.until("› into it").until(lambda: not any("with the next request" in row for row in tty.lines()))
         assert any("after this turn: 2" in row for row in tty.lines())
-        tty.send("\x15")
-        tty.until("Enter queues").send("\x1b")
+        tty.send("\x15").until("Enter queues").send("\x1b")
         tty.until("interrupted  say").until("word001").until("The end.").until("idle")
         assert not any("after this turn" in row for row in tty.lines())
         assert said(tty.leave()) == [("prompt", "400"), ("queued", "2"), ("steer", "into it")]
@@ -173,10 +144,7 @@ def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
 
 def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running")
-        tty.send("a draft")
-        tty.until("› a draft")
-        tty.send("\x1b")
+        tty.ask("go").until("○ Bash running").send("a draft").until("› a draft").send("\x1b")
         tty.until("interrupted  say").until("idle").until("› a draft")
 
 
@@ -194,9 +162,7 @@ COMPLETED = {
 def test_tab_completes_however_fast(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         for typed, written in COMPLETED.items():
-            tty.until("say something")
-            tty.send(typed)
-            tty.until(lambda written=written: written in tty.lines())
+            tty.until("say something").send(typed).until(lambda written=written: written in tty.lines())
             tty.send("\x03")
 
 
@@ -247,27 +213,21 @@ async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_wh
 
 def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("@app")
-        tty.until("tests/test_app.py").until("… 1,234 more; type on")
+        tty.until("say something").send("@app").until("tests/test_app.py").until("… 1,234 more; type on")
         for written in ("› @src/app.py", "› @tests/test_app.py", "› @app"):
-            tty.send("\t")
-            tty.until(lambda written=written: written in tty.lines())
+            tty.send("\t").until(lambda written=written: written in tty.lines())
 
 
 def test_commands_are_offered_while_typing(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("/co")
+        tty.until("say something").send("/co")
         tty.until("/compact [FOCUS]").until("/context").until("/cost").until("what was used and spent")
-        tty.send("\x1b")
-        tty.until(lambda: not any("/context" in row for row in tty.lines()))
+        tty.send("\x1b").until(lambda: not any("/context" in row for row in tty.lines()))
         assert "› /co" in tty.lines()
 
 
 @pytest.mark.parametrize(
-    ("text", "prefix"),
-    [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)],
+    ("text", "prefix"), [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)]
 )
 def test_where_a_file_name_is_being_typed(text: str, prefix: str | None) -> None:
     assert at_prefix(text) == prefix

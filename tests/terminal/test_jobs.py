@@ -47,15 +47,11 @@ def test_it_stops_gives_the_terminal_back_and_comes_again(tmp_path: Path, how: s
             tty.send("\x1a")
         else:
             os.kill(pid_of(project), getattr(signal, how))
-        tty.until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>")
-        tty.send("clear; fg\r")
-        tty.until("● Bash ok").until("All is ticked.").until("idle").until("say something")
-        tty.send("typed")
+        tty.until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>").send("clear; fg\r")
+        tty.until("● Bash ok").until("All is ticked.").until("idle").until("say something").send("typed")
         tty.until("› typed")
         assert sum("typed" in row for row in tty.lines()) == 1, "the terminal does not echo"
-        tty.send("\x15\x04")
-        tty.until("is kept").until("shell>").send("exit $?\r")
-        assert tty.wait_exit() == 0
+        tty.send("\x15\x04").until("is kept").until("shell>").send("exit $?\r").exits(0)
 
 
 def test_without_a_shell_it_does_not_stop(tmp_path: Path) -> None:
@@ -63,4 +59,4 @@ def test_without_a_shell_it_does_not_stop(tmp_path: Path) -> None:
         "", home(tmp_path), HOME=str(tmp_path / "home"), LONGREIN_STATE_DIR=str(tmp_path / "state")
     ) as tty:
         tty.until("say something").send("\x1a")
-        tty.until("not started from a shell that could bring it back").leave_quietly()
+        tty.until("not started from a shell that could bring it back").leave()

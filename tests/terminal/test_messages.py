@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.data_structures import Size
 
 from longrein.agent import Compact, OpenSession
 from longrein.context import Request
@@ -18,12 +17,13 @@ from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.commands import parse
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.keys import enter, steer
+from longrein.frontends.terminal.keys import enter
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
 from tests.agent.subagent_harness import ScriptedAgents, SubagentHarness, agent
+from tests.terminal.scripted_session import NullScreen
 
 ACTS = ("say", "steer", "tell", "up", "again", "take 1", "take 2", "drop 1", "interrupt", "compact")
 
@@ -48,33 +48,13 @@ class Busy(ScriptedAgents):
         return says(*work[self.turns % 4])
 
 
-class NullScreen:
-    """A screen that nobody looks at."""
-
-    size = Size(rows=24, columns=80)
-    panel_has_keys = False
-
-    class app:
-        is_running = False
-        is_done = True
-
-    def focus(self, *, panel: bool) -> None:
-        pass
-
-    def redraw(self) -> None:
-        pass
-
-    def commit(self, rows: Sequence[str]) -> None:
-        pass
-
-
 class User:
     """Types, takes back, throws away; knows what became of each message."""
 
     def __init__(self, session: OpenSession) -> None:
         self.session = session
         self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
-        self.talk.attach(NullScreen())  # type: ignore[arg-type]
+        self.talk.screen = NullScreen()  # type: ignore[assignment]
         self.sent: list[str] = []
         self.dropped: list[str] = []
 
@@ -88,7 +68,7 @@ class User:
             children = [view.label for view in self.session.agents() if view.state == "running"]
             to = f"/agents tell {children[0]} " if act == "tell" and children else ""
             conversation.buffer.insert_text(to + self._fresh())
-            (steer if act == "steer" else enter)(conversation)
+            enter(conversation, into_turn=act == "steer")
         elif act == "again" and conversation.buffer.text:
             enter(conversation)
         elif act == "up" and not conversation.buffer.text and self.session.pending:

@@ -18,12 +18,12 @@ SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
 SLEEP: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
 
 
-def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: little.") -> Path:
-    """A home and a project whose model plays `turns` and writes `summary`."""
+def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
+    """A home and a project whose model plays `turns`."""
     settings = tmp_path / "home" / ".config" / "longrein"
     settings.mkdir(parents=True)
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": summary}] * 2}))
+    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}] * 2}))
     provider = f'[providers.mock]\nwire = "scripted"\nbase_url = "{script}"\n'
     (settings / "config.toml").write_text(f'model = "mock/small"\n{provider}')
     project = tmp_path / "project"
@@ -34,58 +34,34 @@ def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: 
 
 def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
     root = project.parent
-    return PseudoTerminal(
-        "",
-        project,
-        HOME=str(root / "home"),
-        LONGREIN_STATE_DIR=str(root / "state"),
-        ARGS=arguments,
-    )
+    return PseudoTerminal("", project, HOME=str(root / "home"), LONGREIN_STATE_DIR=str(root / "state"), ARGS=arguments)
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
     project = home(tmp_path, SLOW)
     with open_it(project) as tty:
-        tty.ask("go").until("word030")
-        tty.send("\x04")
-        assert tty.wait_exit() == 0
+        tty.ask("go").until("word030").send("\x04").exits(0)
         assert not any(LAST_WORD in row for row in tty.everything()), "it was cut, not waited for"
-        assert tty.settings == tty.before
         assert any("is kept; `longrein -c` goes on with it" in row for row in tty.lines())
     with open_it(project, "-c") as tty:
         tty.until("the last turn was cut off  Enter goes on with it").until("say something").until("idle")
         assert "› go" in tty.lines()
-        tty.send("\r")
-        tty.until("writing").until("word010")
+        tty.send("\r").until("writing").until("word010")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize(("turn", "seen"), [(SLOW, "word030"), (SLEEP, "yes, once")])
+@pytest.mark.parametrize(
+    ("turn", "seen", "number", "code"),
+    [(SLOW, "word030", signal.SIGTERM, 143), (SLEEP, "yes, once", signal.SIGHUP, 129)],
+)
 def test_a_signal_ends_a_real_session(
     tmp_path: Path, turn: dict[str, Any], seen: str, number: signal.Signals, code: int
 ) -> None:
     with open_it(home(tmp_path, turn)) as tty:
         tty.ask("go").until(seen)
         os.kill(tty.pid, number)
-        assert tty.wait_exit() == code
-        assert tty.settings == tty.before
-
-
-def test_R090_interrupts_of_a_real_session_are_quick(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, SLOW, SLEEP)) as tty:
-        tty.ask("go").until("word030")
-        for said, seen in (("", ""), ("sleep", "yes, once")):
-            if said:
-                tty.ask(said).until(seen).until(tty.keys_count)
-            tty.send("\x03")
-            tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
-            assert not any(LAST_WORD in row for row in tty.everything()), "it was cut, not waited for"
-            if not said:
-                tty.send("\x0c")  # Ctrl-L: a clean screen
-                tty.until(lambda: not any("interrupted" in row for row in tty.lines()))
-        tty.send("\x03")
-        assert tty.wait_exit() == 0
-        assert tty.settings == tty.before
+        tty.exits(code)
+        assert not tty.screen.cursor.hidden
+        assert b"\x1b[?2004l" in tty.raw[-2_000:], "bracketed paste is off again"
 
 
 def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
@@ -93,14 +69,11 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
     project = home(tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"})
     with open_it(project) as tty:
-        tty.ask("mend calc.py").until("│ - a - b").until("│ + a + b").until(tty.keys_count)
-        tty.send("y")
+        tty.ask("mend calc.py").until("│ - a - b").until("│ + a + b").until(tty.keys_count).send("y")
         tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
         assert "a + b" in (project / "calc.py").read_text()
         tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until("say something")
-        tty.send("/rewind\r")
-        tty.until("› mend calc.py").send("\r")
-        tty.until("what goes back?").send("\x1b[B\r")
+        tty.send("/rewind\r").until("› mend calc.py").send("\r").until("what goes back?").send("\x1b[B\r")
         tty.until("  put back  /").until("› mend calc.py")
         assert "a - b" in (project / "calc.py").read_text()
 
@@ -117,18 +90,18 @@ def test_one_session_is_left_for_another_and_back(tmp_path: Path) -> None:
 def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})
     with open_it(project) as tty:
-        tty.ask("tell me of parsers").until("First.").until("idle").leave_quietly()
+        tty.ask("tell me of parsers").until("First.").until("idle").leave()
     with open_it(project, "-r") as tty:
         tty.until("which session?").until("› tell me of parsers").until("1 of 1").send("\x1b")
-        tty.until(lambda: not any("which session?" in row for row in tty.lines())).leave_quietly()
+        tty.until(lambda: not any("which session?" in row for row in tty.lines())).leave()
     with open_it(project, "-r") as tty:
         tty.until("which session?").until("› tell me of parsers").send("\r")
-        tty.until("1 prompt").ask("and of lexers").until("Second.").until("idle").leave_quietly()
+        tty.until("1 prompt").ask("and of lexers").until("Second.").until("idle").leave()
     with open_it(project, "-c") as tty:
-        tty.until("2 prompts").until("› and of lexers").leave_quietly()
+        tty.until("2 prompts").until("› and of lexers").leave()
     with open_it(project, "-r --fork-session") as tty:
         tty.until("which session?").send("\r")
-        tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave_quietly()
+        tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave()
     found = list_sessions(str(tmp_path / "state"))
     assert {one.title for one in found} == {"tell me of parsers"}, "nothing is left of those that were only opened"
     stored = [one.entries for one in found]
@@ -142,7 +115,7 @@ def test_S067_what_the_model_links_to_is_never_fetched(tmp_path: Path) -> None:
         at = f"http://127.0.0.1:{trap.getsockname()[1]}"
         text = f"![x]({at}/?k=SECRET)\n\n[y]({at}/y) <{at}/z> <img src='{at}/i'>\n\n![r][1]\n\n[1]: {at}/r\n\nDone.\n"
         with open_it(home(tmp_path, {"text": text, "pace_s": 0.005})) as tty:
-            tty.ask("show me").until("Done.").until("idle").leave_quietly()
+            tty.ask("show me").until("Done.").until("idle").leave()
         trap.settimeout(0.2)
         with pytest.raises(TimeoutError):
             trap.accept()
@@ -173,22 +146,7 @@ def test_each_command_that_changes_the_session_says_what_came_of_it(tmp_path: Pa
         for said, told in ANSWERS.items():
             tty.until(lambda: [row for row in tty.lines() if row][-1:] == [">"] or "› say something" in tty.text())
             before = tty.text().count(told)
-            tty.send(said + "\r")
-            tty.until(lambda before=before, told=told: tty.text().count(told) > before)
-
-
-@pytest.mark.parametrize("arguments", ["", "--plain"])
-def test_a_summary_that_the_model_does_not_write_is_told(tmp_path: Path, arguments: str) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"}, summary=""), arguments) as tty:
-        tty.resize(120, 40)
-        for said, told in (
-            ("hello", "Hello there."),
-            ("/compact", "the model wrote no summary  the model gave an answer"),
-        ):
-            tty.until(lambda: ">" in tty.lines() or "say something" in tty.text())
-            tty.send(said + "\r")
-            tty.until(told)
-        tty.until("summarised by the records alone, without the model")
+            tty.send(said + "\r").until(lambda before=before, told=told: tty.text().count(told) > before)
 
 
 @pytest.mark.parametrize(("argument", "early"), [("first", "second\r"), ("", "first\rsecond\r")])
@@ -196,7 +154,5 @@ def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one
     tmp_path: Path, argument: str, early: str
 ) -> None:
     with open_it(home(tmp_path, SLOW, {"text": "Hello second.\n"}), argument) as tty:
-        tty.send(early)
-        tty.until("› first").until("after this turn: second").until("word010")
-        tty.send("\x1b")
+        tty.send(early).until("› first").until("after this turn: second").until("word010").send("\x1b")
         tty.until("interrupted").until("› second").until("Hello second.")

@@ -19,6 +19,7 @@ from longrein.events import (
     TaskStarted,
     Text,
     Todo,
+    TodoSet,
     ToolEnded,
     UserSpoke,
 )
@@ -112,7 +113,7 @@ def rows_of_everything() -> list[Line]:
         (("", command_actions.exit_question([RunningTask(task, 0)])),),
         *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),
         *event_lines.ended_lines(ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()),
-        *event_lines.todo_lines([Todo(EVIL)]),
+        *event_lines.event_lines(TodoSet((Todo(EVIL),))),
         event_lines.notice_line(EVIL),
         *Approval(question, content_lines(question)).draw(60, 20),
         *Approval(edit, content_lines(edit)).draw(60, 20),

@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import time
 from pathlib import Path
 
@@ -20,63 +19,33 @@ def test_R090_a_key_interrupts_and_the_next_one_leaves(
     tmp_path: Path, name: str, seen: str, said: str, key: str
 ) -> None:
     with PseudoTerminal(name, tmp_path) as tty:
-        tty.ask(said).until(seen)
-        tty.send(key)
+        tty.ask(said).until(seen).send(key)
         tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
         assert not any("word399" in row for row in tty.everything()), "it was cut, not waited for"
         assert sum("interrupted  say" in row for row in tty.everything()) == 1
-        tty.send("\x03" if key == "\x03" else "\x03\x03")
-        assert tty.wait_exit() == 0
-        assert tty.settings == tty.before
+        tty.send("\x03" if key == "\x03" else "\x03\x03").exits(0)
         assert tty.outcome == "exit  0"
 
 
 def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
     with PseudoTerminal("slow", tmp_path) as tty:
-        tty.ask("400").until("word035")
-        tty.send("\x03")
-        tty.until("interrupted  say").settle()
+        tty.ask("400").until("word035").send("\x03").until("interrupted  say").settle()
         words = re.findall(r"word\d{3}", "\n".join(tty.everything()))
         assert words == [f"word{n:03}" for n in range(len(words))], "each once, in order"
         assert len(words) > 35
         assert sum("● Bash interrupted" in row for row in tty.everything()) == 0
 
 
-def test_an_interrupted_call_says_so(tmp_path: Path) -> None:
-    with PseudoTerminal("hang", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running")
-        tty.send("\x03")
-        tty.until("● Bash interrupted").until("idle")
-        assert sum("● Bash interrupted" in row for row in tty.everything()) == 1
-
-
 def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("half a line")
-        tty.until("half a line")
-        tty.send("\x03")
-        tty.until("say something").until("Ctrl-C again leaves; the session is kept")
-        tty.send("\x03")
-        assert tty.wait_exit() == 0
-        assert tty.settings == tty.before
-
-
-def test_one_ctrl_c_alone_never_leaves(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something")
-        tty.send("\x03")
-        tty.until("Ctrl-C again leaves")
-        tty.send("still here\r")
-        tty.until("You said 10 characters")
-        assert not any("Ctrl-C again" in row for row in tty.lines())
+        tty.until("say something").send("half a line").until("half a line").send("\x03")
+        tty.until("say something").until("Ctrl-C again leaves; the session is kept").send("\x03").exits(0)
 
 
 def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path) as tty:
         for n in (1, 2):
-            tty.ask("go").until("○ Bash running")
-            tty.send("\x03")
+            tty.ask("go").until("○ Bash running").send("\x03")
             tty.until(lambda n=n: sum("● Bash interrupted" in row for row in tty.lines()) == n).until("idle")
         tty.until("Ctrl-C again leaves").send("x\x7f")
         tty.until(lambda: not any("Ctrl-C again" in row for row in tty.lines()))
@@ -86,22 +55,9 @@ def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
 
 def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.ask("hi").until("You said")
-        tty.leave()
+        tty.ask("hi").until("You said").leave()
         assert "session 0c5c0c0e is kept; `longrein -c` goes on with it" in tty.lines()
         assert not any("say something" in row or "idle" in row for row in tty.lines())
-        assert tty.settings == tty.before
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_restores_the_terminal(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.ask("go").until("You said")
-        os.kill(tty.pid, number)
-        assert tty.wait_exit() == code
-        assert tty.settings == tty.before
-        assert not tty.screen.cursor.hidden
-        assert b"\x1b[?2004l" in tty.raw[-2_000:], "bracketed paste is off again"
 
 
 def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import FromSubagent, PendingMessage, ReplyDelta, SubagentView, TaskOver, UserNotice
+from longrein.agent import FromSubagent, PendingMessage, ReplyDelta, RetryPause, SubagentView, TaskOver, UserNotice
 from longrein.events import (
+    AnyEvent,
     ChildEnded,
     ChildStarted,
     Entry,
@@ -24,46 +25,16 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends import text_format
-from longrein.frontends import text_format as acts
 from longrein.frontends.terminal import command_actions, live_area, task_rows
-from longrein.frontends.terminal.event_lines import Line, cells, crop, plain
-from longrein.frontends.terminal.task_rows import BackgroundActivity, KnownSubagent, RunningTask
+from longrein.frontends.terminal.event_lines import cells, crop
+from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.tools import TaskView
+from tests.terminal.scripted_session import apply, texts
 
 EVIL = "\x1b[31m \u202e"
 SHOWN = r"\x1b[31m \u202e"
-
-
-def texts(rows: list[Line]) -> list[str]:
-    return [plain(row).rstrip() for row in rows]
-
-
-# --- Figures ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("count", "told"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (12_345_678, "12.3 MB"), (10_000_000_000, "10.0 GB")],
-)
-def test_sizes(count: int, told: str) -> None:
-    assert text_format.size(count) == told
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told", "since"),
-    [
-        (0.01, "", "0 s"),
-        (0.4, "0.4 s", "0 s"),
-        (12, "12 s", "12 s"),
-        (185, "3 m 05 s", "3 m"),
-        (7_500, "2 h 05 m", "2 h 05 m"),
-        (-5, "", "0 s"),
-    ],
-)
-def test_times(seconds: float, told: str, since: str) -> None:
-    assert (text_format.elapsed(seconds), text_format.live_elapsed(seconds)) == (told, since)
 
 
 # --- Acts ------------------------------------------------------------------------------------------------------------
@@ -85,62 +56,51 @@ RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
     ],
 )
 def test_an_act_in_one_line(event: Any, told: str) -> None:
-    assert acts.activity_text(event) == told
+    assert text_format.activity_text(event) == told
 
 
 # --- When they begin and end -----------------------------------------------------------------------------------------
 
 NPM = TaskStarted("b1", f"npm run {EVIL}\nmore")
+QUEUED = TaskStarted("b1", "x", state="queued")
 CHILD = ChildStarted("one", "explore", description="find it")
+USED = Usage(12_000, 0, 0, 345)
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected"),
+    ("events", "expected"),
     [
-        ([task_rows.started_task(NPM, waited=False)], [f"task b1 started  npm run {SHOWN} …"]),
+        ([NPM], [f"task b1 started  npm run {SHOWN} …"]),
+        ([QUEUED, TaskStarted("b1", "x")], ["task b1 waits for its turn  x", "task b1 began: its turn has come  x"]),
+        ([TaskStarted("b2", "x", promoted="timeout")], ["task b2 passed its time and goes on in the background  x"]),
         (
-            [task_rows.started_task(TaskStarted("b2", "x", state="queued"), waited=False)],
-            ["task b2 waits for its turn  x"],
+            [NPM, TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n")],
+            [f"task b1 started  npm run {SHOWN} …", f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …"],
         ),
-        ([task_rows.started_task(TaskStarted("b2", "x"), waited=True)], ["task b2 began: its turn has come  x"]),
+        ([TaskEnded("b1", "failed", 1, tail=f"1\n2 {EVIL}\n")], ["task b1 failed  exit code 1", f"  2 {SHOWN}"]),
+        ([TaskEnded("b1", "killed", cause="SIGKILL")], ["task b1 killed  SIGKILL"]),
+        ([TaskEnded("b1", "lost", cause="it is gone")], ["task b1 lost  it is gone"]),
         (
-            [task_rows.started_task(TaskStarted("b2", "x", promoted="timeout"), waited=False)],
-            ["task b2 passed its time and goes on in the background  x"],
+            [ChildStarted("one", "plan", background=True, note="empty, not a fork")],
+            ["a1 plan started    in the background", "  empty, not a fork"],
         ),
+        ([ChildStarted("one", "plan", again=7)], ["a7 plan is asked again"]),
         (
-            task_rows.ended_task(TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n"), NPM),
-            [f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …"],
-        ),
-        (
-            task_rows.ended_task(TaskEnded("b1", "failed", 1, tail=f"1\n2 {EVIL}\n"), None),
-            ["task b1 failed  exit code 1", f"  2 {SHOWN}"],
-        ),
-        (task_rows.ended_task(TaskEnded("b1", "killed", cause="SIGKILL"), None), ["task b1 killed  SIGKILL"]),
-        (
-            task_rows.ended_task(TaskEnded("b1", "lost", cause="the supervisor is gone"), None),
-            ["task b1 lost  the supervisor is gone"],
-        ),
-        (task_rows.started_child(CHILD, "a7"), ["a7 explore started  find it"]),
-        (
-            task_rows.started_child(ChildStarted("one", "plan", background=True, note="empty, not a fork"), "a7"),
-            ["a7 plan started    in the background", "  empty, not a fork"],
-        ),
-        (task_rows.started_child(ChildStarted("one", "plan", again=7), "a7"), ["a7 plan is asked again"]),
-        (
-            task_rows.ended_child(
-                ChildEnded("one", "done", "r", Usage(12_000, 0, 0, 345), 0.02, 3, files=("a",), elapsed_ms=4_200),
-                KnownSubagent("a7", CHILD),
-            ),
-            ["a7 explore done  4.2 s, 3 steps, 12.3k tokens, $0.02, 1 file changed  find it"],
+            [CHILD, ChildEnded("one", "done", "r", USED, 0.02, 3, files=("a",), elapsed_ms=4_200)],
+            [
+                "a1 explore started  find it",
+                "a1 explore done  4.2 s, 3 steps, 12.3k tokens, $0.02, 1 file changed  find it",
+            ],
         ),
         (
-            task_rows.ended_child(ChildEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept"), None),
+            [ChildEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept")],
             ["subagent failed", f"  {SHOWN}", "  branch wt/a7 is kept"],
         ),
+        ([GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))], [f"goal [x] #3 tests {SHOWN}  (after #1)"]),
     ],
 )
-def test_a_beginning_or_an_end_in_words(rows: list[Line], expected: list[str]) -> None:
-    assert texts(rows) == expected
+def test_a_beginning_or_an_end_in_words(events: list[AnyEvent], expected: list[str]) -> None:
+    assert apply(ViewModel(), *events) == expected
 
 
 # --- Live ------------------------------------------------------------------------------------------------------------
@@ -204,8 +164,7 @@ def test_a_command_that_goes_on_in_the_background_began_when_it_began(of_child: 
 def test_what_was_cut_does_not_run_while_nothing_goes_on() -> None:
     view = ViewModel()
     call = ToolCall("c1.0", "Agent", {"description": "look"})
-    for n, event in enumerate([UserSpoke((Text("go"),)), Replied(1, (call,), "calls"), ToolStarted("c1.0", "Agent")]):
-        view.apply(Entry(n + 1, 0, event), 0.0)
+    apply(view, UserSpoke((Text("go"),)), Replied(1, (call,), "calls"), ToolStarted("c1.0", "Agent"))
     now = live_area.DrawContext(1.0, 0, 80, 24)
     assert any("Agent running" in row for row in texts(live_area.live_rows(view, (), now)))
     view.go_live(busy=False, now_s=0.0)
@@ -226,11 +185,9 @@ def test_an_idle_screen_is_seldom_drawn(views: list[SubagentView], ages_s: list[
 @pytest.mark.parametrize("rows", [5, 24, 60])
 def test_live_rows_fit_any_terminal(width: int, rows: int) -> None:
     view = ViewModel()
-    for n in range(40):
-        view.apply(Entry(n + 1, 0, TaskStarted(f"b{n}", "日本" * 30)), 0.0)
-    drawn = live_area.live_rows(
-        view, [agent_view(n, last="字" * 90) for n in range(30)], live_area.DrawContext(1.0, 10, width, rows)
-    )
+    apply(view, *(TaskStarted(f"b{n}", "日本" * 30) for n in range(40)))
+    views = [agent_view(n, last="字" * 90) for n in range(30)]
+    drawn = live_area.live_rows(view, views, live_area.DrawContext(1.0, 10, width, rows))
     assert all(sum(cells(text) for _, text in row) <= width for row in drawn)
     assert len(drawn) <= max(rows // 4, 1) + 3
 
@@ -289,51 +246,34 @@ def test_how_long_a_task_runs_is_told_by_the_clock_that_nobody_sets() -> None:
     view.apply(Entry(2, 3_600_000_000, ToolStarted("c1.0", "Bash")), 10.0)
     view.apply(Entry(3, 7_200_000_000, TaskStarted("b2", "new", "c1.0", promoted="user")), 25.0)
     for wall_us in (60_000_000, 90_000_000):
-        (row,) = (
-            row
-            for row in texts(live_area.live_rows(view, [], live_area.DrawContext(40.0, wall_us, 80, 24)))
-            if "tasks" in row
-        )
+        rows = texts(live_area.live_rows(view, [], live_area.DrawContext(40.0, wall_us, 80, 24)))
+        [row] = [row for row in rows if "tasks" in row]
         assert row == f"2 tasks  b1 old {text_format.live_elapsed(wall_us / 1e6)} · b2 new 30 s"
 
 
 def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:
     view, ended = ViewModel(), TaskEnded("b1", "killed", cause="stopped by the user", elapsed_ms=12_000, tail="up")
-    view.apply(Entry(1, 0, TaskStarted("b1", "server")), 0.0)
-    rows = view.apply(TaskOver(ended), 0.0)
-    assert [plain(row).rstrip() for row in rows if isinstance(row, tuple)] == [
-        "task b1 killed  stopped by the user, 12 s  server",
-        "  up",
-    ]
+    rows = apply(view, TaskStarted("b1", "server"), TaskOver(ended))
+    assert rows[1:] == ["task b1 killed  stopped by the user, 12 s  server", "  up"]
     assert not view.activity.tasks, "nor does the footer count it"
-    assert view.apply(Entry(2, 0, ended), 0.0) == []
-    view.apply(Entry(3, 0, TaskStarted("b2", "make")), 0.0)
-    view.apply(FromSubagent("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))), 0.0)
+    assert apply(view, ended) == []
+    apply(view, TaskStarted("b2", "make"), FromSubagent("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))))
     assert not view.activity.tasks
-    assert view.apply(TaskOver(TaskEnded("b9", "done")), 0.0) == [], "of one that was not heard of its entry tells"
-    assert view.apply(Entry(4, 0, TaskEnded("b9", "done")), 0.0)
+    assert apply(view, TaskOver(TaskEnded("b9", "done"))) == [], "of one that was not heard of its entry tells"
+    assert apply(view, TaskEnded("b9", "done")) == ["task b9 done"]
 
 
 def test_the_question_at_the_end_names_what_runs() -> None:
     running = [RunningTask(TaskStarted(f"b{n}", f"cmd {n} {'x' * 60}"), 0) for n in range(5)]
-    assert command_actions.exit_question(running[:1]).startswith("1 task still runs (b0 cmd 0 xxx")
+    assert (
+        command_actions.exit_question(running[:1]) == f"1 task still runs (b0 cmd 0 {'x' * 33}…): what becomes of it?"
+    )
     assert command_actions.exit_question(running).endswith("…, …): what becomes of them?")
-    assert command_actions.exit_question(running[:1]).endswith("…): what becomes of it?")
-    assert [choice.label for choice in command_actions.exit_choices(1)] == [
-        "stop it and leave",
-        "leave it running",
-        "stay",
+    labels = [[choice.label for choice in command_actions.exit_choices(count)] for count in (1, 2)]
+    assert labels == [
+        ["stop it and leave", "leave it running", "stay"],
+        ["stop them and leave", "leave them running", "stay"],
     ]
-    assert [choice.label for choice in command_actions.exit_choices(2)] == [
-        "stop them and leave",
-        "leave them running",
-        "stay",
-    ]
-
-
-def test_a_goal_that_changed_is_a_line() -> None:
-    rows = ViewModel().apply(Entry(1, 0, GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))), 0.0)
-    assert texts([row for row in rows if isinstance(row, tuple)]) == ["", f"goal [x] #3 tests {SHOWN}  (after #1)"]
 
 
 # --- The fold --------------------------------------------------------------------------------------------------------
@@ -355,7 +295,9 @@ def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -
     rows = activity.apply_subagent(of((7, 0, PermissionAnswered("c4.0", "allow", "user", "session", "Edit(a)"))))
     assert texts(rows) == ["a3 explore: allowed for this session  Edit(a)"]
     assert not activity.questions
-    assert list(activity.acts["one"]) == ["Edit a", "asks: Edit"]
+    activity.apply_subagent(of(RetryPause(4, "overload", 529, 1, 10, 4.0, f"Overloaded {EVIL}")))
+    retry = f"retrying, attempt 2 of 10: Overloaded {SHOWN}"
+    assert list(activity.acts["one"]) == ["Edit a", "asks: Edit", retry]
 
 
 @pytest.mark.parametrize("who", ["one", "two"])

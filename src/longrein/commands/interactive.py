@@ -14,7 +14,7 @@ from longrein.events import LongreinError
 from longrein.frontends.argv import Options
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
-from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
 from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
@@ -112,10 +112,10 @@ async def _task_tail(place: RunContext, built: Composition, task: str, lines: in
     return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
 
 
-async def _sessions(place: RunContext) -> Sequence[SessionRow]:
+async def _sessions(place: RunContext) -> Sequence[Row]:
     """Return the sessions of this folder that have a title."""
     infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
-    return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
+    return [Row(info.session, info.title or "(nothing said yet)", _when(info)) for info in infos[:ROWS_MAX]]
 
 
 def _when(info: SessionInfo) -> str:

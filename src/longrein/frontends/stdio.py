@@ -5,10 +5,11 @@ import io
 import os
 import stat
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from longrein.events import LongreinError, UsageError
-from longrein.frontends.text_format import escape_bytes
+from longrein.frontends.text_format import escape, escape_bytes
 
 STDIN_WAIT_S = 3.0
 """Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as long."""
@@ -24,7 +25,11 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
     first byte it is read to its end. `say` gets a line in the first case and when the pipe pauses. Raises `UsageError`
     above `STDIN_BYTES_MAX` and for a folder.
     """
-    if not _is_piped(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return b""
+    if os.isatty(fd):
         return b""
     if not _ready(fd, wait_s):
         say(f"nothing came on stdin for {wait_s:.0f} s: going on without it (to wait for it: longrein -p -)")
@@ -60,14 +65,6 @@ async def read_lines(fd: int) -> AsyncIterator[bytes]:
         yield bytes(rest)
 
 
-def _is_piped(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return not os.isatty(fd)
-
-
 def _ready(fd: int, wait_s: float | None) -> bool:
     """Whether `fd` becomes readable within `wait_s` seconds. Files are always ready."""
     from select import select
@@ -90,25 +87,16 @@ def _read(fd: int) -> bytes:
 
 async def _wait_chunk(fd: int) -> bytes:
     """Wait for the next bytes of `fd`; b'' at its end."""
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
     try:
-        loop.add_reader(fd, _settle, came)
+        loop.add_reader(fd, came.set)
     except OSError:  # epoll takes no plain files
         return _read(fd)
     try:
-        await came
+        await came.wait()
     finally:
         loop.remove_reader(fd)
     return _read(fd)
-
-
-def _settle(came: asyncio.Future[None]) -> None:
-    if not came.done():
-        came.set_result(None)
-
-
-# --- Stdout ----------------------------------------------------------------------------
 
 
 def show(text: str | bytes) -> None:
@@ -138,14 +126,7 @@ class _Terminal(io.BytesIO):
         return len(data)
 
 
-# --- Stderr ------------------------------------------------------------------------------
-
-
 def say(line: str) -> None:
-    """Write `line` to stderr as UTF-8 with control characters replaced; errors are ignored."""
-    shown = "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in line)
-    data = f"longrein: {shown}\n".encode("utf-8", "replace")
-    try:
-        os.write(2, data)
-    except OSError:
-        return
+    """Write `line` to stderr as UTF-8, escaped and on one line; errors are ignored."""
+    with suppress(OSError):
+        os.write(2, f"longrein: {escape(' '.join(line.splitlines()))}\n".encode("utf-8", "replace"))

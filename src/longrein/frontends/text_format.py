@@ -1,11 +1,17 @@
-"""Text for people: times, counts, sizes, money, escaping, and one-line descriptions of acts. Pure."""
+"""Text for people: figures, tables, escaping, and one-line descriptions of calls and events. Pure."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from longrein.events import AnyEvent, AskFailed, PermissionAsked, Replied, Text, ToolCall, ToolEnded, unwrapped
 from longrein.permissions import escape
 
-KB = 1_000
+__all__ = ["escape", "escape_bytes", "escape_line"]
+
+CHARS_MAX = 500
+"""Longest description of a call or an event."""
 
 
 def elapsed(seconds: float) -> str:
@@ -45,25 +51,56 @@ def money(usd: float) -> str:
 
 def size(count: int) -> str:
     """A size in bytes: `0 B`, `950 B`, `12.3 kB`, `1.2 MB`, `10.0 GB`."""
-    if count < KB:
+    if count < 1_000:
         return f"{count} B"
-    for unit in ("kB", "MB"):
-        count_in = count / KB
-        if count_in < KB:
-            return f"{count_in:.1f} {unit}"
-        count = int(count_in)
-    return f"{count / KB:.1f} GB"
+    scale, unit = (1e3, "kB") if count < 1e6 else (1e6, "MB") if count < 1e9 else (1e9, "GB")
+    return f"{count / scale:.1f} {unit}"
+
+
+def joined(*facts: str, by: str = ", ") -> str:
+    """The facts that are not empty, joined."""
+    return by.join(filter(None, facts))
+
+
+def usage(steps: int, tokens_used: int, usd: float) -> str:
+    """Work of a subagent: `3 steps, 12.3k tokens, $0.50`, without figures that are 0."""
+    return joined(
+        counted(steps, "step") if steps else "",
+        f"{tokens(tokens_used)} tokens" if tokens_used else "",
+        money(usd) if usd else "",
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> bytes:
+    """Rows of escaped cells with aligned columns, in UTF-8. The last column is not padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1:] = [0]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows]
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def json_page(value: Any) -> bytes:
+    """`value` as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
 
 
 # --- Escaping of text from outside: control and invisible characters are shown as `\x1b` -----------------------------
 
 
-__all__ = ["escape", "escape_bytes", "escape_line"]
-
-
 def escape_line(text: str) -> str:
     r"""Escape `text` for one line: a newline becomes `\n`, a tab a space."""
     return escape(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def first_line(text: str) -> str:
+    """The first line of `text`, escaped; ` …` when more follow."""
+    first, newline, _ = text.strip().partition("\n")
+    return escape_line(first[:CHARS_MAX]) + (" …" if newline else "")
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` in at most `most` characters, with `…` where it is cut."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def escape_bytes(data: bytes) -> bytes:
@@ -79,13 +116,8 @@ def _as_json(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-# --- Acts in one line ------------------------------------------------------------------------------------------------
-
-
 KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")
 """Arguments that describe a call, best first."""
-CHARS_MAX = 500
-"""Characters of a description."""
 
 
 def key_argument(arguments: dict[str, Any] | None) -> str:
@@ -93,7 +125,7 @@ def key_argument(arguments: dict[str, Any] | None) -> str:
     values = arguments or {}
     named = [values[key] for key in KEYS if isinstance(values.get(key), str) and values[key]]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
-    return _first_line(found[0]) if found else ""
+    return first_line(found[0]) if found else ""
 
 
 def activity_text(event: AnyEvent) -> str:
@@ -106,7 +138,7 @@ def activity_text(event: AnyEvent) -> str:
         case PermissionAsked(name=name):
             return f"asks: {escape_line(name)}"
         case AskFailed(message=message, kind=kind):
-            return f"no answer: {_first_line(message or kind)}"
+            return f"no answer: {first_line(message or kind)}"
         case _:
             return ""
 
@@ -118,9 +150,4 @@ def _reply(reply: Replied) -> str:
         last = f"{escape_line(calls[-1].name)} {key_argument(calls[-1].arguments)}".rstrip()
         return last if len(calls) == 1 else f"{last} (and {len(calls) - 1} more)"
     texts = [part.text for part in reply.parts if isinstance(part, Text) and part.text.strip()]
-    return _first_line(texts[-1]) if texts else ""
-
-
-def _first_line(text: str) -> str:
-    first, newline, _ = text.strip().partition("\n")
-    return escape_line(first[:CHARS_MAX]) + (" …" if newline else "")
+    return first_line(texts[-1]) if texts else ""

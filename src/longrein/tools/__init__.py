@@ -3,7 +3,7 @@
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
 from longrein.tools.builtin import builtin_tools
-from longrein.tools.diff import change_of
+from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
 from longrein.tools.port import (
     Access,
@@ -67,6 +67,7 @@ __all__ = [
     "clean",
     "fit_arguments",
     "goal_tools",
+    "hunks_of",
     "is_read_only",
     "make_tool",
     "malformed_arguments_message",

@@ -2,6 +2,6 @@
 
 from longrein.frontends.headless.output import BufferedOutput
 from longrein.frontends.headless.run import run_headless
-from longrein.frontends.headless.run_state import SessionFacts, Style
+from longrein.frontends.headless.run_state import OutputOptions, SessionFacts
 
-__all__ = ["BufferedOutput", "SessionFacts", "Style", "run_headless"]
+__all__ = ["BufferedOutput", "OutputOptions", "SessionFacts", "run_headless"]

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.events import AnyPart, Image, Text, UsageError, decode_json
+from longrein.frontends.text_format import shortened
 
 How = Literal["queued", "steer", "now"]
 
@@ -17,18 +18,17 @@ class InputMessage(msgspec.Struct, frozen=True):
     """A user message."""
 
     parts: tuple[AnyPart, ...]
-    """Content of the message."""
     how: How
     """`queued`: after the running turn; `steer`: with its next request; `now`: interrupts it."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
-    """A control request, which longrein does not serve yet."""
+    """A control request, by its id. longrein does not serve them yet."""
 
     request: str
-    """Id of the request."""
 
 
+EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
@@ -51,11 +51,8 @@ def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | Cont
     return InputMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
 
 
-EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
-
-
-def _parts(said: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
-    content = said.get("content") if isinstance(said, dict) and said.get("role") == "user" else None
+def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
+    content = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else None
     if isinstance(content, str):
         return (_text(content),) if content.strip() else ()
     if not isinstance(content, list):
@@ -80,14 +77,13 @@ def _text(text: str) -> Text:
 
 
 def _bytes(data: str) -> bytes:
-    from binascii import Error, a2b_base64
+    from binascii import a2b_base64
 
     try:
         return a2b_base64(data, strict_mode=True)
-    except (Error, ValueError):
+    except ValueError:
         raise UsageError("stdin: the data of an image is no base64") from None
 
 
 def _short(line: bytes) -> str:
-    text = line.decode("utf-8", "replace").strip()
-    return repr(text if len(text) <= 60 else text[:59] + "…")
+    return repr(shortened(line.decode("utf-8", "replace").strip(), 60))

@@ -5,6 +5,7 @@ import os
 import select
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from longrein.agent import FromSubagent, ReplyDelta, RetryPause, SessionUpdate, UserNotice
 from longrein.events import (
@@ -23,10 +24,10 @@ from longrein.events import (
 )
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
-from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
+from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
 from longrein.frontends.headless.stream_json import draw, draw_init
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
-from longrein.frontends.text_format import escape_bytes
+from longrein.frontends.text_format import escape_bytes, shortened
 
 PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""
@@ -38,12 +39,11 @@ class BufferedOutput:
     def __init__(self, fd: int) -> None:
         """`fd` belongs to the caller. It is not made non-blocking, as other processes may share it."""
         self._fd = fd
-        self._buffer = bytearray()
+        self.unwritten = bytearray()
         self._poll: select.poll | None = None
-        self._ready: asyncio.Future[None] | None = None
+        self._ready = asyncio.Event()
         self._no_wait = False
         self._terminal = False
-        """Whether `fd` is a terminal: then control characters are escaped."""
         self.write_error = ""
         """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
         try:
@@ -56,11 +56,6 @@ class BufferedOutput:
             self._poll = select.poll()
             self._poll.register(fd, select.POLLOUT)
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Number of bytes not written yet."""
-        return len(self._buffer)
-
     def put(self, data: bytes) -> None:
         """Write `data`, whole lines in UTF-8, as far as possible without waiting; buffer the rest.
 
@@ -68,28 +63,26 @@ class BufferedOutput:
         """
         if self.write_error:
             return
-        self._buffer += escape_bytes(data) if self._terminal else data
+        self.unwritten += escape_bytes(data) if self._terminal else data
         self._push()
 
     def stop_waiting(self) -> None:
         """Make `drain` without a limit return at once from now on."""
         self._no_wait = True
-        self._wake()
+        self._ready.set()
 
     async def drain(self, limit_s: float | None = None) -> None:
         """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not raise for these."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while self._buffer and not self.write_error and not (self._no_wait and limit_s is None):
+                while self.unwritten and not self.write_error and not (self._no_wait and limit_s is None):
                     await self._wait_writable()
                     self._push()
-        except TimeoutError:
-            return
 
     def _push(self) -> None:
         taken = 0
         try:
-            with memoryview(self._buffer) as view:
+            with memoryview(self.unwritten) as view:
                 while taken < len(view) and (self._poll is None or self._poll.poll(0)):
                     end = len(view) if self._poll is None else taken + PIECE_BYTES
                     taken += os.write(self._fd, view[taken:end])
@@ -97,21 +90,17 @@ class BufferedOutput:
             pass
         except OSError as error:
             self.write_error = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
-            taken = len(self._buffer)
-        del self._buffer[:taken]
+            taken = len(self.unwritten)
+        del self.unwritten[:taken]
 
     async def _wait_writable(self) -> None:
+        self._ready.clear()
         loop = asyncio.get_running_loop()
-        self._ready = loop.create_future()
-        loop.add_writer(self._fd, self._wake)
+        loop.add_writer(self._fd, self._ready.set)
         try:
-            await self._ready
+            await self._ready.wait()
         finally:
             loop.remove_writer(self._fd)
-
-    def _wake(self) -> None:
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
 
 
 # --- Reporter: stdout lines, and progress on stderr ------------------------------------------------------------------
@@ -125,45 +114,34 @@ class RunReporter:
     """Writes updates as lines. Keeps no facts: those are in the run state."""
 
     def __init__(
-        self, facts: SessionFacts, style: Style, out: BufferedOutput, start: int, note: Callable[[str], None]
+        self, facts: SessionFacts, options: OutputOptions, out: BufferedOutput, start: int, note: Callable[[str], None]
     ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
-        self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
+        self._facts, self._options, self._out, self._start, self._note = facts, options, out, start, note
         self._partial = PartialMessages()
+        self._streams = options.output == "stream-json"
         self._count = 0
 
     def begin(self) -> None:
-        """Write the init line."""
-        if self._style.output == "stream-json":
+        if self._streams:
             self._put([draw_init(self._facts, self._start)])
-
-    @property
-    def partial(self) -> bool:
-        """Whether partial messages are written."""
-        return self._style.partial
 
     def apply(self, heard: SessionUpdate, run_state: RunState) -> None:
         """Write one update; `run_state` is the state before it."""
         for line in self._stderr_lines(heard):
             self._note(line)
-        if self._style.output == "stream-json":
-            self._put(self._lines(heard, run_state))
+        if self._streams:
+            self._put(self._lines(heard, run_state, self._partial))
 
-    def apply_subagent(self, of: FromSubagent, subagents: SubagentStreams) -> None:
+    def apply_subagent(self, update: FromSubagent, subagents: SubagentStreams) -> None:
         """Write an update of a subagent, before its state has it."""
-        heard, run_state = of.heard, subagents.run_state(of)
+        heard = update.heard
         for line in self._stderr_lines(heard):
-            self._note(f"{of.label} {of.kind}: {line}")
-        if self._style.output == "stream-json":
-            match heard:
-                case Entry():
-                    self._put(self._partial_lines(heard, run_state, subagents.partial(of)) + draw(heard, run_state))
-                case ReplyDelta() if self._style.partial:
-                    self._put(subagents.partial(of).draw(heard, run_state))
-                case UserNotice(text=text):
-                    self._put(self._lines(UserNotice(f"{of.label}: {text}"), run_state))
-                case _:
-                    self._put(self._lines(heard, run_state) if isinstance(heard, RetryPause) else [])
+            self._note(f"{update.label} {update.kind}: {line}")
+        if self._streams:
+            if isinstance(heard, UserNotice):
+                heard = UserNotice(f"{update.label}: {heard.text}")
+            self._put(self._lines(heard, subagents.run_state(update), subagents.partial(update)))
 
     def answer(self, request: str) -> None:
         """Write an error response to a control request."""
@@ -171,34 +149,44 @@ class RunReporter:
         self._put([{"type": "control_response", "response": error}])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
-        """Write the result: a line, one object, or the text of the answer."""
-        if self._style.output != "text":
+        if self._options.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
             self.print_answer(run_state)
 
     def print_answer(self, run_state: RunState) -> None:
         """Print the answer of a successful turn in text mode, unless it was printed."""
-        if self._style.output != "text" or run_state.ended is None or run_state.ended.reason not in ("done", "blocked"):
-            return
-        text = run_state.unprinted_text.encode("utf-8", "replace")
-        run_state.printed_chars = len(run_state.text)
-        self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
+        if self._options.output == "text" and run_state.ended and run_state.ended.reason in ("done", "blocked"):
+            text = run_state.take_unprinted().encode("utf-8", "replace")
+            self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _stderr_lines(self, heard: SessionUpdate) -> list[str]:
-        """Lines for stderr: all progress when verbose, else pauses and notices."""
-        if self._style.verbose:
-            return progress(heard)
-        return trouble(heard) if self._style.output != "stream-json" else []
+        """Lines for stderr: all progress when verbose; else long pauses and notices, unless they are on stdout."""
+        match heard:
+            case _ if self._options.verbose:
+                return progress(heard)
+            case UserNotice() if not self._streams:
+                return progress(heard)
+            case RetryPause(delay_s=delay_s) if delay_s > PAUSE_SAID_S and not self._streams:
+                return progress(heard)
+            case _:
+                return []
 
-    def _lines(self, heard: SessionUpdate, run_state: RunState) -> list[Line]:
+    def _lines(self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match heard:
             case Entry():
-                return self._partial_lines(heard, run_state, self._partial) + draw(heard, run_state)
-            case ReplyDelta():
-                return self._partial.draw(heard, run_state) if self._style.partial else []
-            case RetryPause():
-                return [self._system("api_retry", _retry(heard))]
+                return self._partial_lines(heard, run_state, partial) + draw(heard, run_state)
+            case ReplyDelta() if self._options.partial:
+                return partial.draw(heard, run_state)
+            case RetryPause() as pause:
+                fields = {
+                    "attempt": pause.attempt,
+                    "max_retries": pause.attempts_max,
+                    "retry_delay_ms": round(pause.delay_s * 1000),
+                    "error_status": pause.status or None,
+                    "error": ERRORS.get(pause.kind, "unknown"),
+                }
+                return [self._system("api_retry", fields)]
             case UserNotice(text=text):
                 return [self._system("informational", {"content": text, "level": "warning"})]
             case _:
@@ -206,9 +194,9 @@ class RunReporter:
 
     def _partial_lines(self, entry: Entry, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match entry.event:
-            case Asked(purpose=purpose) if self._style.partial:
+            case Asked(purpose=purpose) if self._options.partial:
                 return partial.open(entry.seq, purpose, run_state)
-            case Replied() as reply if self._style.partial:
+            case Replied() as reply if self._options.partial:
                 return partial.close(reply, run_state)
             case AskFailed():
                 partial.forget()
@@ -222,73 +210,49 @@ class RunReporter:
         return f"{name}.{self._start}.{self._count}"
 
     def _put(self, lines: Iterable[Line]) -> None:
-        data = b"".join(map(encode, lines))
-        if data:
+        if data := b"".join(map(encode, lines)):
             self._out.put(data)
 
 
 def progress(heard: SessionUpdate) -> list[str]:
     """Progress lines for stderr."""
     match heard:
-        case Entry(event=Replied() as reply):
-            calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
-            return [f"calls {call.name} {_one_line(call)}" for call in calls]
-        case Entry(event=PermissionAsked() as question):
-            return [f"denied, for nobody is here to ask: {question.name} ({question.reason})"]
-        case Entry(event=ToolEnded() as end):
-            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
         case Entry():
-            return _background_progress(heard)
-        case RetryPause(attempt=0):
-            return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
+            return _entry_progress(heard)
         case RetryPause():
-            return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
+            what = f"attempt {heard.attempt} of {heard.attempts_max} in" if heard.attempt else "the next request waits"
+            return [f"{heard.message}: {what} {heard.delay_s:.1f} s"]
         case UserNotice(text=text):
             return [text]
         case _:
             return []
 
 
-def trouble(heard: SessionUpdate) -> list[str]:
-    """Progress lines that are also written without --verbose: long pauses and notices."""
-    match heard:
-        case RetryPause() if heard.delay_s > PAUSE_SAID_S:
-            return progress(heard)
-        case UserNotice():
-            return progress(heard)
-        case _:
-            return []
-
-
-def _background_progress(entry: Entry) -> list[str]:
+def _entry_progress(entry: Entry) -> list[str]:
     match entry.event:
-        case TaskStarted() as task:
-            return [f"task {task.task} {task.state}: {_first(task.command)}"]
-        case TaskEnded() as task:
-            return [f"task {task.task} {task.state}"]
+        case Replied(parts=parts):
+            calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
+            return [f"calls {call.name} {_first_argument(call)}" for call in calls]
+        case PermissionAsked(name=name, reason=reason):
+            return [f"denied, for nobody is here to ask: {name} ({reason})"]
+        case ToolEnded(name=name, status=status, elapsed_ms=elapsed_ms):
+            return [f"{name} {status} after {elapsed_ms / 1000:.1f} s"]
+        case TaskStarted(task=task, state=state, command=command):
+            return [f"task {task} {state}: {_first_line(command)}"]
+        case TaskEnded(task=task, state=state):
+            return [f"task {task} {state}"]
         case ChildStarted() as child:
-            return [f"subagent a{child.again or entry.seq} {child.kind} started: {_first(child.description)}"]
+            return [f"subagent a{child.again or entry.seq} {child.kind} started: {_first_line(child.description)}"]
         case ChildEnded() as child:
             return [f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} steps"]
         case _:
             return []
 
 
-def _one_line(call: ToolCall) -> str:
+def _first_argument(call: ToolCall) -> str:
     found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
-    return _first(next(found, ""))
+    return _first_line(next(found, ""))
 
 
-def _first(text: str) -> str:
-    first = (text.splitlines() or [""])[0]
-    return first if len(first) <= 80 else first[:79] + "…"
-
-
-def _retry(pausing: RetryPause) -> Line:
-    return {
-        "attempt": pausing.attempt,
-        "max_retries": pausing.attempts_max,
-        "retry_delay_ms": round(pausing.delay_s * 1000),
-        "error_status": pausing.status or None,
-        "error": ERRORS.get(pausing.kind, "unknown"),
-    }
+def _first_line(text: str) -> str:
+    return shortened((text.splitlines() or [""])[0], 80)

@@ -1,30 +1,76 @@
 """Partial messages: a streamed reply as events of the Messages API (blocks open, take deltas, close)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
 
 from longrein.agent import FromSubagent, ReplyDelta
 from longrein.context import State
-from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, Usage, call_id
+from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, call_id
 from longrein.frontends.headless.run_state import RunState, Subagent
-from longrein.frontends.headless.stream_json_blocks import STOPS, Line, message_id, usage_line
+from longrein.frontends.headless.stream_json_blocks import STOPS, Line, assistant_message, usage_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 
 
 class PartialReply:
-    """Progress of one streamed reply."""
+    """Progress of one streamed reply, as events of the Messages API."""
 
-    def __init__(self, asked: int) -> None:
-        self.asked = asked
+    def __init__(self, asked: int, run_state: RunState) -> None:
+        self.asked, self._run_state = asked, run_state
+        self.started = False
         self.lines = 0
-        """Number of events written."""
-        self.blocks = 0
-        """Number of blocks begun."""
-        self.kind = ""
+        self._blocks = 0
+        self._kind = ""
         """Kind of the open text block: `text`, `thinking` or none."""
-        self.calls: dict[int, int] = {}
+        self._calls: dict[int, int] = {}
         """Call index -> block. Calls stay open to the end, as their deltas may alternate."""
+
+    def events(self, deltas: Iterable[Delta]) -> Iterator[Line]:
+        if not self.started:
+            self.started = True
+            message = assistant_message(self._run_state.session, self.asked, self._run_state.model, [])
+            yield {"type": "message_start", "message": message}
+        for delta in _merge_deltas(deltas):
+            yield from self._call(delta) if isinstance(delta, CallDelta) else self._prose(delta)
+
+    def end(self, reply: Replied) -> Iterator[Line]:
+        yield from self._stop_prose()
+        for block in self._calls.values():
+            yield {"type": "content_block_stop", "index": block}
+        change = {"stop_reason": STOPS.get(reply.stop), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
+        yield {"type": "message_stop"}
+
+    def _call(self, delta: CallDelta) -> Iterator[Line]:
+        yield from self._stop_prose()
+        if delta.index not in self._calls:
+            self._calls[delta.index] = self._blocks
+            call = self._run_state.qualified_id(call_id(self.asked, delta.index))
+            yield self._start({"type": "tool_use", "id": call, "name": delta.name, "input": {}})
+        if delta.json:
+            change = {"type": "input_json_delta", "partial_json": delta.json}
+            yield {"type": "content_block_delta", "index": self._calls[delta.index], "delta": change}
+
+    def _prose(self, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
+        kind = "text" if isinstance(delta, TextDelta) else "thinking"
+        if self._kind != kind:
+            yield from self._stop_prose()
+            self._kind = kind
+            yield self._start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
+        change = {"type": f"{kind}_delta", kind: delta.text}
+        yield {"type": "content_block_delta", "index": self._blocks - 1, "delta": change}
+
+    def _start(self, block: Line) -> Line:
+        self._blocks += 1
+        return {"type": "content_block_start", "index": self._blocks - 1, "content_block": block}
+
+    def _stop_prose(self) -> Iterator[Line]:
+        if self._kind:
+            self._kind = ""
+            yield {"type": "content_block_stop", "index": self._blocks - 1}
 
 
 class PartialMessages:
@@ -42,158 +88,69 @@ class PartialMessages:
             return []
         if run_state.purpose(heard.asked) == "summary":
             return []
-        return self._lines(heard.asked, run_state, self._events(heard.asked, heard.deltas, run_state))
+        reply = self._of(heard.asked, run_state)
+        return _lines(reply, run_state, reply.events(heard.deltas))
 
     def open(self, asked: int, purpose: str, run_state: RunState) -> list[Line]:
         """Lines of deltas that arrived before request `asked` was stored."""
         early, self._early_deltas = self._early_deltas, []
-        return (
-            self._lines(asked, run_state, self._events(asked, early, run_state)) if early and purpose == "turn" else []
-        )
-
-    def close(self, reply: Replied, run_state: RunState) -> list[Line]:
-        """Lines that end the reply; the whole reply when none of it was streamed."""
-        if run_state.purpose(reply.asked) == "summary":
+        if not early or purpose != "turn":
             return []
-        deltas = () if self._is_open(reply.asked) else _deltas(reply)
-        lines = self._lines(reply.asked, run_state, [*self._events(reply.asked, deltas, run_state), *self._end(reply)])
-        self._reply = None
-        return lines
+        reply = self._of(asked, run_state)
+        return _lines(reply, run_state, reply.events(early))
+
+    def close(self, replied: Replied, run_state: RunState) -> list[Line]:
+        """Lines that end the reply; the whole reply when none of it was streamed."""
+        if run_state.purpose(replied.asked) == "summary":
+            return []
+        reply, self._reply = self._of(replied.asked, run_state), None
+        deltas = () if reply.started else _deltas(replied)
+        return _lines(reply, run_state, [*reply.events(deltas), *reply.end(replied)])
 
     def forget(self) -> None:
         """Drop the partial reply of a failed request."""
         self._reply, self._early_deltas = None, []
 
-    def _is_open(self, asked: int) -> bool:
-        return self._reply is not None and self._reply.asked == asked
-
-    def _events(self, asked: int, deltas: Iterable[Delta], run_state: RunState) -> Iterator[Line]:
-        if not self._is_open(asked):
-            self._reply = PartialReply(asked)
-            yield {"type": "message_start", "message": _empty_message(asked, run_state)}
-        reply = self._reply
-        assert reply is not None
-        for delta in _merge_deltas(deltas):
-            if isinstance(delta, CallDelta):
-                yield from _call(reply, delta, run_state)
-            else:
-                yield from _prose(reply, delta)
-
-    def _end(self, reply: Replied) -> Iterator[Line]:
-        partial = self._reply
-        assert partial is not None
-        yield from _stop_prose(partial)
-        for block in partial.calls.values():
-            yield {"type": "content_block_stop", "index": block}
-        change = {"stop_reason": STOPS.get(reply.stop), "stop_sequence": None}
-        yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
-        yield {"type": "message_stop"}
-
-    def _lines(self, asked: int, run_state: RunState, events: Iterable[Line]) -> list[Line]:
-        lines: list[Line] = []
-        for event in events:
-            reply = self._reply
-            assert reply is not None
-            ends = run_state.tail(f"stream.{asked}.{reply.lines}")
-            reply.lines += 1
-            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": run_state.parent, **ends})
-        return lines
+    def _of(self, asked: int, run_state: RunState) -> PartialReply:
+        if self._reply is None or self._reply.asked != asked:
+            self._reply = PartialReply(asked, run_state)
+        return self._reply
 
 
-def _empty_message(asked: int, run_state: RunState) -> Line:
-    return {
-        "id": message_id(run_state.session, asked),
-        "type": "message",
-        "role": "assistant",
-        "model": run_state.model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage_line(Usage()),
-    }
+def _lines(reply: PartialReply, run_state: RunState, events: Iterable[Line]) -> list[Line]:
+    lines: list[Line] = []
+    for event in events:
+        tail = run_state.tail(f"stream.{reply.asked}.{reply.lines}")
+        lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": run_state.parent, **tail})
+        reply.lines += 1
+    return lines
 
 
-def _merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
+def _merge_deltas(deltas: Iterable[Delta]) -> Iterator[Delta]:
     """Merge adjacent text deltas, so that one read from the network gives one line."""
-    merged: list[Delta] = []
-    texts: list[str] = []
-    for delta in deltas:
-        last = merged[-1] if merged else None
-        if isinstance(delta, TextDelta | ThinkingDelta) and type(last) is type(delta):
-            texts.append(delta.text)
-            continue
-        _append_text(merged, texts)
-        merged.append(delta)
-    _append_text(merged, texts)
-    return merged
+    for kind, group in groupby(deltas, type):
+        if kind is CallDelta:
+            yield from group
+        else:
+            yield kind("".join(delta.text for delta in group if not isinstance(delta, CallDelta)))
 
 
-def _append_text(merged: list[Delta], texts: list[str]) -> None:
-    """Append `texts` to the last delta of `merged`."""
-    if texts:
-        last = merged[-1]
-        assert isinstance(last, TextDelta | ThinkingDelta)
-        merged[-1] = type(last)(last.text + "".join(texts))
-        texts.clear()
-
-
-def _call(reply: PartialReply, delta: CallDelta, run_state: RunState) -> Iterator[Line]:
-    yield from _stop_prose(reply)
-    block = reply.calls.get(delta.index)
-    if block is None:
-        block = reply.calls[delta.index] = reply.blocks
-        reply.blocks += 1
-        name = run_state.qualified_id(call_id(reply.asked, delta.index))
-        start = {"type": "tool_use", "id": name, "name": delta.name, "input": {}}
-        yield {"type": "content_block_start", "index": block, "content_block": start}
-    if delta.json:
-        change = {"type": "input_json_delta", "partial_json": delta.json}
-        yield {"type": "content_block_delta", "index": block, "delta": change}
-
-
-def _prose(reply: PartialReply, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
-    kind = "text" if isinstance(delta, TextDelta) else "thinking"
-    if reply.kind != kind:
-        yield from _stop_prose(reply)
-        reply.kind = kind
-        reply.blocks += 1
-        empty = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
-        yield {"type": "content_block_start", "index": reply.blocks - 1, "content_block": empty}
-    change = {"type": f"{kind}_delta", kind: delta.text}
-    yield {"type": "content_block_delta", "index": reply.blocks - 1, "delta": change}
-
-
-def _stop_prose(reply: PartialReply) -> Iterator[Line]:
-    if reply.kind:
-        reply.kind = ""
-        yield {"type": "content_block_stop", "index": reply.blocks - 1}
-
-
-def _deltas(reply: Replied) -> Sequence[Delta]:
+def _deltas(reply: Replied) -> Iterator[Delta]:
     """Deltas of a whole reply, as if it had been streamed."""
-    deltas: list[Delta] = []
     for part in reply.parts:
         match part:
             case Text(text):
-                deltas.append(TextDelta(text))
+                yield TextDelta(text)
             case Thinking(text):
-                deltas.append(ThinkingDelta(text))
+                yield ThinkingDelta(text)
             case ToolCall():
                 index = int(part.id.rpartition(".")[2])
-                received = part.received or _compact(part)
-                deltas.append(CallDelta(index, part.name, received))
+                yield CallDelta(index, part.name, part.received or msgspec.json.encode(part.arguments).decode())
             case _:
                 pass
-    return deltas
 
 
-def _compact(call: ToolCall) -> str:
-    from msgspec.json import encode
-
-    return encode(call.arguments).decode()
-
-
-# --- Subagents of a run -------------------------
+# --- Subagents of a run ----------------------------------------------------------------------------------------------
 
 
 class SubagentStreams:
@@ -208,15 +165,12 @@ class SubagentStreams:
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
     def run_state(self, heard: FromSubagent) -> RunState:
-        """Run state of the subagent of an update."""
-        found = self._states.get(heard.child)
-        if found is None:
+        if heard.child not in self._states:
             child = self._known(heard)
-            found = self._states[heard.child] = RunState(heard.child, child.started.model, self._root, child)
-        return found
+            self._states[heard.child] = RunState(heard.child, child.started.model, self._root, child)
+        return self._states[heard.child]
 
     def partial(self, heard: FromSubagent) -> PartialMessages:
-        """Partial messages of the subagent of an update."""
         return self._partials.setdefault(heard.child, PartialMessages())
 
     def _known(self, heard: FromSubagent) -> Subagent:

@@ -10,16 +10,13 @@ SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
 """`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
-"""Exit codes beside the usual 0, 1 and 2."""
 
 
 class Stop(msgspec.Struct, frozen=True):
     """External cause of the end of a run; all fields are empty without one."""
 
     signal: int = 0
-    """Number of the signal."""
     error: LongreinError | None = None
-    """Error that the loop raised."""
     write_error: str = ""
     """Reason why stdout failed; `closed` when its reader left."""
 
@@ -64,29 +61,24 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
     fine = reason in ("done", "blocked") and not cut
     line: Line = {
         "type": "result",
-        "subtype": "success" if fine else "error_during_execution" if cut else _subtype(reason),
+        "subtype": "success" if fine else SUBTYPES.get("" if cut else reason, "error_during_execution"),
         "is_error": not fine,
         "duration_ms": (run_state.last_at - run_state.first_at) // 1000,
         "duration_api_ms": run_state.asking_us // 1000,
         "num_turns": run_state.replies,
     }
-    line |= (
-        {"result": run_state.text}
-        if fine
-        else {"errors": [error_line(run_state, stop) or _reason_text(run_state, stop)]}
-    )
+    if fine:
+        line["result"] = run_state.text
+    else:
+        line["errors"] = [error_line(run_state, stop) or _reason_text(run_state, stop)]
     line |= {
         "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,
-        "total_cost_usd": run_state.cost_usd,
+        "total_cost_usd": sum(cost for _, cost in run_state.spent.values()),
         "usage": usage_line(run_state.usage),
         "modelUsage": _model_usage(facts, run_state),
         "permission_denials": [_denial(denial) for denial in run_state.denials],
     }
     return line | tail(facts.session, key)
-
-
-def _subtype(reason: str) -> str:
-    return SUBTYPES.get(reason, "error_during_execution")
 
 
 def _reason_text(run_state: RunState, stop: Stop) -> str:
@@ -96,11 +88,9 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
         return "the turn did not end: the session is saved, `longrein -c` goes on with it"
     if run_state.ended.message:
         return run_state.ended.message
-    return (
-        run_state.failure[1].message or run_state.failure[1].kind
-        if run_state.failure
-        else f"stopped: {run_state.ended.reason}"
-    )
+    if run_state.failure:
+        return run_state.failure[1].message or run_state.failure[1].kind
+    return f"stopped: {run_state.ended.reason}"
 
 
 def _blocked(denial: DeniedCall) -> str:
@@ -121,19 +111,18 @@ def _denial(denial: DeniedCall) -> Line:
 
 
 def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
-    """Usage by model."""
     own = (facts.window_tokens, facts.max_output_tokens)
-    sizes = {model: own if model == facts.model else facts.sizes(model) for model in run_state.spent}
-    return {
-        model: {
+    lines: Line = {}
+    for model, (used, cost) in run_state.spent.items():
+        window, output = own if model == facts.model else facts.sizes(model)
+        lines[model] = {
             "inputTokens": used.input_tokens,
             "outputTokens": used.output_tokens,
             "cacheReadInputTokens": used.cache_read_tokens,
             "cacheCreationInputTokens": used.cache_write_tokens,
             "webSearchRequests": 0,
             "costUSD": cost,
-            "contextWindow": sizes[model][0],
-            "maxOutputTokens": sizes[model][1],
+            "contextWindow": window,
+            "maxOutputTokens": output,
         }
-        for model, (used, cost) in run_state.spent.items()
-    }
+    return lines

@@ -2,25 +2,18 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
-from longrein.events import (
-    AnyPart,
-    Asked,
-    Entry,
-    LongreinError,
-    PermissionAsked,
-    SessionError,
-    TurnEnded,
-    UsageError,
-)
+from longrein.events import AnyPart, Asked, Entry, LongreinError, PermissionAsked, SessionError, TurnEnded, UsageError
 from longrein.frontends.headless.input import ControlRequest, InputMessage, KeepImage, parse_line
 from longrein.frontends.headless.output import BufferedOutput, RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
-from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
+from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
+from longrein.frontends.signals import signal_handlers
 from longrein.frontends.text_format import escape_line
 
 DENIAL = (
@@ -42,7 +35,7 @@ async def run_headless(
     *,
     prompt: tuple[AnyPart, ...],
     facts: SessionFacts,
-    style: Style,
+    options: OutputOptions,
     out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
@@ -51,27 +44,34 @@ async def run_headless(
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
 
     The session must be open and idle; it is closed here, before the last result is written. Permission questions are
-    denied. `out` gets UTF-8 lines of `style.output`, `err` gets one line per call, without newline. SIGINT, SIGTERM and
+    denied. `out` gets UTF-8 lines of `options.output`, `err` one line per call, without newline. SIGINT, SIGTERM and
     SIGHUP interrupt the turn (a second one cancels it) and give 128 + their number. A `LongreinError` becomes a result,
     a line on `err` and its exit code. Needs the main thread.
     """
-    run = _Run(session, facts, style, out, err)
-    with _signals(run.stop):
-        return await run.go(prompt, lines, keep_image)
+    run = _Run(session, facts, options, out, err)
+    run.streams_input = lines is not None
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
+    with signal_handlers({number: partial(run.stop, number) for number in caught}):
+        return await run.go(run.drive(prompt, lines, keep_image))
 
 
 class _Run:
     def __init__(
-        self, session: SessionPort, facts: SessionFacts, style: Style, out: BufferedOutput, err: Callable[[str], None]
+        self,
+        session: SessionPort,
+        facts: SessionFacts,
+        options: OutputOptions,
+        out: BufferedOutput,
+        err: Callable[[str], None],
     ) -> None:
         state = session.state
-        self.session, self.facts, self.style, self.out, self.err = session, facts, style, out, err
+        self.session, self.facts, self.options, self.out, self.err = session, facts, options, out, err
         self.start = state.seq
         """Last entry before the run."""
         self.run_state = RunState(facts.session, facts.model)
         self.run_state.calls.update((call, opened.call) for call, opened in state.calls.items())
         self.subagents = SubagentStreams(self.run_state, state)
-        self.reporter = RunReporter(facts, style, out, self.start, err)
+        self.reporter = RunReporter(facts, options, out, self.start, err)
         self.signal = 0
         self.error: LongreinError | None = None
         self.main_task: asyncio.Task[None] | None = None
@@ -85,17 +85,14 @@ class _Run:
         self.code: int | None = None
         """Exit code of the last turn whose result was written."""
 
-    async def go(
-        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
-    ) -> int:
-        """Do the whole run; return the exit code."""
-        self.streams_input = lines is not None
-        self.session.stay(self.style.background, self.style.background_s)
+    async def go(self, drive: Coroutine[Any, Any, None]) -> int:
+        """Do the whole run, in which `drive` sends the messages; return the exit code."""
+        self.session.stay(self.options.background, self.options.background_s)
         self.reporter.begin()
         for note in self.facts.notes:
             self.reporter.apply(UserNotice(note), self.run_state)
         listening = asyncio.create_task(self._listen())
-        self.main_task = asyncio.create_task(self._drive(prompt, lines, keep_image))
+        self.main_task = asyncio.create_task(drive)
         await asyncio.wait({self.main_task, listening}, return_when=asyncio.FIRST_COMPLETED)
         if not self.main_task.done():  # following the log has failed
             self.session.interrupt()
@@ -122,16 +119,11 @@ class _Run:
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
-            how = "waits for `longrein -c` to begin" if task.state == "queued" else self._background_text
+            most = ", at most until the longrein above this one is left" * self.facts.nested
+            how = "waits for `longrein -c` to begin" if task.state == "queued" else f"goes on in the background{most}"
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
 
-    @property
-    def _background_text(self) -> str:
-        most = ", at most until the longrein above this one is left" if self.facts.nested else ""
-        return f"goes on in the background{most}"
-
     def stop(self, number: int) -> None:
-        """Handle a signal."""
         if self.signal and self.main_task is not None:
             self.main_task.cancel()
         self.signal = self.signal or number
@@ -140,7 +132,7 @@ class _Run:
         self.session.interrupt()
         self.work_ready.set()
 
-    async def _drive(
+    async def drive(
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
@@ -184,43 +176,37 @@ class _Run:
         try:
             async for line in lines:
                 try:
-                    word = parse_line(line, keep_image)
-                except UsageError as error:
-                    self._skip_line(error)
+                    message = parse_line(line, keep_image)
+                except UsageError as error:  # report the malformed line and continue with the next
+                    self.input_error = self.input_error or error
+                    self.err(str(error))
+                    if self.options.output == "stream-json":
+                        self.reporter.apply(UserNotice(str(error)), self.run_state)
                     continue
-                if isinstance(word, ControlRequest):
-                    self.reporter.answer(word.request)
-                elif word is not None:
-                    await self._send(word)
+                if isinstance(message, ControlRequest):
+                    self.reporter.answer(message.request)
+                elif message is not None:
+                    await self._send(message)
         finally:
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
-    def _skip_line(self, error: UsageError) -> None:
-        """Report a malformed line and continue with the next."""
-        self.input_error = self.input_error or error
-        self.err(str(error))
-        if self.style.output == "stream-json":
-            self.reporter.apply(UserNotice(str(error)), self.run_state)
-
-    async def _send(self, word: InputMessage) -> None:
-        if word.how == "now":
+    async def _send(self, message: InputMessage) -> None:
+        if message.how == "now":
             self.session.interrupt()
-        if not self.session.busy:
-            await self.session.tell(UserMessage(word.parts))
-        else:
-            await self.session.tell(UserMessage(word.parts, "steer" if word.how == "steer" else "queued"))
+        how: Literal["prompt", "steer", "queued"] = "steer" if message.how == "steer" else "queued"
+        await self.session.tell(UserMessage(message.parts, how if self.session.busy else "prompt"))
         self.work_ready.set()
 
     async def _listen(self) -> None:
         try:
-            async for heard in self.session.follow(self.start, streaming=self.reporter.partial):
+            async for heard in self.session.follow(self.start, streaming=self.options.partial):
                 if isinstance(heard, FromSubagent):
                     await self._apply_subagent(heard)
                 else:
                     self.reporter.apply(heard, self.run_state)
                 if isinstance(heard, Entry):
                     await self._apply_entry(heard)
-                if self.out.waiting_bytes:
+                if self.out.unwritten:
                     await self.out.drain()
                 if self.out.write_error:
                     self.session.interrupt()
@@ -237,7 +223,7 @@ class _Run:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEnded() if self.streams_input:
                 self._end_turn()
-            case TurnEnded() if self.run_state.has_background_work:
+            case TurnEnded() if self._has_background_work():
                 self.reporter.print_answer(self.run_state)  # the run may go on for what works in the background
                 self.waiting_notice = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
             case _:
@@ -251,13 +237,17 @@ class _Run:
             if isinstance(of.heard.event, PermissionAsked):
                 await self._deny(of.heard.event.call, of.child)
 
+    def _has_background_work(self) -> bool:
+        children = self.run_state.children.values()
+        return bool(self.run_state.tasks) or any(child.started.background for child in children)
+
     def _say_waiting(self) -> None:
         """Say on stderr which tasks the run still waits for, so that it does not look hung."""
         tasks = [task for task in self.session.tasks() if task.state in ("queued", "running")]
         if tasks and not (self.session.busy or self.signal):
             names = ", ".join(f"{task.id} ({escape_line(task.command)[:80]})" for task in tasks[:5])
             more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
-            self.err(f"waiting at most {self.style.background_s:g} s for {names}{more}")
+            self.err(f"waiting at most {self.options.background_s:g} s for {names}{more}")
 
     async def _deny(self, call: str, child: str = "") -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
@@ -269,7 +259,6 @@ class _Run:
         self.run_state.reset_turn()
 
     async def _finish(self) -> int:
-        """Write the result, unless the last turn has written it; return the exit code."""
         if self.streams_input and self.code is None and not (self.signal or self.error or self.run_state.replies):
             self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:
@@ -295,17 +284,3 @@ async def _wait_end(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
-
-
-@contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Send signals to `stop`; inherited ignores (`nohup`, `&` in a script) stay."""
-    loop = asyncio.get_running_loop()
-    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in caught:
-        loop.add_signal_handler(number, stop, int(number))
-    try:
-        yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

@@ -29,7 +29,6 @@ class DeniedCall(msgspec.Struct, frozen=True):
     """A call that was denied."""
 
     call: ToolCall
-    """The call."""
     asked: PermissionAsked | None
     """The question; None when a rule or the mode denied the call."""
     agent: str = ""
@@ -64,25 +63,19 @@ class RunState:
         self.children: dict[str, Subagent] = {}
         """Subagents that this session started, by session id."""
         self.call_count = 0
-        """Number of calls made."""
         self.model = model
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
-        """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
-        """Open permission questions, by call id."""
         self.open_requests: dict[int, Entry] = {}
-        """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
         """Background tasks that have a `task_started` line; a queued task has two start events."""
         self.last = 0
-        """Seq of the last entry."""
         self.reset_turn()
 
     def reset_turn(self) -> None:
-        """Reset the figures of one result."""
         self.first_at = self.last_at = 0
         self.asking_us = 0
         """Time of requests, microseconds."""
@@ -96,36 +89,21 @@ class RunState:
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
-        self.printed_chars = 0
-        """Number of characters of `text` that were printed."""
+        self._printed_chars = 0
 
     @property
     def text(self) -> str:
         """Text of the last reply, after the answers of earlier turns that a wake has continued."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
-    @property
-    def has_background_work(self) -> bool:
-        """Whether tasks or background subagents were started."""
-        return bool(self.tasks) or any(child.started.background for child in self.children.values())
-
-    @property
-    def unprinted_text(self) -> str:
-        """The part of `text` that was not printed."""
-        return (
-            self.text[self.printed_chars :]
-            if not self.printed_chars
-            else self.text[self.printed_chars :].removeprefix("\n")
-        )
+    def take_unprinted(self) -> str:
+        """The part of `text` that was not printed; it counts as printed from now on."""
+        printed, self._printed_chars = self._printed_chars, len(self.text)
+        return self.text[printed:].removeprefix("\n") if printed else self.text
 
     @property
     def _last_text(self) -> str:
         return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
-
-    @property
-    def cost_usd(self) -> float:
-        """Cost of the whole run."""
-        return sum(cost for _, cost in self.spent.values())
 
     def qualified_id(self, call: str) -> str:
         """Call id in the output: with the label of a subagent, as ids are unique only within a session."""
@@ -137,12 +115,10 @@ class RunState:
         return line | {"session_id": self.root.session} if self.root else line
 
     def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
-        """The subagent that was started by entry `seq`."""
         label = f"a{started.again or seq}"
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
-        """Fold the next entry."""
         self.last, self.last_at = entry.seq, entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
@@ -163,19 +139,15 @@ class RunState:
                 self.model = f"{prefix.provider}/{prefix.model}"
             case TurnEnded() as ended:
                 self.ended = ended
-            case ChildStarted() | TaskStarted():
-                self._start_background(entry.seq, entry.event)
+            case ChildStarted() as started:
+                self.children[started.child] = self.subagent_started(entry.seq, started)
+            case TaskStarted(task=task):
+                self.tasks[task] = None
             case Reminded(kind="wake"):
                 self._answers.append(self._last_text)
                 self.reply = None
             case _:
                 pass
-
-    def _start_background(self, seq: int, event: ChildStarted | TaskStarted) -> None:
-        if isinstance(event, ChildStarted):
-            self.children[event.child] = self.subagent_started(seq, event)
-        else:
-            self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
         """Purpose of an unanswered request; `turn` when it was made before this run."""
@@ -213,30 +185,19 @@ class RunState:
             (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
-# --- Facts and options of a run --------------------------------------------
-
-
 class SessionFacts(msgspec.Struct, frozen=True):
     """Facts for the `system/init` line and the result that are not in the events."""
 
     session: str
-    """UUID of the session."""
     cwd: str
-    """Folder commands start in."""
     model: str
-    """`provider/model`."""
     tools: tuple[str, ...]
-    """Names of the tools, in their order."""
     mode: str
-    """Permission mode."""
     version: str
-    """Version of longrein."""
     api_key_source: str = "none"
     """Name of the variable the key came from, or `none`."""
     window_tokens: int = 0
-    """Context window of the model."""
     max_output_tokens: int = 0
-    """Largest output of the model."""
     sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
@@ -245,17 +206,14 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Whether a command of another longrein started this one: its background work ends with the other."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class OutputOptions(msgspec.Struct, frozen=True):
     """Output options of a run."""
 
     output: Literal["text", "json", "stream-json"] = "text"
-    """Format of stdout."""
     partial: bool = False
     """`stream-json`: whether partial messages are written."""
     background: str = "exit"
     """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer` lets each end begin a
     turn."""
     background_s: float = 600.0
-    """Longest wait for background work, seconds."""
     verbose: bool = False
-    """Whether stderr carries a line for each call, retry and notice."""

@@ -1,9 +1,7 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
-from collections.abc import Sequence
 
 from longrein.events import (
-    AnyPart,
     Asked,
     AskFailed,
     ChildEnded,
@@ -27,17 +25,12 @@ from longrein.events import (
 from longrein.frontends.headless.run_state import RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import (
     ERRORS,
-    STOPS,
     Line,
-    message_id,
+    assistant_message,
+    part_text,
     reply_blocks,
-    result_content,
     tail,
-    usage_line,
 )
-
-# --- Background tasks and subagents, as `system` lines ---------------------------------------------------------------
-
 
 SUMMARY_CHARS_MAX = 500
 STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
@@ -47,16 +40,46 @@ STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
 def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
     """Fields of the line of an entry about background work."""
     match entry.event:
-        case TaskStarted() as task:
-            return [] if task.task in run_state.tasks else [_task_started(task, run_state)]
+        case TaskStarted() as task if task.task not in run_state.tasks:
+            call = run_state.qualified_id(task.call)
+            return [_started(task.task, call, task.command, "local_bash", background=True)]
         case TaskEnded() as task:
-            return [_task_ended(task)]
-        case ChildStarted() as started:
-            return [_child_started(entry.seq, started, run_state)]
+            code = "" if task.code is None else f", exit code {task.code}"
+            cause = f", {task.cause}" if task.cause else ""
+            return [_ended(task.task, "", task.state, task.output, f"{task.state}{code}{cause}")]
+        case ChildStarted(background=background) as started:
+            child = run_state.subagent_started(entry.seq, started)
+            line = _started(child.label, child.call, started.description, "local_agent", background=background)
+            return [line | {"spawn_depth": child.label.count(".") + 1}]
         case ChildEnded() as ended:
-            return [_child_ended(ended, run_state)]
+            known = run_state.children.get(ended.child)
+            label, call = (known.label, known.call) if known else (ended.child, "")
+            line = _ended(label, call, ended.status, "", (ended.message or ended.report)[:SUMMARY_CHARS_MAX])
+            return [line | {"usage": _usage(ended.usage, ended.steps, ended.elapsed_ms)}]
         case _:
             return []
+
+
+def _started(task: str, call: str, description: str, kind: str, *, background: bool) -> Line:
+    return {
+        "subtype": "task_started",
+        "task_id": task,
+        **({"tool_use_id": call} if call else {}),
+        "description": description,
+        "task_type": kind,
+        "is_backgrounded": background,
+    }
+
+
+def _ended(task: str, call: str, state: str, output: str, summary: str) -> Line:
+    return {
+        "subtype": "task_notification",
+        "task_id": task,
+        **({"tool_use_id": call} if call else {}),
+        "status": STATUSES.get(state, "failed"),
+        "output_file": output,
+        "summary": summary,
+    }
 
 
 def progress_fields(run_state: RunState, entry: Entry) -> Line:
@@ -65,83 +88,22 @@ def progress_fields(run_state: RunState, entry: Entry) -> Line:
     assert isinstance(reply, Replied)
     assert child is not None
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
-    usage = run_state.usage + reply.usage
-    last: Line = {"last_tool_name": calls[-1].name} if calls else {}
     elapsed_ms = (entry.at - run_state.first_at) // 1000 if run_state.first_at else 0
     return {
         "subtype": "task_progress",
         "task_id": child.label,
         "description": child.started.description,
-        "usage": _usage(usage, run_state.call_count + len(calls), elapsed_ms),
-        **last,
+        "usage": _usage(run_state.usage + reply.usage, run_state.call_count + len(calls), elapsed_ms),
+        **({"last_tool_name": calls[-1].name} if calls else {}),
     }
 
 
-def _task_started(task: TaskStarted, run_state: RunState) -> Line:
-    call: Line = {"tool_use_id": run_state.qualified_id(task.call)} if task.call else {}
-    return {
-        "subtype": "task_started",
-        "task_id": task.task,
-        **call,
-        "description": task.command,
-        "task_type": "local_bash",
-        "is_backgrounded": True,
-    }
-
-
-def _task_ended(task: TaskEnded) -> Line:
-    code = "" if task.code is None else f", exit code {task.code}"
-    cause = f", {task.cause}" if task.cause else ""
-    return {
-        "subtype": "task_notification",
-        "task_id": task.task,
-        "status": STATUSES.get(task.state, "failed"),
-        "output_file": task.output,
-        "summary": f"{task.state}{code}{cause}",
-    }
-
-
-def _child_started(seq: int, started: ChildStarted, run_state: RunState) -> Line:
-    child = run_state.subagent_started(seq, started)
-    call: Line = {"tool_use_id": child.call} if child.call else {}
-    return {
-        "subtype": "task_started",
-        "task_id": child.label,
-        **call,
-        "description": started.description,
-        "task_type": "local_agent",
-        "is_backgrounded": started.background,
-        "spawn_depth": child.label.count(".") + 1,
-    }
-
-
-def _child_ended(ended: ChildEnded, run_state: RunState) -> Line:
-    child = run_state.children.get(ended.child)
-    call: Line = {"tool_use_id": child.call} if child and child.call else {}
-    return {
-        "subtype": "task_notification",
-        "task_id": child.label if child else ended.child,
-        **call,
-        "status": STATUSES.get(ended.status, "failed"),
-        "output_file": "",
-        "summary": (ended.message or ended.report)[:SUMMARY_CHARS_MAX],
-        "usage": _usage(ended.usage, ended.steps, ended.elapsed_ms),
-    }
-
-
-def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
-    return {
-        "total_tokens": usage.context_tokens + usage.output_tokens,
-        "tool_uses": call_count,
-        "duration_ms": elapsed_ms,
-    }
-
-
-# --- Lines of an entry -----------------------------------------------------------------------------------------------
+def _usage(usage: Usage, calls: int, elapsed_ms: int) -> Line:
+    total = usage.context_tokens + usage.output_tokens
+    return {"total_tokens": total, "tool_uses": calls, "duration_ms": elapsed_ms}
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
-"""Kinds of reminders about background work."""
 
 
 def draw(entry: Entry, run_state: RunState) -> list[Line]:
@@ -150,11 +112,8 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
         case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
             return _conversation_lines(entry, run_state)
         case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
-            return [
-                _system(entry, run_state, fields)
-                for fields in _system_fields(entry, run_state)
-                if run_state.root is None
-            ]
+            fields = _system_fields(entry, run_state) if run_state.root is None else None
+            return [_system(entry, run_state, fields)] if fields else []
         case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
             return [_system(entry, run_state, fields) for fields in background_lines(entry, run_state)]
         case _:
@@ -162,20 +121,13 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    """Lines of messages and tool results."""
     match entry.event:
         case Replied() as reply:
             return _replied(entry, reply, run_state)
         case ToolEnded() as end:
             return _tool_ended(entry, end, run_state)
         case Reminded(text=text) | Interrupted(text=text) if text:
-            message = {"role": "user", "content": [{"type": "text", "text": text}]}
-            line: Line = {
-                "type": "user",
-                "message": message,
-                "parent_tool_use_id": run_state.parent,
-                "isSynthetic": True,
-            }
+            line = _user(run_state, {"type": "text", "text": text}) | {"isSynthetic": True}
             if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
                 line["origin"] = {"kind": "task-notification"}
             return [line | run_state.tail(entry.seq)]
@@ -185,24 +137,24 @@ def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
             return []
 
 
-def _system_fields(entry: Entry, run_state: RunState) -> list[Line]:
-    """Fields of the `system` lines of an entry."""
+def _system_fields(entry: Entry, run_state: RunState) -> Line | None:
+    """Fields of the `system` line of an entry; None without one."""
     match entry.event:
         case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
-            return []  # does not delay the turn
+            return None  # does not delay the turn
         case Asked(purpose="summary"):
-            return [{"subtype": "status", "status": "compacting"}]
+            return {"subtype": "status", "status": "compacting"}
         case AskFailed(asked=asked) if run_state.purpose(asked) == "summary":
-            return [{"subtype": "status", "status": None}]
+            return {"subtype": "status", "status": None}
         case Cleared(reason=reason) | Summarized(reason=reason):
             before = run_state.reply.usage if run_state.reply else Usage()
             tokens = before.context_tokens + before.output_tokens
             trigger = "manual" if reason == "request" else "auto"
-            return [{"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}]
+            return {"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}
         case ModeSet(mode=mode):
-            return [{"subtype": "status", "status": None, "permissionMode": mode}]
+            return {"subtype": "status", "status": None, "permissionMode": mode}
         case _:
-            return []
+            return None
 
 
 def draw_init(facts: SessionFacts, start: int) -> Line:
@@ -231,52 +183,36 @@ def _system(entry: Entry, run_state: RunState, fields: Line, key: str = "") -> L
     return {"type": "system", **fields, **run_state.tail(key or entry.seq)}
 
 
+def _user(run_state: RunState, block: Line) -> Line:
+    message = {"role": "user", "content": [block]}
+    return {"type": "user", "message": message, "parent_tool_use_id": run_state.parent}
+
+
 def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
     if run_state.purpose(reply.asked) == "summary":
         return [] if run_state.root else [_system(entry, run_state, {"subtype": "status", "status": None})]
+    is_cut = reply.stop == "interrupted"
+    parts = [part for part in reply.parts if isinstance(part, Text) or not is_cut]
+    blocks = reply_blocks(parts, run_state.qualified_id)
     line: Line = {
         "type": "assistant",
-        "message": {
-            "id": message_id(run_state.session, reply.asked),
-            "type": "message",
-            "role": "assistant",
-            "model": reply.model or run_state.model,
-            "content": reply_blocks(_shown(reply), run_state.qualified_id),
-            "stop_reason": STOPS.get(reply.stop),
-            "stop_sequence": None,
-            "usage": usage_line(reply.usage),
-        },
+        "message": assistant_message(run_state.session, reply.asked, reply.model or run_state.model, blocks, reply),
         "parent_tool_use_id": run_state.parent,
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
-    progress = (
-        [_system(entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}")]
-        if run_state.subagent
-        else []
-    )
-    return [line | run_state.tail(entry.seq), *progress]
-
-
-def _shown(reply: Replied) -> Sequence[AnyPart]:
-    """Parts of a reply to show; of an interrupted one only the text."""
-    return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
+    lines = [line | run_state.tail(entry.seq)]
+    if run_state.subagent:
+        lines.append(_system(entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}"))
+    return lines
 
 
 def _failure(seq: int, failed: AskFailed, run_state: RunState) -> Line:
     """The failed request that ended the turn, as a synthetic message."""
+    content: list[Line] = [{"type": "text", "text": failed.message or failed.kind}]
     line: Line = {
         "type": "assistant",
-        "message": {
-            "id": message_id(run_state.session, failed.asked),
-            "type": "message",
-            "role": "assistant",
-            "model": "<synthetic>",
-            "content": [{"type": "text", "text": failed.message or failed.kind}],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": usage_line(Usage()),
-        },
+        "message": assistant_message(run_state.session, failed.asked, "<synthetic>", content),
         "parent_tool_use_id": run_state.parent,
         "error": ERRORS.get(failed.kind, "unknown"),
     }
@@ -287,17 +223,12 @@ def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]
     block: Line = {
         "type": "tool_result",
         "tool_use_id": run_state.qualified_id(end.call),
-        "content": result_content(end.parts),
+        "content": "\n".join(map(part_text, end.parts)),
     }
     if end.status != "ok":
         block["is_error"] = True
-    line: Line = {
-        "type": "user",
-        "message": {"role": "user", "content": [block]},
-        "parent_tool_use_id": run_state.parent,
-        "tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms},
-    }
-    lines = [line | run_state.tail(entry.seq)]
+    outcome = {"tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms}}
+    lines = [_user(run_state, block) | outcome | run_state.tail(entry.seq)]
     if end.status == "denied":
         question = run_state.questions.get(end.call)
         fields: Line = {

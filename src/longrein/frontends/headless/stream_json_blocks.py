@@ -12,6 +12,7 @@ from longrein.events import (
     AnyPart,
     Document,
     Image,
+    Replied,
     Text,
     Thinking,
     ToolCall,
@@ -69,9 +70,21 @@ def _namespace(session: str) -> UUID:
     return UUID(session)
 
 
-def message_id(session: str, asked: int) -> str:
-    """Id of the reply to request `asked`, the same for its partial messages and the whole message."""
-    return f"msg_{uuid5(_namespace(session), f'message.{asked}').hex}"
+def assistant_message(session: str, asked: int, model: str, content: list[Line], reply: Replied | None = None) -> Line:
+    """A message of the Messages API; without `reply` one that has not ended.
+
+    Its id is the same for the partial messages of request `asked` and for the whole message.
+    """
+    return {
+        "id": f"msg_{uuid5(_namespace(session), f'message.{asked}').hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": STOPS.get(reply.stop) if reply else None,
+        "stop_sequence": None,
+        "usage": usage_line(reply.usage if reply else Usage()),
+    }
 
 
 def usage_line(usage: Usage) -> Line:
@@ -123,8 +136,3 @@ def part_text(part: AnyPart) -> str:
             return "\n".join(map(part_text, part.parts))
         case ToolCall():
             return part.name
-
-
-def result_content(parts: Sequence[AnyPart]) -> str:
-    """Content of a `tool_result` block."""
-    return "\n".join(map(part_text, parts))

@@ -10,7 +10,6 @@ COLOURS = {
     "System prompt": "promptBorder",
     "System tools": "inactive",
     "MCP tools": "cyan_FOR_SUBAGENTS_ONLY",
-    "MCP tools (deferred)": "inactive",
     "Memory files": "claude",
     "Messages": "purple_FOR_SUBAGENTS_ONLY",
     "Autocompact buffer": "inactive",
@@ -19,9 +18,7 @@ COLOURS = {
 """Colour names of those clients, by category."""
 GRID_ROWS, GRID_COLUMNS = 10, 10
 REASONS_SHOWN = 60
-"""Lines shown of one item."""
 ITEMS_SHOWN = 12
-"""Items shown in the text report."""
 
 
 def as_json(report: Report, state: State, model: str) -> str:
@@ -37,13 +34,13 @@ def as_json(report: Report, state: State, model: str) -> str:
         "isAutoCompactEnabled": True,
         "autoCompactThreshold": round(PREPARE_SHARE * most),
         "memoryFiles": _memory_files(report, state),
-        "mcpTools": [_foreign(row, loaded=True) for row in report.shown if _is_foreign(row)]
-        + [{"name": t.name, "serverName": _server(t.name), "tokens": 0, "isLoaded": False} for t in _deferred(state)],
+        "mcpTools": [_mcp_tool(row.name, row.tokens, loaded=True) for row in report.shown if _is_mcp_tool(row)]
+        + [_mcp_tool(tool.name, 0, loaded=False) for tool in (state.prefix.deferred if state.prefix else ())],
         "agents": [],
         "systemTools": [
             {"name": row.name, "tokens": row.tokens}
             for row in report.shown
-            if row.kind == "tool" and not _is_foreign(row)
+            if row.kind == "tool" and not _is_mcp_tool(row)
         ],
         "messageBreakdown": _breakdown(report),
         "gridRows": _grid(report),
@@ -78,36 +75,22 @@ def _categories(report: Report) -> list[dict[str, Any]]:
     buffer = max(0, report.usable_tokens - round(PREPARE_SHARE * report.usable_tokens))
     sums["Autocompact buffer"] = min(buffer, max(0, report.usable_tokens - used))
     sums["Free space"] = max(0, report.usable_tokens - used - sums["Autocompact buffer"])
-    found = [{"name": n, "tokens": sums[n], "color": colour} for n, colour in COLOURS.items() if sums[n]]
-    return [{**one, "isDeferred": True} if one["name"] == "MCP tools (deferred)" else one for one in found]
+    return [{"name": name, "tokens": sums[name], "color": colour} for name, colour in COLOURS.items() if sums[name]]
 
 
 def _category(row: ReportRow) -> str:
-    match row.kind:
-        case "system":
-            return "System prompt"
-        case "tool":
-            return "MCP tools" if _is_foreign(row) else "System tools"
-        case "context":
-            return "Memory files"
-        case _:
-            return "Messages"
+    if row.kind == "tool":
+        return "MCP tools" if _is_mcp_tool(row) else "System tools"
+    return {"system": "System prompt", "context": "Memory files"}.get(row.kind, "Messages")
 
 
-def _is_foreign(row: ReportRow) -> bool:
+def _is_mcp_tool(row: ReportRow) -> bool:
     return row.kind == "tool" and row.name.startswith("mcp__")
 
 
-def _server(name: str) -> str:
-    return name.split("__")[1] if name.count("__") >= 2 else ""
-
-
-def _foreign(row: ReportRow, *, loaded: bool) -> dict[str, Any]:
-    return {"name": row.name, "serverName": _server(row.name), "tokens": row.tokens, "isLoaded": loaded}
-
-
-def _deferred(state: State) -> tuple[Any, ...]:
-    return getattr(state.prefix, "deferred", ()) if state.prefix else ()
+def _mcp_tool(name: str, tokens: int, *, loaded: bool) -> dict[str, Any]:
+    server = name.split("__")[1] if name.count("__") >= 2 else ""
+    return {"name": name, "serverName": server, "tokens": tokens, "isLoaded": loaded}
 
 
 def _memory_files(report: Report, state: State) -> list[dict[str, Any]]:
@@ -117,38 +100,32 @@ def _memory_files(report: Report, state: State) -> list[dict[str, Any]]:
 
 
 def _breakdown(report: Report) -> dict[str, Any]:
-    def of(*kinds: str) -> int:
-        return sum(row.tokens for row in report.shown if row.kind in kinds)
+    def tokens(*kinds: str, name: str | None = None) -> int:
+        return sum(row.tokens for row in report.shown if row.kind in kinds and name in (None, row.name))
 
     names = dict.fromkeys(row.name for row in report.shown if row.kind in ("call", "result"))
-    by_tool = [
-        {
-            "name": name,
-            "callTokens": sum(r.tokens for r in report.shown if r.name == name and r.kind == "call"),
-            "resultTokens": sum(r.tokens for r in report.shown if r.name == name and r.kind == "result"),
-        }
-        for name in names
-    ]
     return {
-        "toolCallTokens": of("call"),
-        "toolResultTokens": of("result"),
-        "attachmentTokens": of("reminder", "summary", "ack"),
-        "assistantMessageTokens": of("text", "thinking"),
-        "userMessageTokens": of("user"),
-        "toolCallsByType": by_tool,
+        "toolCallTokens": tokens("call"),
+        "toolResultTokens": tokens("result"),
+        "attachmentTokens": tokens("reminder", "summary", "ack"),
+        "assistantMessageTokens": tokens("text", "thinking"),
+        "userMessageTokens": tokens("user"),
+        "toolCallsByType": [
+            {"name": name, "callTokens": tokens("call", name=name), "resultTokens": tokens("result", name=name)}
+            for name in names
+        ],
     }
 
 
 def _grid(report: Report) -> list[list[dict[str, Any]]]:
-    cells: list[dict[str, Any]] = []
     squares = GRID_ROWS * GRID_COLUMNS
-    for one in _categories(report):
-        wanted = round(squares * one["tokens"] / max(report.usable_tokens, report.total_tokens, 1))
-        share = {"color": one["color"], "isFilled": one["name"] != "Free space", "categoryName": one["name"]}
-        cells += [share] * (wanted or (one["name"] != "Free space"))
-    cells = (cells + [{"color": COLOURS["Free space"], "isFilled": False, "categoryName": "Free space"}] * squares)[
-        :squares
-    ]
+    cells: list[dict[str, Any]] = []
+    for category in _categories(report):
+        name, colour = category["name"], category["color"]
+        wanted = round(squares * category["tokens"] / max(report.usable_tokens, report.total_tokens, 1))
+        cell = {"color": colour, "isFilled": name != "Free space", "categoryName": name}
+        cells += [cell] * (wanted or (name != "Free space"))
+    cells += [{"color": COLOURS["Free space"], "isFilled": False, "categoryName": "Free space"}] * squares
     return [cells[n : n + GRID_COLUMNS] for n in range(0, squares, GRID_COLUMNS)]
 
 

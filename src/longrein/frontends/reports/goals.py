@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from longrein.events import Goal, LongreinError
-from longrein.frontends.text_format import escape, escape_line
+from longrein.frontends.text_format import escape, escape_line, joined
 from longrein.tools import GoalPort
 
 USAGE = "/goals [all | N | add TITLE [after N,N] | start N | done N | open N | drop N | title N TEXT]"
@@ -29,14 +29,17 @@ async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
         return [goal_line(await port.add(title, "", blocked_by))]
     if word in _STATUSES and _number(rest):
         goal, freed = await port.update(_number(rest), status=_STATUSES[word])
-        return [goal_line(goal), *(f"can begin now: {goal_line(one)}" for one in freed)]
+        return [goal_line(goal), *(f"can begin now: {goal_line(goal)}" for goal in freed)]
     number, _, text = rest.partition(" ")
     if word == "title" and _number(number) and text.strip():
         goal, _ = await port.update(_number(number), title=text.strip())
         return [goal_line(goal)]
-    if _number(word) and not rest:
-        return _page([goal for goal in await port.goals(every=True) if goal.id == _number(word)], word)
-    return [USAGE]
+    if not _number(word) or rest:
+        return [USAGE]
+    for goal in await port.goals(every=True):
+        if goal.id == _number(word):
+            return [goal_line(goal), *(f"  {row}" for row in escape(goal.body).expandtabs(4).splitlines())]
+    return [f"there is no goal {escape_line(word)}; /goals all lists them"]
 
 
 def _after(rest: str) -> tuple[str, list[int]]:
@@ -54,15 +57,8 @@ def _number(text: str) -> int:
 
 def goal_line(goal: Goal) -> str:
     """Line of a goal: mark, id, title, owner, blocking goals."""
-    facts = [
-        f"by {escape_line(goal.owner)}" if goal.owner else "",
-        f"after {', '.join(f'#{one}' for one in goal.blocked_by)}" if goal.blocked_by else "",
-    ]
-    told = "; ".join(filter(None, facts))
-    return f"{MARKS.get(goal.status, '[ ]')} #{goal.id} {escape_line(goal.title)}" + (f"  ({told})" if told else "")
-
-
-def _page(found: Sequence[Goal], word: str) -> Sequence[str]:
-    if not found:
-        return [f"there is no goal {escape_line(word)}; /goals all lists them"]
-    return [goal_line(found[0]), *(f"  {row}" for row in escape(found[0].body).expandtabs(4).splitlines())]
+    owner = f"by {escape_line(goal.owner)}" if goal.owner else ""
+    after = f"after {', '.join(f'#{number}' for number in goal.blocked_by)}" if goal.blocked_by else ""
+    details = joined(owner, after, by="; ")
+    head = f"{MARKS.get(goal.status, '[ ]')} #{goal.id} {escape_line(goal.title)}"
+    return f"{head}  ({details})" if details else head

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-import msgspec
+from msgspec import Struct, to_builtins
 
 from longrein.events import SessionError
-from longrein.frontends.text_format import escape_line
+from longrein.frontends.text_format import counted, escape_line, json_page, shortened, table
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
-"""Characters of a session's title in the table."""
 NO_PROMPT = "(nothing was said)"
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:
     """One JSON list, newest first."""
-    return msgspec.json.format(msgspec.json.encode(infos)) + b"\n"
+    return json_page(infos)
 
 
 def as_table(infos: Sequence[SessionInfo]) -> bytes:
@@ -26,32 +25,25 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
     """
     if not infos:
         return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
-    rows = [("session", "last entry", "entries", "folder", "first words")]
-    rows += [_row(info) for info in sorted(infos, key=lambda info: not info.title)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4])) for row in rows
-    ]
-    return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8", "replace")
+    rows = map(_row, sorted(infos, key=lambda info: not info.title))
+    return table([("session", "last entry", "entries", "folder", "first words"), *rows])
 
 
-def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
-    last = datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    title = escape_line(" ".join(info.title.split())) or NO_PROMPT
-    shown = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
-    return info.session, last, str(info.entries), escape_line(info.cwd), ("(open) " if info.open else "") + shown
+def _row(info: SessionInfo) -> tuple[str, ...]:
+    title = shortened(escape_line(" ".join(info.title.split())) or NO_PROMPT, TITLE_CHARS_MAX)
+    mark = "(open) " if info.open else ""
+    return info.session, _when(info.updated_at), str(info.entries), escape_line(info.cwd), mark + title
 
 
-# --- Search hits ---------------------------------
+def _when(at: int) -> str:
+    return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 HITS_MAX = 1_000
-"""Largest number of hits of one session."""
 PAGE_HITS = 20
-"""Hits on one page of text."""
 
 
-class SessionHits(msgspec.Struct, frozen=True):
+class SessionHits(Struct, frozen=True):
     """Hits of one session."""
 
     info: SessionInfo
@@ -80,8 +72,7 @@ def search_sessions(
 
 def hits_as_json(every: Sequence[SessionHits]) -> bytes:
     """One JSON array with one object per hit."""
-    hits = [{"session": one.info.session, **msgspec.to_builtins(hit)} for one in every for hit in one.found.hits]
-    return msgspec.json.format(msgspec.json.encode(hits)) + b"\n"
+    return json_page([{"session": its.info.session, **to_builtins(hit)} for its in every for hit in its.found.hits])
 
 
 def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
@@ -89,7 +80,7 @@ def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
 
     When there are more pages, the last line gives the number of hits and the flag for the next page.
     """
-    hits = [(one.info, hit) for one in every for hit in one.found.hits]
+    hits = [(its.info, hit) for its in every for hit in its.found.hits]
     first = (page - 1) * PAGE_HITS
     rows: list[str] = []
     shown = None
@@ -99,7 +90,7 @@ def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
             shown = info
         times = f" ({hit.count} times)" if hit.count > 1 else ""
         rows.append(f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}")
-    more = any(one.found.more for one in every)
+    more = any(its.found.more for its in every)
     rows += [_place(len(hits), more, first, page)] if first or more or len(hits) > PAGE_HITS else []
     return "".join(row + "\n" for row in rows).encode("utf-8", "replace")
 
@@ -114,11 +105,7 @@ def _place(total: int, more: bool, first: int, page: int) -> str:
     return f"hits {first + 1:,} to {last:,} of {of}{after}"
 
 
-def _when(at: int) -> str:
-    return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
 def no_hits_text(query: str, sessions: int, *, widest: bool) -> str:
     """Message when nothing was found."""
-    where = f"{sessions} session{'' if sessions == 1 else 's'}" + ("" if widest else " of this folder")
+    where = counted(sessions, "session") + ("" if widest else " of this folder")
     return f"nothing in {where} holds {query!r}" + ("" if widest else "; --all searches those of every folder")

@@ -1,8 +1,9 @@
 """The tree of subagents of a stored session, as text or JSON. The session may be open in another process."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from longrein.agent import SubagentView
 from longrein.events import (
@@ -17,9 +18,8 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.frontends import text_format
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import activity_text, escape_line
+from longrein.frontends.text_format import activity_text, elapsed, escape_line, joined, json_page, usage
 from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
@@ -29,7 +29,7 @@ _WORDS = {"limit": "limit reached", "asking": "asks the user", CUT_OFF: "cut off
 _KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
 
 
-class SessionSubagents(msgspec.Struct, frozen=True):
+class SessionSubagents(Struct, frozen=True):
     """The subagents of one session."""
 
     info: SessionInfo
@@ -43,22 +43,25 @@ def tree(past: SessionHistory, now_us: int, *, open: bool, above: str = "", dept
     ends: dict[str, ChildEnded] = {}
     for entry in own_entries(past, "ChildStarted", "ChildEnded"):
         match entry.event:
-            case ChildStarted(child=child):
-                first.setdefault(child, entry.event.again or entry.seq)
+            case ChildStarted(child=child, again=again):
+                first.setdefault(child, again or entry.seq)
                 last[child] = entry
                 ends.pop(child, None)
-            case ChildEnded(child=child):
-                ends[child] = entry.event
+            case ChildEnded(child=child) as ended:
+                ends[child] = ended
             case _:
                 pass
     views: list[SubagentView] = []
     for child, entry in last.items():
         label = f"{above}.a{first[child]}" if above else f"a{first[child]}"
-        its = past.child(child)
-        end = ends.get(child)
-        view = _over(entry, end) if end else _working(entry, its, now_us, open=open)
-        views.append(msgspec.structs.replace(view, label=label, depth=depth))
-        views += tree(its, now_us, open=open and end is None, above=label, depth=depth + 1) if its else []
+        its, end = past.child(child), ends.get(child)
+        figures = _ended(end) if end else _working(entry, its, now_us, open=open)
+        started = entry.event
+        assert isinstance(started, ChildStarted)
+        view = SubagentView(
+            label, child, started.kind, started.description, model=started.model, depth=depth, **figures
+        )
+        views += [view, *(tree(its, now_us, open=open and not end, above=label, depth=depth + 1) if its else [])]
     return views
 
 
@@ -67,91 +70,78 @@ def unfinished(views: Sequence[SubagentView]) -> list[SubagentView]:
     return [view for view in views if view.state not in OVER]
 
 
-def _view(entry: Entry, state: str) -> SubagentView:
-    started = entry.event
-    assert isinstance(started, ChildStarted)
-    return SubagentView("", started.child, started.kind, started.description, state, model=started.model)
+def _ended(end: ChildEnded) -> dict[str, Any]:
+    """State and figures of an ended subagent."""
+    return {
+        "state": end.status,
+        "elapsed_s": end.elapsed_ms / 1000,
+        "steps": end.steps,
+        "tokens": end.usage.context_tokens + end.usage.output_tokens,
+        "cost_usd": end.cost_usd,
+        "last": escape_line((end.message or end.report).strip().partition("\n")[0][:500]),
+    }
 
 
-def _over(entry: Entry, end: ChildEnded) -> SubagentView:
-    first = (end.message or end.report).strip().partition("\n")[0]
-    return msgspec.structs.replace(
-        _view(entry, end.status),
-        elapsed_s=end.elapsed_ms / 1000,
-        steps=end.steps,
-        tokens=end.usage.context_tokens + end.usage.output_tokens,
-        cost_usd=end.cost_usd,
-        last=escape_line(first[:500]),
-    )
-
-
-def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bool) -> SubagentView:  # noqa: A002
-    """View of an unfinished subagent from its own log, since its newest task."""
+def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bool) -> dict[str, Any]:  # noqa: A002
+    """State and figures of an unfinished subagent, from its own log since its newest task."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
     usd = 0.0
     last, asking = "", dict[str, str]()
-    for one in entries:
-        if not isinstance(one.event, PermissionAsked):
-            last = activity_text(one.event) or last
-        match one.event:
+    for own in entries:
+        match own.event:
             case Asked(purpose="turn"):
                 steps += 1
-            case Replied(usage=usage, cost_usd=cost):
-                tokens, usd = tokens + usage.context_tokens + usage.output_tokens, usd + cost
+            case Replied(usage=used, cost_usd=cost):
+                tokens, usd = tokens + used.context_tokens + used.output_tokens, usd + cost
             case AskFailed(assumed_usd=assumed):
                 usd += assumed
             case PermissionAsked(call=call):
-                asking[call] = activity_text(one.event)
+                asking[call] = activity_text(own.event)
+                continue
             case PermissionAnswered(call=call) | ToolEnded(call=call):
                 asking.pop(call, None)
             case _:
                 pass
-    last = next(iter(asking.values()), last)
-    state = CUT_OFF if not open else "asking" if asking else "running" if steps else "queued"
-    until = now_us if open else max((one.at for one in entries), default=entry.at)
-    return msgspec.structs.replace(
-        _view(entry, state),
-        elapsed_s=max(0, until - entry.at) / 1e6,
-        steps=steps,
-        tokens=tokens,
-        cost_usd=usd,
-        last=last,
-    )
+        last = activity_text(own.event) or last
+    until = now_us if open else max((own.at for own in entries), default=entry.at)
+    return {
+        "state": CUT_OFF if not open else "asking" if asking else "running" if steps else "queued",
+        "elapsed_s": max(0, until - entry.at) / 1e6,
+        "steps": steps,
+        "tokens": tokens,
+        "cost_usd": usd,
+        "last": next(iter(asking.values()), last),
+    }
 
 
 def _of_task(entries: list[Entry]) -> list[Entry]:
     """Entries since the newest task, found by order and not by time, as clocks can be changed."""
-    given = [n for n, one in enumerate(entries) if isinstance(one.event, UserSpoke) and one.event.origin == "prompt"]
+    given = [n for n, own in enumerate(entries) if isinstance(own.event, UserSpoke) and own.event.origin == "prompt"]
     return entries[given[-1] :] if given else entries
 
 
 def as_json(every: Sequence[SessionSubagents]) -> bytes:
     """One JSON array with one object per session."""
-    found = [{"session": one.info.session, "open": one.info.open, "agents": one.agents} for one in every]
-    return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+    return json_page([{"session": its.info.session, "open": its.info.open, "agents": its.agents} for its in every])
 
 
 def as_text(every: Sequence[SessionSubagents]) -> bytes:
     """Sessions, each followed by one line per subagent."""
-    return "".join(_session(one) for one in every).encode("utf-8", "replace")
+    lines = [line for its in every for line in (_head(its.info), *map(_line, its.agents))]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
-def _session(one: SessionSubagents) -> str:
-    title = escape_line(" ".join(one.info.title.split())[:60])
-    head = f"{one.info.session[:SESSION_CHARS]}  {escape_line(one.info.cwd)}  {'(open) ' * one.info.open}{title}"
-    return "\n".join([head.rstrip(), *map(_line, one.agents)]) + "\n"
+def _head(info: SessionInfo) -> str:
+    title = escape_line(" ".join(info.title.split())[:60])
+    return f"{info.session[:SESSION_CHARS]}  {escape_line(info.cwd)}  {'(open) ' * info.open}{title}".rstrip()
 
 
 def _line(view: SubagentView) -> str:
-    facts = [
-        text_format.elapsed(view.elapsed_s),
-        text_format.counted(view.steps, "step") if view.steps else "",
-        f"{text_format.tokens(view.tokens)} tokens" if view.tokens else "",
-        text_format.money(view.cost_usd) if view.cost_usd else "",
-    ]
-    told = ", ".join(filter(None, facts))
-    doing = " · ".join(filter(None, (escape_line(view.description), view.last)))
-    state = _WORDS.get(view.state, escape_line(view.state))
-    name = f"{escape_line(view.label)} {escape_line(view.kind)}"
-    return "  " * view.depth + "  ".join(filter(None, (name, state, told, doing)))
+    cells = (
+        f"{escape_line(view.label)} {escape_line(view.kind)}",
+        _WORDS.get(view.state, escape_line(view.state)),
+        joined(elapsed(view.elapsed_s), usage(view.steps, view.tokens, view.cost_usd)),
+        joined(escape_line(view.description), view.last, by=" · "),
+    )
+    return "  " * view.depth + joined(*cells, by="  ")

@@ -1,6 +1,7 @@
 """The interactive terminal. Imported only for interactive use, because it imports prompt_toolkit and rich."""
 
-from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, SessionRow, TerminalFacts
+from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, TerminalFacts
 from longrein.frontends.terminal.run import run_terminal
 
-__all__ = ["CompleteFiles", "FilesFound", "Outcome", "SessionRow", "TerminalFacts", "run_terminal"]
+__all__ = ["CompleteFiles", "FilesFound", "Outcome", "Row", "TerminalFacts", "run_terminal"]

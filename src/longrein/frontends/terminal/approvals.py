@@ -1,16 +1,15 @@
 """Permission questions: the complete escaped content of a call, and the possible answers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from longrein.agent import Answer
 from longrein.events import PermissionAsked
+from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
 from longrein.frontends.text_format import escape, escape_line
-
-Key = Literal["y", "s", "a", "n", "f"]
 
 _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
 
@@ -38,34 +37,21 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.who} asks: {name}" if self.who else name
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """One possible answer."""
-
-    key: Key
-    label: str
-
-
-def choices(question: Question) -> list[Choice]:
-    """The possible answers, each with the exact rule it would store; without a rule only single ones."""
+def choices(question: Question) -> list[Row]:
+    """The keys of the possible answers, each with the exact rule it would store; without a rule only single ones."""
     rule = escape_line(question.asked.suggestion)
-    lasting = [Choice("s", f"yes, for this session: {rule}"), Choice("a", f"always: {rule}")] if rule else []
-    return [Choice("y", "yes, once"), *lasting, Choice("n", "no"), Choice("f", "no, and say why")]
+    lasting = [Row("s", f"yes, for this session: {rule}"), Row("a", f"always: {rule}")] if rule else []
+    return [Row("y", "yes, once"), *lasting, Row("n", "no"), Row("f", "no, and say why")]
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
     """The `Answer` for `key`; None when `key` is not an answer to this question."""
-    if key not in [choice.key for choice in choices(question)]:
+    if key not in [choice.value for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
-    match key:
-        case "y":
-            return Answer(call, "allow", session=session)
-        case "s":
-            return Answer(call, "allow", "session", rule, session=session)
-        case "a":
-            return Answer(call, "allow", "always", rule, session=session)
-        case _:
-            return Answer(call, "deny", message=message, session=session)
+    if key in ("s", "a"):
+        return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session)
+    return Answer(call, "allow" if key == "y" else "deny", message=message, session=session)
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
@@ -85,15 +71,12 @@ class Approval:
 
     def __init__(self, question: Question, content: Sequence[Line], waiting: int = 0) -> None:
         """`waiting` is the number of questions that follow."""
-        self.question = question
-        self.content = content
-        self.waiting = waiting
+        self.question, self.content, self.waiting = question, content, waiting
         self.ready = True
         """Whether keys answer it now; shown by their colour."""
         self.explaining = False
         """Whether the user is typing the reason of a denial."""
         self.top = 0
-        """First row shown."""
         self._rows: tuple[int, list[Line]] = (0, [])
         self._shown = 1
 
@@ -104,13 +87,11 @@ class Approval:
         return self._rows[1]
 
     def scroll(self, by: int) -> None:
-        """Move the window by `by` rows."""
         last = max(len(self._rows[1]) - self._shown, 0)
         self.top = min(max(self.top + by, 0), last)
 
     @property
     def page(self) -> int:
-        """Rows that one page key moves."""
         return max(self._shown - 1, 1)
 
     def draw(self, width: int, height: int) -> list[Line]:
@@ -127,32 +108,25 @@ class Approval:
 
     def _head(self, width: int) -> list[Line]:
         more = f"  (and {self.waiting} more)" if self.waiting else ""
-        told = line(
-            ("warn", "? "), ("bold", f"{self.question.title}: "), escape_line(self.question.asked.reason) + more
-        )
-        return wrap(told, width, "  ")
+        reason = escape_line(self.question.asked.reason)
+        return wrap(line(("warn", "? "), ("bold", f"{self.question.title}: "), reason + more), width, "  ")
 
     def _where(self, total: int) -> Line:
         last = min(self.top + self._shown, total)
-        change = f", {counts(list(self.content))}" if _is_change(self.content) else ""
-        told = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
-        return line(("warn", "└ "), ("dim", told))
+        is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
+        change = f", {counts(self.content)}" if is_change else ""
+        where = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
+        return line(("warn", "└ "), ("dim", where))
 
     def _keys(self, width: int) -> list[Line]:
-        rows: list[Line] = []
-        row: list[tuple[str, str]] = []
+        rows: list[Line] = [()]
         used = 0
         style = "you" if self.ready else "dim"
         for choice in choices(self.question):
             size = len(choice.label) + 7
-            if row and used + size > width:
-                rows.append(tuple(row))
-                row, used = [], 0
-            row += [(style, f" {choice.key} "), ("", f"{choice.label}   ")]
+            if rows[-1] and used + size > width:
+                rows.append(())
+                used = 0
+            rows[-1] += ((style, f" {choice.value} "), ("", f"{choice.label}   "))
             used += size
-        rows.append(tuple(row))
-        return [part for full in rows for part in wrap(full, width, "   ")]
-
-
-def _is_change(content: Sequence[Line]) -> bool:
-    return any(row and row[0][0] in ("add", "del") for row in content)
+        return [part for row in rows for part in wrap(row, width, "   ")]

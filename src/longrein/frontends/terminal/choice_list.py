@@ -9,12 +9,10 @@ from longrein.frontends.text_format import escape_line
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row of the list."""
+    """One row of the list. Its texts are escaped when drawn."""
 
     value: str
-    """Value of the choice."""
     label: str
-    """Text of the row; escaped when drawn."""
     note: str = ""
     """Dim text after the label."""
 
@@ -23,17 +21,13 @@ class Chooser:
     """A list with one row marked."""
 
     def __init__(self, title: str, rows: Sequence[Row]) -> None:
-        self.title = title
-        self.rows = rows
-        self.at = 0
+        self.title, self.rows, self.at = title, rows, 0
 
     @property
     def chosen(self) -> str:
-        """Value of the marked row."""
         return self.rows[self.at].value
 
     def move(self, by: int) -> None:
-        """Move the mark by `by` rows."""
         self.at = min(max(self.at + by, 0), len(self.rows) - 1)
 
     def draw(self, width: int, height: int) -> list[Line]:
@@ -46,7 +40,5 @@ class Chooser:
 
     def _row(self, n: int) -> Line:
         row, marked = self.rows[n], n == self.at
-        note = f"  {escape_line(row.note)}" if row.note else ""
-        return line(
-            ("you", "› ") if marked else "  ", ("bold" if marked else "", escape_line(row.label)), ("dim", note)
-        )
+        label = ("bold" if marked else "", escape_line(row.label))
+        return line(("you", "› ") if marked else "  ", label, ("dim", f"  {escape_line(row.note)}" if row.note else ""))

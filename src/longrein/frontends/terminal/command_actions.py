@@ -8,23 +8,22 @@ from msgspec import structs
 
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
-from longrein.frontends import text_format
-from longrein.frontends.terminal import commands
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.commands import (
+    BY_NAME,
     NOTHING_RUNS,
     TOO_LATE,
-    Choices,
     Command,
     CommandResult,
     MaybeAwaitable,
     ParsedCommand,
+    unknown_command_text,
 )
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.task_rows import RunningTask
-from longrein.frontends.text_format import escape_line
+from longrein.frontends.text_format import counted, escape_line, shortened
 
 # --- Question about running tasks, also used by the plain terminal ---------------------------------------------------
 
@@ -35,20 +34,21 @@ SHOWN_MAX = 3
 
 def exit_question(running: Sequence[RunningTask]) -> str:
     """Title of the question about running tasks."""
-    names = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
+    names = ", ".join(_name(task) for task in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
     verb, them = ("runs", "it") if len(running) == 1 else ("run", "them")
-    return f"{text_format.counted(len(running), 'task')} still {verb} ({names}): what becomes of {them}?"
+    return f"{counted(len(running), 'task')} still {verb} ({names}): what becomes of {them}?"
+
+
+def _name(task: RunningTask) -> str:
+    command = escape_line(task.started.command.strip().partition("\n")[0])
+    return f"{escape_line(task.started.task)} {shortened(command, COMMAND_CHARS_MAX)}"
 
 
 def exit_choices(count: int) -> tuple[Row, ...]:
     """Answers to it for `count` tasks."""
     them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
     how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
-    return (
-        Row("stop", f"stop {them} and leave"),
-        Row("keep", f"leave {them} running", how),
-        Row("stay", "stay"),
-    )
+    return Row("stop", f"stop {them} and leave"), Row("keep", f"leave {them} running", how), Row("stay", "stay")
 
 
 async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
@@ -65,35 +65,25 @@ async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) 
 
 def exit_progress(count: int, choice: str) -> str:
     """Line shown while the answer takes effect."""
-    tasks = text_format.counted(count, "task")
+    tasks = counted(count, "task")
     return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
-
-
-def _name(one: RunningTask) -> str:
-    command = escape_line(one.started.command.strip().partition("\n")[0])
-    shown = command if len(command) <= COMMAND_CHARS_MAX else command[: COMMAND_CHARS_MAX - 1] + "…"
-    return f"{escape_line(one.started.task)} {shown}"
-
-
-# --- Running commands ------------------------------------------------------------------------------------------------
 
 
 def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
     if command is None:
-        conversation.notice(commands.unknown_command_text(typed.name))
+        conversation.notice(unknown_command_text(typed.name))
     elif command.idle_only and conversation.session.busy:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:
-        _handle_result(
-            conversation, command, command.run(conversation.context, conversation.pastes.expand(typed.argument))
-        )
+        argument = conversation.pastes.expand(typed.argument)
+        _handle_result(conversation, command, command.run(conversation.context, argument))
 
 
 def choose_session(conversation: Conversation) -> None:
     """Open the list of other sessions of this folder, if there are any."""
-    run_command(conversation, ParsedCommand(commands.command_named("resume"), "resume", ""))
+    run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
 
 def _handle_result(conversation: Conversation, command: Command, result: MaybeAwaitable) -> None:
@@ -111,26 +101,22 @@ async def _apply_later(conversation: Conversation, command: Command, result: Awa
 
 
 def _apply(conversation: Conversation, command: Command, result: CommandResult) -> None:
-    if result.word is not None:
-        conversation.tell(result.word)
+    if result.message is not None:
+        conversation.tell(result.message)
     if result.title:
         conversation.show(conversation.view.spaced("answer", [line(("bold", result.title)), *result.rows]))
     if result.notice:
         conversation.notice(result.notice)
     if result.edit:
         conversation.edit(result.edit)
-    if result.choices is not None:
-        _choose(conversation, command, result.choices)
+    if choices := result.choices:
+        follow_up = choices.chosen or partial(command.run, conversation.context)
+        conversation.choose(
+            choices.title, choices.rows, lambda value: _handle_result(conversation, command, follow_up(value))
+        )
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()
-
-
-def _choose(conversation: Conversation, command: Command, choices: Choices) -> None:
-    follow_up = choices.chosen or partial(command.run, conversation.context)
-    conversation.choose(
-        choices.title, choices.rows, lambda value: _handle_result(conversation, command, follow_up(value))
-    )
 
 
 def edit_last_queued(conversation: Conversation) -> None:
@@ -146,9 +132,6 @@ def background(conversation: Conversation) -> None:
     """Move the running command to the background."""
     if not conversation.session.background():
         conversation.warn(NOTHING_RUNS)
-
-
-# --- Leaving ---------------------------------------------------------------------------------------------------------
 
 
 def request_exit(conversation: Conversation, outcome: Outcome) -> None:

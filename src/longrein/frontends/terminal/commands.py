@@ -1,6 +1,7 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +21,7 @@ from longrein.agent import (
     Unpin,
     UserMessage,
 )
-from longrein.context import Report, State
+from longrein.context import Report
 from longrein.events import Text
 from longrein.frontends import text_format
 from longrein.frontends.reports.context import item_rows, reason_rows
@@ -29,7 +30,6 @@ from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
-from longrein.frontends.terminal.message_queue import MessageQueue
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument
@@ -38,15 +38,12 @@ MODES = ("default", "acceptEdits", "plan")
 """Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
 EVERY_MODE = (*MODES, "bypassPermissions")
 TAIL_LINES = 20
-"""Default number of lines of a task's output."""
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
-"""Width of the first column of the help."""
 
 NOTHING_RUNS = "no command runs that could go to the background"
 TOO_LATE = "that message waits no more: it has been delivered"
-NOTHING_SAID = "nothing was said yet, so there is nothing to go back to"
 
 
 class Choices(msgspec.Struct, frozen=True):
@@ -69,11 +66,10 @@ class CommandResult(msgspec.Struct, frozen=True):
     """One line, in place of the rows."""
     edit: str = ""
     """Text for the input."""
-    word: InboxMessage | None = None
+    message: InboxMessage | None = None
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
-    """Leave the session with this outcome."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
@@ -85,18 +81,50 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     argument: str
-    """Argument as shown in the help; '' for none."""
     summary: str
     run: "Callable[[CommandContext, str], MaybeAwaitable]"
     """Function of the context and the argument. May raise `LongreinError`."""
+    aliases: tuple[str, ...] = ()
     idle_only: bool = False
     """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
-    """Whether its argument may have several lines."""
+
+
+class MessageQueue:
+    """Waiting messages of one session and its subagents.
+
+    Their numbers are stable, so that `/queue N` never takes back another message.
+    """
+
+    def __init__(self, session: SessionPort) -> None:
+        self._session = session
+        self._numbers: dict[int, int] = {}
+        self._last = 0
+
+    def numbered(self) -> Sequence[tuple[int, PendingMessage]]:
+        """Waiting messages with their numbers, in order of delivery.
+
+        Numbers are given on the first call that sees a message. A prompt has 0: it waits for a moment only.
+        """
+        for waiting in self._session.pending:
+            if waiting.id not in self._numbers:
+                counts = waiting.how != "prompt" or bool(waiting.to)
+                self._last += counts
+                self._numbers[waiting.id] = self._last if counts else 0
+        return [(self._numbers[waiting.id], waiting) for waiting in self._session.pending]
+
+    def take(self, number: int = 0) -> PendingMessage | None:
+        """Take a message back before delivery, the newest when `number` is 0. None when it was delivered."""
+        found = [(its, waiting) for its, waiting in self.numbered() if number in (0, its)]
+        if not found:
+            return None
+        newest = max(found, key=lambda pair: pair[0])[1]
+        text = self._session.unqueue(newest.id)
+        return msgspec.structs.replace(newest, text=text) if text else None
 
 
 class CommandContext:
-    """Session, facts and view model for the commands, and the commands about background work and messages."""
+    """Session, facts and view model for the commands."""
 
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
@@ -104,197 +132,192 @@ class CommandContext:
 
     def label(self, child: str) -> str:
         """Label of a subagent; '' when unknown."""
-        worker = self.view.activity.subagents.get(child)
-        return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
+        known = self.view.activity.subagents.get(child)
+        return known.label if known else next((v.label for v in self.session.agents() if v.child == child), "")
 
     def command_line_for(self, taken: PendingMessage) -> str:
         """Input text that sends a message again after it was taken back."""
         return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
 
-    # --- Tasks -------------------------------------------------------------------------------------------------------
 
-    async def tasks(self, argument: str) -> CommandResult:
-        """/tasks: list tasks, show the end of a task's output, or stop a task."""
-        views = self.session.tasks()
-        word, _, rest = argument.partition(" ")
-        if not word:
-            return CommandResult("background tasks", task_rows.task_list(views))
-        wanted = rest.strip() if word == "stop" else word
-        view = next((one for one in views if one.id == wanted), None)
-        if view is None:
-            known = ", ".join(one.id for one in views) or "there are none"
-            return CommandResult(notice=f"no task {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}")
-        if word == "stop":
-            if view.state not in OPEN:
-                return CommandResult(notice=f"task {view.id} is over already: {view.state}")
-            await self.session.tell(StopTask(view.id))
-            return CommandResult(notice=f"task {view.id} is being stopped")
-        lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
-        if lines < 0:
-            return CommandResult(notice=f"say how many lines: /tasks {view.id} 50")
-        tail = await self.facts.task_tail(view.id, lines)
-        rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()]
-        return CommandResult(
-            f"task {view.id}", [task_rows.task_line(view), *(rows or [line(("dim", "  no output yet"))])]
-        )
+def notice(text: str, *, edit: str = "") -> CommandResult:
+    """Result that is one line of text."""
+    return CommandResult(notice=text, edit=edit)
 
-    # --- Subagents ---------------------------------------------------------------------------------------------------
 
-    async def agents(self, argument: str) -> CommandResult:
-        """/agents: list subagents, show one, stop one, or send one a message."""
-        views = self.session.agents()
-        word, _, rest = argument.partition(" ")
-        if not word:
-            return CommandResult("subagents", task_rows.agent_list(views))
-        wanted, _, text = rest.strip().partition(" ") if word in ("stop", "tell") else (word, "", "")
-        if word == "tell" and "\n" in wanted:
-            wanted, _, text = rest.strip().partition("\n")
-        view = next((one for one in views if one.label in (wanted, f"a{wanted}")), None)
-        if view is None:
-            known = ", ".join(one.label for one in views) or "there are none"
-            back = f"/agents {argument}" if text else ""
-            notice = f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}"
-            return CommandResult(notice=notice, edit=back)
-        if word in ("stop", "tell"):
-            return await self._stop_or_tell(view, word, text.strip())
-        return self._agent_page(view)
+def _leave(kind: Literal["exit", "switch", "new"], session: str = "") -> CommandResult:
+    return CommandResult(outcome=Outcome(kind, session))
 
-    async def _stop_or_tell(self, view: SubagentView, word: str, text: str) -> CommandResult:
-        again = f"/agents tell {view.label} {text}" if text else ""
+
+def _number(text: str) -> int:
+    """`text` as a number; -1 when it is not a number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
+
+
+def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
+    names = escape_line(", ".join(known)) or "there are none"
+    return f"no {kind} {escape_line(wanted) or '(say which)'}; known: {names}"
+
+
+# --- Tasks, subagents, goals -----------------------------------------------------------------------------------------
+
+
+async def _tasks(context: CommandContext, argument: str) -> CommandResult:
+    views = context.session.tasks()
+    word, _, rest = argument.partition(" ")
+    if not word:
+        return CommandResult("background tasks", task_rows.task_list(views))
+    wanted = rest.strip() if word == "stop" else word
+    view = next((view for view in views if view.id == wanted), None)
+    if view is None:
+        return notice(_unknown("task", wanted, [view.id for view in views]))
+    if word == "stop":
         if view.state not in OPEN:
-            return CommandResult(
-                notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again
-            )
-        if word == "stop":
-            await self.session.tell(StopChild(view.child))
-            return CommandResult(notice=f"{view.label} is being stopped; it reports what it has")
-        if not text:
-            return CommandResult(notice=f"say what: /agents tell {view.label} TEXT")
-        stored = self.session.tell(UserMessage((Text(text),), "steer", view.child))
-        waits = any(one.to == view.child and one.text == text for one in self.session.pending)
-        await stored
-        return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
-
-    def _agent_page(self, view: SubagentView) -> CommandResult:
-        worker, now = self.view.activity.subagents.get(view.child), self.session.state.children.get(view.child)
-        task = worker.started.task if worker else now.started.task if now else ""
-        report = now.ended.report if now and now.ended else ""
-        acts = [*self.view.activity.acts.get(view.child, ())]
-        return CommandResult(f"subagent {view.label}", task_rows.agent_page(view, task, report, acts))
-
-    # --- Stop --------------------------------------------------------------------------------------------------------
-
-    def running(self) -> list[Row]:
-        """Calls, subagents and tasks that can be stopped."""
-        calls = [(call, one) for call, one in self.session.state.calls.items() if one.started]
-        return [
-            *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
-            *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in self.session.agents() if v.state in OPEN),
-            *(Row(v.id, v.command, v.id) for v in self.session.tasks() if v.state in OPEN),
-        ]
-
-    def stop(self, wanted: str) -> MaybeAwaitable:
-        """/stop: stop a call, subagent or task; without an id, choose."""
-        rows = self.running()
-        if not wanted and rows:
-            return CommandResult(choices=Choices("stop which?", rows))
-        found = next((row for row in rows if row.value == wanted), None)
-        if found is None:
-            missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
-            return CommandResult(notice=missing if wanted else "nothing runs that could be stopped")
-        if found.note == "call":
-            self.session.cancel(wanted)
-            return CommandResult(notice=f"{found.label} is being stopped")
-        if any(view.label == wanted for view in self.session.agents()):
-            return self.agents(f"stop {wanted}")
-        return self.tasks(f"stop {wanted}")
-
-    # --- Goals, messages ---------------------------------------------------------------------------------------------
-
-    async def goals(self, argument: str) -> CommandResult:
-        """/goals: list or change goals of the project."""
-        if self.facts.goals is None:
-            return CommandResult(notice="goals are kept by project, and here is none")
-        return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(self.facts.goals, argument)])
-
-    def queue(self, argument: str) -> CommandResult:
-        """/queue: list waiting messages, take one back, or drop one."""
-        drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
-        if not number:
-            numbered = self.queued_messages.numbered()
-            labels = {one.to: self.label(one.to) for _, one in numbered if one.to}
-            return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
-        if _number(number) < 0:
-            return CommandResult(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
-        taken = self.queued_messages.take(_number(number)) if _number(number) else None
-        if taken is None:
-            return CommandResult(notice=TOO_LATE)
-        return (
-            CommandResult(notice=f"thrown away: {taken.text}")
-            if drop
-            else CommandResult(edit=self.command_line_for(taken))
-        )
-
-    def background(self, _: str) -> CommandResult:
-        """/background: move the running command to the background."""
-        return CommandResult(notice="" if self.session.background() else NOTHING_RUNS)
+            return notice(f"task {view.id} is over already: {view.state}")
+        await context.session.tell(StopTask(view.id))
+        return notice(f"task {view.id} is being stopped")
+    lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
+    if lines < 0:
+        return notice(f"say how many lines: /tasks {view.id} 50")
+    tail = await context.facts.task_tail(view.id, lines)
+    rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [line(("dim", "  no output yet"))]
+    return CommandResult(f"task {view.id}", [task_rows.task_line(view), *rows])
 
 
-# --- Session commands ------------------------------------------------------------------------------------------------
+async def _agents(context: CommandContext, argument: str) -> CommandResult:
+    views = context.session.agents()
+    word, _, rest = argument.partition(" ")
+    if not word:
+        return CommandResult("subagents", task_rows.agent_list(views))
+    wanted, text = [*rest.split(None, 1), "", ""][:2] if word in ("stop", "tell") else (word, "")
+    view = next((view for view in views if view.label in (wanted, f"a{wanted}")), None)
+    if view is None:
+        unknown = _unknown("subagent", wanted, [view.label for view in views])
+        return notice(unknown, edit=f"/agents {argument}" if text else "")
+    if word in ("stop", "tell"):
+        return await _stop_or_tell(context, view, word, text.strip())
+    known, now = context.view.activity.subagents.get(view.child), context.session.state.children.get(view.child)
+    task = known.started.task if known else now.started.task if now else ""
+    report = now.ended.report if now and now.ended else ""
+    acts = [*context.view.activity.acts.get(view.child, ())]
+    return CommandResult(f"subagent {view.label}", task_rows.agent_page(view, task, report, acts))
 
 
-def _help(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult("commands and keys", help_lines())
+async def _stop_or_tell(context: CommandContext, view: SubagentView, word: str, text: str) -> CommandResult:
+    again = f"/agents tell {view.label} {text}" if text else ""
+    if view.state not in OPEN:
+        return notice(f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
+    if word == "stop":
+        await context.session.tell(StopChild(view.child))
+        return notice(f"{view.label} is being stopped; it reports what it has")
+    if not text:
+        return notice(f"say what: /agents tell {view.label} TEXT")
+    stored = context.session.tell(UserMessage((Text(text),), "steer", view.child))
+    waits = any(waiting.to == view.child and waiting.text == text for waiting in context.session.pending)
+    await stored
+    return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
+
+
+def _running(session: SessionPort) -> list[Row]:
+    calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
+    return [
+        *(Row(id_, f"{call.name} {key_argument(call.arguments)}".rstrip(), "call") for id_, call in calls),
+        *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in session.agents() if v.state in OPEN),
+        *(Row(v.id, v.command, v.id) for v in session.tasks() if v.state in OPEN),
+    ]
+
+
+def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
+    rows = _running(context.session)
+    if not wanted and rows:
+        return CommandResult(choices=Choices("stop which?", rows))
+    found = next((row for row in rows if row.value == wanted), None)
+    if found is None:
+        missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+        return notice(missing if wanted else "nothing runs that could be stopped")
+    if found.note == "call":
+        context.session.cancel(wanted)
+        return notice(f"{found.label} is being stopped")
+    is_agent = any(view.label == wanted for view in context.session.agents())
+    return (_agents if is_agent else _tasks)(context, f"stop {wanted}")
+
+
+async def _goals(context: CommandContext, argument: str) -> CommandResult:
+    if context.facts.goals is None:
+        return notice("goals are kept by project, and here is none")
+    return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)])
+
+
+# --- Messages --------------------------------------------------------------------------------------------------------
+
+
+def _queue(context: CommandContext, argument: str) -> CommandResult:
+    drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
+    if not number:
+        numbered = context.queued_messages.numbered()
+        labels = {waiting.to: context.label(waiting.to) for _, waiting in numbered if waiting.to}
+        return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
+    if _number(number) < 0:
+        return notice("say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
+    taken = context.queued_messages.take(_number(number)) if _number(number) else None
+    if taken is None:
+        return notice(TOO_LATE)
+    return notice(f"thrown away: {taken.text}") if drop else CommandResult(edit=context.command_line_for(taken))
+
+
+def _background(context: CommandContext, _: str) -> CommandResult:
+    return notice("" if context.session.background() else NOTHING_RUNS)
+
+
+# --- The session and its context -------------------------------------------------------------------------------------
 
 
 def _model(context: CommandContext, name: str) -> CommandResult:
     names = context.facts.models()
-    if name or not names:
-        return CommandResult(word=SetModel(name)) if name else CommandResult(notice="say which: /model PROVIDER/MODEL")
-    return CommandResult(choices=Choices("which model?", [Row(one, one) for one in names]))
+    if name:
+        return CommandResult(message=SetModel(name))
+    if not names:
+        return notice("say which: /model PROVIDER/MODEL")
+    return CommandResult(choices=Choices("which model?", [Row(name, name) for name in names]))
 
 
 def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
-        return CommandResult(choices=Choices("which mode?", [Row(one, one) for one in EVERY_MODE]))
+        return CommandResult(choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE]))
     if mode not in EVERY_MODE:
-        return CommandResult(notice=f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
+        return notice(f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
     if mode == context.session.state.mode and not context.session.busy:
-        return CommandResult(notice=f"the mode is {mode} already")
-    return CommandResult(word=SetMode(mode))
+        return notice(f"the mode is {mode} already")
+    return CommandResult(message=SetMode(mode))
 
 
 def _clear(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult(outcome=Outcome("new"))
-
-
-def _exit(_: CommandContext, __: str) -> CommandResult:
-    return CommandResult(outcome=Outcome("exit"))
+    return _leave("new")
 
 
 def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
-    return CommandResult(outcome=Outcome("switch", session)) if session else _sessions(context)
+    return _leave("switch", session) if session else _sessions(context)
 
 
 async def _sessions(context: CommandContext) -> CommandResult:
     rows = await context.facts.sessions() if context.facts.sessions is not None else ()
-    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != context.session.id]
+    others = [row for row in rows if row.value != context.session.id]
     if not others:
-        return CommandResult(notice="there is no other session of this folder")
+        return notice("there is no other session of this folder")
     return CommandResult(choices=Choices("which session?", others))
 
 
 def _rewind(context: CommandContext, argument: str) -> CommandResult:
     seq, _, rest = argument.partition(" ")
-    said = next((prompt for prompt in context.view.prompts if prompt.seq == _number(seq)), None)
-    if said is not None and rest.strip() in ("", "files"):
-        return CommandResult(word=Rewind(said.seq - 1, bool(rest)), edit=said.text)
-    if not context.view.prompts:
-        return CommandResult(notice=NOTHING_SAID)
-    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(context.view.prompts)]
-    hint = (
-        f"with the word files (/rewind {rows[0].value} files) files go back too, where they are as longrein wrote them"
-    )
+    prompts = context.view.prompts
+    target = next((prompt for prompt in prompts if prompt.seq == _number(seq)), None)
+    if target is not None and rest.strip() in ("", "files"):
+        return CommandResult(message=Rewind(target.seq - 1, bool(rest)), edit=target.text)
+    if not prompts:
+        return notice("nothing was said yet, so there is nothing to go back to")
+    rows = [Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)]
+    how = f"with the word files (/rewind {rows[0].value} files)"
+    hint = f"{how} files go back too, where they are as longrein wrote them"
     return CommandResult(choices=Choices("go back to before which of your words?", rows, _rewind_what, hint))
 
 
@@ -310,16 +333,14 @@ def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
         rows = [line(escape_line(row)) for row in context.facts.analysis()]
         return CommandResult("what a compaction would do now", rows)
-    return _uncompact(context, "") if focus == "--undo" else CommandResult(word=Compact(focus))
+    return _uncompact(context, "") if focus == "--undo" else CommandResult(message=Compact(focus))
 
 
 def _uncompact(_: CommandContext, handle: str) -> CommandResult:
     seq = _number(handle.removeprefix("r")) if handle else 0
-    return (
-        CommandResult(word=Uncompact(seq))
-        if seq >= 0
-        else CommandResult(notice="say which: /uncompact r412, or nothing for the last one")
-    )
+    if seq < 0:
+        return notice("say which: /uncompact r412, or nothing for the last one")
+    return CommandResult(message=Uncompact(seq))
 
 
 def _context(context: CommandContext, handle: str) -> CommandResult:
@@ -330,7 +351,7 @@ def _context(context: CommandContext, handle: str) -> CommandResult:
     return (
         CommandResult("what fills the context", context_lines(report))
         if report
-        else CommandResult(notice="nothing is known of it yet")
+        else notice("nothing is known of it yet")
     )
 
 
@@ -338,37 +359,65 @@ def _pin(context: CommandContext, text: str) -> CommandResult:
     if not text:
         return _pins(context, "")
     if text in context.session.state.pins:
-        return CommandResult(notice=f"it is pinned already: {escape_line(text)}")
-    return CommandResult(word=Pin(text), notice=f"pinned: {escape_line(text)}")
+        return notice(f"it is pinned already: {escape_line(text)}")
+    return CommandResult(message=Pin(text), notice=f"pinned: {escape_line(text)}")
 
 
 def _unpin(context: CommandContext, number: str) -> CommandResult:
     pins, n = context.session.state.pins, _number(number)
     if n < 0:
-        return CommandResult(notice="say which: /unpin NUMBER; /pins lists them")
+        return notice("say which: /unpin NUMBER; /pins lists them")
     if not 0 < n <= len(pins):
-        return CommandResult(notice=f"there is no pin {n}; /pins lists them")
-    return CommandResult(word=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
+        return notice(f"there is no pin {n}; /pins lists them")
+    return CommandResult(message=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
 
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
-    return CommandResult("pinned", pin_lines(context.session.state.pins))
+    rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(context.session.state.pins, 1)]
+    none = line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))
+    return CommandResult("pinned", rows or [none])
 
 
 def _cost(context: CommandContext, _: str) -> CommandResult:
-    return CommandResult("what this session used", cost_lines(context.session.state))
+    state = context.session.state
+    used = state.usage
+    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
+    rows = (
+        ("requests", str(state.asks)),
+        ("input, not cached", text_format.tokens(used.input_tokens)),
+        ("read from cache", text_format.tokens(used.cache_read_tokens) + share),
+        ("written to cache", text_format.tokens(used.cache_write_tokens)),
+        ("output", text_format.tokens(used.output_tokens)),
+        ("spent", text_format.money(event_lines.spent_usd(state))),
+    )
+    return CommandResult("what this session used", [line(("dim", f"  {name:<20}"), value) for name, value in rows])
 
 
-def _number(text: str) -> int:
-    """`text` as a number; -1 when it is not a number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
+def context_lines(report: Report) -> list[Line]:
+    """One bar for each module, the free space, then the largest items."""
+    window = report.usable_tokens
+    most = max(window, report.total_tokens, 1)
+    shares: list[tuple[str, int, str]] = [(*module, "run") for module in report.modules()]
+    shares.append(("free", max(window - report.total_tokens, 0), "dim"))
+    wide = max(5, *(len(name) for name, _, _ in shares))
+    rows = [
+        line(
+            f"  {escape_line(name).ljust(wide)}  {text_format.tokens(count):>7} {100 * count / most:>3.0f}% ",
+            (style, "█" * round(24 * count / most)),
+        )
+        for name, count, style in shares
+    ]
+    total = f"{text_format.tokens(report.total_tokens):>7} of {text_format.tokens(window)} tokens"
+    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
+    rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
+    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
 COMMANDS = (
-    Command("help", "", "commands and keys", _help),
+    Command("help", "", "commands and keys", lambda *_: CommandResult("commands and keys", help_lines()), ("?",)),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
-    Command("clear", "", "begin a new session; this one stays on disk", _clear, idle_only=True),
+    Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
     Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
     Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
@@ -378,20 +427,21 @@ COMMANDS = (
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
     Command("cost", "", "what was used and spent", _cost),
-    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", CommandContext.tasks),
+    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(
         "agents",
         "[ID | stop ID | tell ID TEXT]",
         "subagents; ID shows its task, acts and report",
-        CommandContext.agents,
+        _agents,
         many_lines=True,
     ),
-    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", CommandContext.goals),
-    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", CommandContext.queue),
-    Command("stop", "[ID]", "stop one call, task or subagent that runs", CommandContext.stop),
-    Command("background", "", "send the running command to the background", CommandContext.background),
-    Command("exit", "", "leave; `longrein -c` goes on", _exit),
+    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
+    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
+    Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
+    Command("background", "", "send the running command to the background", _background, ("bg",)),
+    Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
 )
+BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 KEYS = (
     ("Enter", "send; while a turn goes on: queue for after it"),
@@ -419,21 +469,13 @@ class ParsedCommand(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> ParsedCommand | None:
     """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`."""
-    if not text.startswith("/"):
-        return None
     name, _, argument = text[1:].partition(" ")
-    if not name.replace("-", "").isalnum():
+    found = BY_NAME.get(name)
+    if not text.startswith("/") or not (found or name.replace("-", "").isalnum()):
         return None
-    name = {"quit": "exit", "new": "clear", "?": "help", "bg": "background"}.get(name, name)
-    found = next((command for command in COMMANDS if command.name == name), None)
     if "\n" in text and not (found and found.many_lines):
         return None
-    return ParsedCommand(found, name, argument.strip())
-
-
-def command_named(name: str) -> Command:
-    """The command called `name`."""
-    return next(command for command in COMMANDS if command.name == name)
+    return ParsedCommand(found, found.name if found else name, argument.strip())
 
 
 def unknown_command_text(name: str) -> str:
@@ -445,58 +487,18 @@ def unknown_command_text(name: str) -> str:
 
 def help_lines() -> list[Line]:
     """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
-    rows: list[Line] = []
-    for command in COMMANDS:
-        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.summary)
-    rows.append(())
-    return rows + [row for key, summary in KEYS for row in _help_rows(key, summary)]
+    commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
+    return [*_two_columns(commands), (), *_two_columns(KEYS)]
 
 
-def _help_rows(name: str, summary: str) -> list[Line]:
-    if len(name) <= HELP_CELLS:
-        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary)]
-    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
-
-
-def cost_lines(state: State) -> list[Line]:
-    """Requests, tokens and money that the session used."""
-    used = state.usage
-    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
-    rows = (
-        ("requests", str(state.asks)),
-        ("input, not cached", text_format.tokens(used.input_tokens)),
-        ("read from cache", text_format.tokens(used.cache_read_tokens) + share),
-        ("written to cache", text_format.tokens(used.cache_write_tokens)),
-        ("output", text_format.tokens(used.output_tokens)),
-        ("spent", text_format.money(event_lines.spent_usd(state))),
-    )
-    return [line(("dim", f"  {name:<20}"), value) for name, value in rows]
-
-
-def context_lines(report: Report) -> list[Line]:
-    """One bar for each module, the free space, then the largest items."""
-    modules, window = report.modules(), report.usable_tokens
-    most = max(window, report.total_tokens, 1)
-    wide = max([len(name) for name, _ in modules] + [5])
-    rows = [_share(name, count, most, wide, "run") for name, count in modules]
-    rows.append(_share("free", max(window - report.total_tokens, 0), most, wide, "dim"))
-    total = f"{text_format.tokens(report.total_tokens):>7} of {text_format.tokens(window)} tokens"
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
-    rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
-    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
-
-
-def pin_lines(pins: Sequence[str]) -> list[Line]:
-    """The pinned constraints, numbered."""
-    rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(pins, 1)]
-    return rows or [line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))]
-
-
-def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
-    bar = "█" * round(24 * count / most)
-    return line(
-        f"  {escape_line(name).ljust(wide)}  {text_format.tokens(count):>7} {100 * count / most:>3.0f}% ", (style, bar)
-    )
+def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
+    lines: list[Line] = []
+    for name, summary in rows:
+        if len(name) <= HELP_CELLS:
+            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary))
+        else:
+            lines += [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
+    return lines
 
 
 def next_mode(mode: str) -> str:

@@ -27,7 +27,6 @@ from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
-"""Shortest time between two redraws, seconds."""
 QUIET_S = 0.5
 """Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
 input must not answer it."""
@@ -36,14 +35,12 @@ DRAFT_QUIET_S = 2.0
 AGAIN_S = 3.0
 """Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
-Chosen = Callable[[str], None]
-How = Literal["prompt", "steer", "queued"]
-
 
 class Conversation:
-    """View model, panel and input of one session on one terminal. `attach` sets its screen."""
+    """View model, panel and input of one session on one terminal."""
 
     screen: Screen
+    """Set once, before anything is shown."""
 
     def __init__(
         self,
@@ -67,7 +64,7 @@ class Conversation:
         self._shown_s = self._answered_s = -AGAIN_S
         """Time the question appeared (earlier when another was answered just before), and time of the last answer."""
         self.chooser: Chooser | None = None
-        self._chosen: Chosen = lambda _: None
+        self._chosen: Callable[[str], None] = lambda _: None
         self.feedback: Question | None = None
         """The question that is being denied; the input holds the reason."""
         self._draft = ""
@@ -80,7 +77,6 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        """Set when the screen is running."""
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
@@ -88,10 +84,6 @@ class Conversation:
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def attach(self, screen: Screen) -> None:
-        """Draw on `screen` from now on."""
-        self.screen = screen
 
     # --- Showing -----------------------------------------------------------------------------------------------------
 
@@ -103,29 +95,21 @@ class Conversation:
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
-        """Show the end of a resumed session."""
         if self.view.prompts:
-            self.show(
-                [
-                    EMPTY,
-                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.view.prompts), 'prompt')} ──")),
-                ]
-            )
+            prompts = counted(len(self.view.prompts), "prompt")
+            self.show([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {prompts} ──"))])
         self.show(pieces)
         if self.session.state.turn_open and not self.session.busy:
             self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
 
     def show(self, pieces: Sequence[Piece]) -> None:
-        """Queue `pieces` for the scrollback."""
         self._outbox += pieces
         self.request_redraw()
 
     def notice(self, text: str) -> None:
-        """Show a one-line notice."""
         self.show(self.view.spaced("note", [event_lines.notice_line(text)]))
 
     def request_redraw(self) -> None:
-        """Request a redraw."""
         self._news.set()
 
     async def redraw_loop(self) -> None:
@@ -137,23 +121,20 @@ class Conversation:
             self.redraw()
             await asyncio.sleep(FRAME_S)
             moves = self.view.busy and self.view.phase != "waiting"
-            if moves or self._panel_wanted != self._panel_has_focus:
+            if moves or self._panel_wanted != self.screen.panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
             elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
-                self._tick(tick_s)
-
-    def _tick(self, after_s: float) -> None:
-        """Request a redraw in `after_s` seconds, in place of an earlier request."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
+                if self._ticking is not None:
+                    self._ticking.cancel()
+                self._ticking = loop.call_later(tick_s, self._news.set)
 
     def redraw(self) -> None:
-        """Print finished pieces and redraw now."""
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
-        self._live = self._draw_live()
+        size = self.screen.size
+        now = live_area.DrawContext(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        self._live = live_area.live_rows(self.view, self._agents(), now)
         if rows:
             self.screen.commit(rows)
         else:
@@ -171,17 +152,13 @@ class Conversation:
     def _panel_wanted(self) -> bool:
         return self.feedback is None and (self.approval is not None or self.chooser is not None)
 
-    @property
-    def _panel_has_focus(self) -> bool:
-        return self.screen.panel_has_focus
-
     def _follow_questions(self) -> None:
         """Show the first open question, and focus it once the user has stopped typing."""
         questions = self.view.questions
         if not questions:
             self.approval = None
             self.end_denial_reason()
-        elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
+        elif self.approval is None or self.approval.question.key not in [question.key for question in questions]:
             self.end_denial_reason()
             self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
             now_s = self.mono_s()
@@ -192,11 +169,9 @@ class Conversation:
 
     @property
     def subagent_question_has_focus(self) -> bool:
-        """Whether a question of a subagent has the focus."""
-        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_focus
+        return self.approval is not None and bool(self.approval.question.session) and self.screen.panel_has_focus
 
     def key_pressed(self) -> None:
-        """Note a key press, in the panel or the input."""
         self.warned, self.flash = bool(self.flash), ""
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
@@ -224,16 +199,15 @@ class Conversation:
         if not wanted or not typing:
             self.screen.focus(panel=wanted)
         if self.approval is not None:
-            self.approval.ready = self._panel_has_focus
+            self.approval.ready = self.screen.panel_has_focus
             self.approval.explaining = self.feedback is not None
 
-    def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
+    def choose(self, title: str, rows: Sequence[Row], chosen: Callable[[str], None]) -> None:
         """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
         self.chooser, self._chosen = Chooser(title, rows), chosen
         self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
-        """Close the list, with or without a choice."""
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen:
             self._chosen(chooser.chosen)
@@ -261,10 +235,10 @@ class Conversation:
 
     # --- Messages to the session -------------------------------------------------------------------------------------
 
-    def tell(self, word: InboxMessage) -> None:
+    def tell(self, message: InboxMessage) -> None:
         """Put a message into the session's inbox now; a `LongreinError` becomes a notice."""
         try:
-            stored = self.session.tell(word)
+            stored = self.session.tell(message)
         except LongreinError as error:
             self.notice(str(error))
             return
@@ -278,7 +252,6 @@ class Conversation:
         self.request_redraw()
 
     def edit(self, text: str) -> None:
-        """Insert `text` at the start of the input."""
         self.buffer.cursor_position = 0
         drafted = "\n" if self.buffer.text else ""
         self.buffer.insert_text(self.pastes.fold(text) + drafted)
@@ -289,8 +262,8 @@ class Conversation:
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
         self.end_typing()
-        busy = self.session.busy or any(not one.to for one in self.session.pending)
-        how: How = ("steer" if steer else "queued") if busy else "prompt"
+        busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
+        how: Literal["prompt", "steer", "queued"] = ("steer" if steer else "queued") if busy else "prompt"
         self.tell(UserMessage((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
@@ -316,7 +289,7 @@ class Conversation:
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
         elif self.view.prompts:
-            cut = [f"a{one.seq}" for one in self.session.state.children.values() if one.ended is None]
+            cut = [f"a{child.seq}" for child in self.session.state.children.values() if child.ended is None]
             more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
             more += ", and with what still waits to be said" if self.session.pending else ""
             output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}\n")
@@ -326,14 +299,10 @@ class Conversation:
 
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
-    @property
     def prompt(self) -> str:
-        """Text before the input."""
         return "why not › " if self.feedback else "› "
 
-    @property
     def hint(self) -> str:
-        """Placeholder of the empty input."""
         if self.feedback:
             return "what to do instead"
         if self._panel_wanted:
@@ -342,31 +311,22 @@ class Conversation:
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
         """Rows above the input, at most `room`."""
-        below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
+        waiting = [waiting for _, waiting in self.context.queued_messages.numbered()]
+        labels = {message.to: self.context.label(message.to) for message in waiting if message.to}
+        below = live_area.waiting_rows(waiting, labels, width)
+        below += [line(("warn", self.flash))] if self.flash else []
         room -= len(below)
-        if self.chooser is not None:
-            return [EMPTY, *self.chooser.draw(width, room - 1), *below]
-        if self.approval is not None:
-            return [EMPTY, *self.approval.draw(width, room - 1), *below]
+        if panel := self.chooser or self.approval:
+            return [EMPTY, *panel.draw(width, room - 1), *below]
         return [*self._live[-room:], *below]
-
-    def _draw_live(self) -> list[Line]:
-        size = self.screen.size
-        now = live_area.DrawContext(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
-        return live_area.live_rows(self.view, self._agents(), now)
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""
-        beside = self.view.activity
-        views = self.session.agents() if beside.subagents else ()
-        return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
-
-    def _waiting(self, width: int) -> list[Line]:
-        waiting = [one for _, one in self.context.queued_messages.numbered()]
-        return live_area.waiting_rows(waiting, {one.to: self.context.label(one.to) for one in waiting if one.to}, width)
+        activity = self.view.activity
+        views = self.session.agents() if activity.subagents else ()
+        return [structs.replace(v, last=activity.acts[v.child][-1]) if activity.acts.get(v.child) else v for v in views]
 
     def footer(self, width: int) -> Line:
-        """The footer."""
         window = self.facts.window_tokens()
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
         background = task_rows.counts(len(self.view.activity.tasks), agents)

@@ -1,7 +1,6 @@
 """Styled lines, and one function for each kind of event that turns it into lines. Pure; escapes outside text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
 from math import ceil
 from typing import Any
 from unicodedata import category, east_asian_width
@@ -9,20 +8,27 @@ from unicodedata import category, east_asian_width
 from longrein.agent import RetryPause
 from longrein.context import State
 from longrein.events import (
+    AnyEvent,
     AskFailed,
     Cleared,
+    GoalChanged,
     Image,
+    ModeSet,
     PermissionAnswered,
+    PrefixSet,
+    Reminded,
     Restored,
     Rewound,
     Summarized,
-    Todo,
+    TodoSet,
     ToolEnded,
     TurnEnded,
     UserSpoke,
     text_of,
 )
-from longrein.frontends.text_format import elapsed, escape, escape_line, key_argument, tokens
+from longrein.frontends.reports.goals import goal_line
+from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
+from longrein.tools import hunks_of
 
 # --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
 
@@ -34,22 +40,21 @@ Line = tuple[Span, ...]
 NO_WRAP: Span = ("one", "")
 """Marks a line that is cropped to the width and never wrapped."""
 
-SGR = {
-    "": "",
-    "one": "",
-    "dim": "2",
-    "bold": "1",
-    "you": "1;36",
-    "name": "1",
-    "ok": "32",
-    "bad": "31",
-    "warn": "33",
-    "run": "36",
-    "add": "32",
-    "del": "31",
-    "where": "36;2",
+STYLES = {
+    "": ("", ""),
+    "one": ("", ""),
+    "dim": ("2", "ansibrightblack"),
+    "bold": ("1", "bold"),
+    "you": ("1;36", "bold ansicyan"),
+    "name": ("1", "bold"),
+    "ok": ("32", "ansigreen"),
+    "bad": ("31", "ansired"),
+    "warn": ("33", "ansiyellow"),
+    "run": ("36", "ansicyan"),
+    "add": ("32", "ansigreen"),
+    "del": ("31", "ansired"),
 }
-"""Style word -> ANSI attributes. Only the sixteen colours, so that the user's theme applies."""
+"""Style word -> (ANSI attributes, style of prompt_toolkit). Sixteen colours only, so that the user's theme applies."""
 
 
 def line(*spans: Span | str) -> Line:
@@ -66,14 +71,13 @@ def ansi(of: Line, *, colour: bool = True) -> str:
     """Text of a line with ANSI attributes."""
     if not colour:
         return plain(of)
-    return "".join(f"\x1b[{SGR[style]}m{text}\x1b[0m" if SGR[style] and text else text for style, text in of)
+    styled = ((STYLES[style][0], text) for style, text in of)
+    return "".join(f"\x1b[{attributes}m{text}\x1b[0m" if attributes and text else text for attributes, text in styled)
 
 
 def cells(text: str) -> int:
     """Terminal columns of `text`."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_cells, text))
+    return len(text) if text.isascii() else sum(map(_cells, text))
 
 
 def _cells(char: str) -> int:
@@ -134,9 +138,9 @@ def _break(text: str, width: int, *, fresh: bool) -> tuple[str, str]:
     part, rest = cut(text, width)
     if fresh and not part:  # a wide character wider than the row
         return text[:1], text[1:]
-    blank = part.rfind(" ")
     if rest.startswith(" "):
         return part, rest[1:]
+    blank = part.rfind(" ")
     if blank > 0 and len(part) - blank < 40:
         return part[:blank], part[blank + 1 :] + rest
     return part, rest
@@ -168,60 +172,46 @@ def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
 # --- Diffs: complete and escaped -------------------------------------------------------------------------------------
 
 
-LINES_MAX = 2_000
-"""Longer texts are shown as all old, then all new lines: matching them would take seconds."""
-
 FileText = Callable[[str], str | None]
 
 
 def diff_lines(old: str, new: str) -> list[Line]:
     """Complete diff of `old` and `new`: `-` and `+` lines, common lines unmarked."""
     before, after = old.split("\n"), new.split("\n")
-    if len(before) + len(after) > LINES_MAX:
-        return [*_marked("-", "del", before), *_marked("+", "add", after)]
     rows: list[Line] = []
-    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag == "equal":
-            rows += _marked(" ", "dim", before[i:j])
-        else:
-            rows += [*_marked("-", "del", before[i:j]), *_marked("+", "add", after[k:m])]
-    return rows
+    at = 0
+    for first, last, added, added_end in hunks_of(before, after):
+        rows += _marked(" ", "dim", before[at:first])
+        rows += [*_marked("-", "del", before[first:last]), *_marked("+", "add", after[added:added_end])]
+        at = last
+    return [*rows, *_marked(" ", "dim", before[at:])]
 
 
-def _marked(mark: str, style: str, lines: list[str]) -> Iterator[Line]:
+def _marked(mark: str, style: str, lines: Sequence[str]) -> Iterator[Line]:
     return (line((style, f"{mark} {escape(text).expandtabs(4)}")) for text in lines)
 
 
 def change_lines(name: str, arguments: dict[str, Any] | None, file_text: FileText | None) -> list[Line]:
     """Diff of an `Edit` or `Write`; [] for other calls and malformed arguments."""
-    old, new = _sides(name, arguments or {}, file_text)
-    if not isinstance(old, str) or not isinstance(new, str):
-        return []
-    if old == "":
-        return _new_file_lines(new)
-    return diff_lines(old, new)
+    match name, arguments:
+        case "Edit", {"old_string": str(old), "new_string": str(new)}:
+            return diff_lines(old, new) if old else _new_file_lines(new)
+        case "Write", {"content": str(new)}:
+            path = (arguments or {}).get("file_path")
+            known = file_text(path) if file_text is not None and isinstance(path, str) else None
+            return diff_lines(known, new) if known else _new_file_lines(new)
+        case _:
+            return []
 
 
 def _new_file_lines(text: str) -> list[Line]:
     """Lines of a new text; a missing final newline is noted as in git."""
     *lines, last = text.split("\n")
-    rows = list(_marked("+", "add", lines))
+    rows = [*_marked("+", "add", lines)]
     return [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))] if last else rows
 
 
-def _sides(name: str, arguments: dict[str, Any], file_text: FileText | None) -> tuple[Any, Any]:
-    match name:
-        case "Edit":
-            return arguments.get("old_string"), arguments.get("new_string")
-        case "Write":
-            path = arguments.get("file_path")
-            known = file_text(path) if file_text is not None and isinstance(path, str) else None
-            return known or "", arguments.get("content")
-        case _:
-            return None, None
-
-
-def only_changes(rows: list[Line], around: int = 2) -> list[Line]:
+def only_changes(rows: Sequence[Line], around: int = 2) -> list[Line]:
     """Drop common lines further than `around` lines from a change."""
     changed = [n for n, row in enumerate(rows) if row[0][0] != "dim"]
     near = {n + d for n in changed for d in range(-around, around + 1)}
@@ -235,25 +225,20 @@ def only_changes(rows: list[Line], around: int = 2) -> list[Line]:
 
 
 GAP: Line = (("dim", "  ⋮"),)
-"""Placeholder of dropped common lines."""
 
 
-def counts(rows: list[Line]) -> str:
+def counts(rows: Sequence[Line]) -> str:
     """Added and removed lines, as `+12 -3`."""
-    added = sum(row[0][0] == "add" for row in rows)
-    removed = sum(row[0][0] == "del" for row in rows)
-    return f"+{added} -{removed}"
+    styles = [row[0][0] for row in rows if row]
+    return f"+{styles.count('add')} -{styles.count('del')}"
 
 
 # --- Events ----------------------------------------------------------------------------------------------------------
 
 
 USER_LINES_MAX = 12
-"""Lines shown of a user's message."""
 FAILED_LINES_MAX = 4
-"""Lines shown of a failed call's result."""
 DIFF_LINES_MAX = 24
-"""Lines shown of a change."""
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -282,7 +267,6 @@ WAKES = {
     "teammate_message": "a message has come",
     "cron_fired": "it is time",
 }
-"""Kind of a wake -> text."""
 
 
 def status_word(status: str) -> tuple[str, str]:
@@ -298,46 +282,33 @@ def spent_usd(state: State) -> float:
 def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
     """Line of a call. The status comes before the argument, so that cropping never hides it."""
     word, style = status_word(status)
-    told = f" {word}" + (f" {time}" if time else "")
+    state = f" {word} {time}" if time else f" {word}"
     return line(
-        NO_WRAP,
-        (style, f"{mark} "),
-        ("name", escape_line(name)),
-        (style, told),
-        ("", f"  {argument}" if argument else ""),
+        NO_WRAP, (style, f"{mark} "), ("name", escape_line(name)), (style, state), f"  {argument}" if argument else ""
     )
 
 
 def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line]) -> list[Line]:
     """Lines of an ended call: its line, the beginning of an error, the diff of an edit."""
-    rows = list(change)
-    time = elapsed(end.elapsed_ms / 1000)
-    if end.status == "ok" and rows:
-        time = f"{time} {counts(rows)}".strip()
-    head = call_line(end.name, key_argument(arguments), end.status, time)
-    if end.status == "ok":
-        return [head, *indented(fold(only_changes(rows), DIFF_LINES_MAX))] if rows else [head]
-    if end.status in ("failed", "interrupted"):
-        return [head, *indented(_first_lines(text_of(end.parts)))]
-    return [head]
-
-
-def _first_lines(text: str) -> list[Line]:
-    lines = [row for row in escape(text[:4_000]).expandtabs(4).split("\n") if row.strip()]
-    return fold([line(NO_WRAP, ("dim", row)) for row in lines], FAILED_LINES_MAX)
+    time, below = elapsed(end.elapsed_ms / 1000), list[Line]()
+    if end.status == "ok" and change:
+        time = f"{time} {counts(change)}".strip()
+        below = fold(only_changes(change), DIFF_LINES_MAX)
+    elif end.status in ("failed", "interrupted"):
+        text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
+        rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
+        below = fold(rows, FAILED_LINES_MAX)
+    return [call_line(end.name, key_argument(arguments), end.status, time), *indented(below)]
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
     """Lines of a user's message, folded when long; `note` follows the first line."""
     rows = escape(text_of(spoke.parts)).expandtabs(4).split("\n")
-    shown = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
-    pictures = [
-        line(("dim", f"[Image #{n}]")) for n, p in enumerate((p for p in spoke.parts if isinstance(p, Image)), 1)
-    ]
-    if note and shown:
-        shown[0] = (*shown[0], ("dim", f"  ({note})"))
-    marks = [("you", "› ")] + [("", "  ")] * (len(shown) + len(pictures))
-    return [(mark, *row) for mark, row in zip(marks, [*shown, *pictures], strict=False)]
+    first, *more = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
+    pictures = sum(isinstance(part, Image) for part in spoke.parts)
+    more += [line(("dim", f"[Image #{n + 1}]")) for n in range(pictures)]
+    head = (("you", "› "), *first, *([("dim", f"  ({note})")] if note else []))
+    return [head, *indented(more)]
 
 
 def notice_line(text: str) -> Line:
@@ -347,14 +318,11 @@ def notice_line(text: str) -> Line:
 
 def ended_turn(ended: TurnEnded) -> list[Line]:
     """Reason of a turn's end, unless it is `done` or `blocked`."""
-    match ended.reason:
-        case "done" | "blocked":  # the line of the denied call says it
-            return []
-        case "interrupted":
-            return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
-        case reason:
-            told = f"  {escape_line(ended.message)}" if ended.message else ""
-            return [line(("bad", f"stopped: {reason}"), told)]
+    if ended.reason in ("done", "blocked"):  # the line of the denied call says it
+        return []
+    if ended.reason == "interrupted":
+        return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
+    return [line(("bad", f"stopped: {ended.reason}"), f"  {escape_line(ended.message)}" if ended.message else "")]
 
 
 def retry_text(pausing: RetryPause, left_s: float) -> str:
@@ -376,8 +344,8 @@ def failed_summary(failed: AskFailed) -> list[Line]:
     """Lines of a failed summary request; none when it was cancelled or lost."""
     if failed.kind in ("cancelled", "lost"):
         return []
-    told = (failed.message or failed.kind).removeprefix("no summary: ")
-    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(told)}"))]
+    why = (failed.message or failed.kind).removeprefix("no summary: ")
+    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(why)}"))]
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
@@ -395,41 +363,52 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
     if event.reason == "micro_compact":
         return []
     if isinstance(event, Cleared):
-        many = len(event.forms)
-        told = f"{many} old item{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
+        items = counted(len(event.forms), "old item")
+        result = f"{items} shortened, about {tokens(event.gain_tokens)} tokens freed"
     else:
         how = "" if event.prose or event.reply else " by the records alone, without the model"
-        told = f"entries {event.first} to {event.last} summarised{how}"
-    return [line(("dim", f"context: {told}; every byte can be recalled"))]
+        result = f"entries {event.first} to {event.last} summarised{how}"
+    return [line(("dim", f"context: {result}; every byte can be recalled"))]
 
 
-def restored_line(event: Restored) -> Line:
-    """Line of an undone compaction."""
-    return line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again"))
+def event_lines(event: AnyEvent) -> list[Line]:
+    """Lines of an event that needs nothing but itself; none for other events."""
+    match event:
+        case Cleared() | Summarized():
+            return compaction_lines(event)
+        case Rewound():
+            return _rewound_lines(event)
+        case TodoSet(todos=todos):
+            marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
+            marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
+            emptied = [line(("dim", "todo list emptied"))]
+            return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
+        case GoalChanged(goal=goal):
+            return [line(("dim", "goal "), goal_line(goal))]
+        case Reminded(kind="compact_refused", state=why):
+            return [notice_line(f"nothing was compacted: {why}")]
+        case Restored(undone=undone):
+            text = f"context: the compaction r{undone} is undone; what it put away is shown again"
+        case ModeSet(mode=mode):
+            text = f"mode: {escape_line(mode)}"
+        case PrefixSet(reason="model", provider=provider, model=model):
+            text = f"model: {escape_line(provider)}/{escape_line(model)}"
+        case _:
+            return []
+    return [line(("dim", text))]
 
 
-def todo_lines(todos: Sequence[Todo]) -> list[Line]:
-    """Todo list, one marked line for each entry."""
-    marks = {"completed": ("[x] ", "dim"), "in_progress": ("[>] ", "run")}
-    rows = []
-    for todo in todos:
-        mark, style = marks.get(todo.status, ("[ ] ", ""))
-        rows.append(line((style, mark + escape_line(todo.content))))
-    return rows or [line(("dim", "todo list emptied"))]
-
-
-def rewound_lines(event: Rewound) -> list[Line]:
-    """Lines of a rewind and of its files."""
+def _rewound_lines(event: Rewound) -> list[Line]:
     rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
     for put in event.files:
         back = "removed, it is new since then" if put.removed else "put back"
-        told = back if put.done else f"left as it is ({escape_line(put.why)})"
-        rows.append(line(("dim", f"  {told}  {escape_line(put.path)}")))
+        result = back if put.done else f"left as it is ({escape_line(put.why)})"
+        rows.append(line(("dim", f"  {result}  {escape_line(put.path)}")))
     return rows
 
 
 def wake_line(source: str) -> Line:
     """Line of a turn that begins by a wake. `source` is the kind of the wake and its handle."""
     kind, _, handle = source.partition(" ")
-    told = WAKES.get(kind, escape_line(kind))
-    return line(("run", "woken"), ("dim", f"  {told}" + (f" ({escape_line(handle)})" if handle else "")))
+    reason = WAKES.get(kind, escape_line(kind))
+    return line(("run", "woken"), ("dim", f"  {reason}" + (f" ({escape_line(handle)})" if handle else "")))

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
+from contextlib import suppress
 
 import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -19,7 +19,6 @@ PASTE_LINES_MAX = 5
 PASTE_CHARS_MAX = 1_000
 """The same for one long line."""
 HISTORY_BYTES_MAX = 512 * 1024
-"""Bytes read from the end of the history file."""
 
 _TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
 _AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
@@ -42,11 +41,8 @@ class Pastes:
 
     def expand(self, text: str) -> str:
         """Replace the marks in `text` by their pastes; unknown marks stay."""
-        return _TOKEN.sub(self._text, text)
-
-    def _text(self, match: re.Match[str]) -> str:
-        number = int(match[1])
-        return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]
+        known = dict(enumerate(self._texts, 1))
+        return _TOKEN.sub(lambda match: known.get(int(match[1]), match[0]), text)
 
     @staticmethod
     def token_before(text: str) -> int:
@@ -64,31 +60,25 @@ class ProjectHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """Sent messages, newest first."""
         lines = _end_of(self._path).split(b"\n") if self._path else []
         return [text for row in reversed(lines) if (text := _decoded(row))]
 
     def store_string(self, string: str) -> None:
         """Append a message; errors of the disk are ignored."""
-        if not self._path:
-            return
-        try:
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return
-        try:
-            os.write(file, msgspec.json.encode(string.encode("utf-8", "replace").decode()) + b"\n")
-        except OSError:
-            pass
-        finally:
-            os.close(file)
+        if self._path:
+            line = msgspec.json.encode(string.encode("utf-8", "replace").decode()) + b"\n"
+            with suppress(OSError), open(self._path, "ab", buffering=0, opener=_private) as file:
+                file.write(line)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _end_of(path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - HISTORY_BYTES_MAX, 0))
+        with open(path, "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - HISTORY_BYTES_MAX, 0))
             return file.read()
     except OSError:
         return b""
@@ -108,22 +98,18 @@ class InputCompleter(Completer):
         self._complete_files = complete_files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
-        """Completions of commands; those of files are asynchronous."""
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
-        found = [command for command in COMMANDS if command.name.startswith(typed[1:])]
         return [
-            Completion(
-                f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary
-            )
-            for c in found
+            Completion(f"/{c.name}", -len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary)
+            for c in COMMANDS
+            if c.name.startswith(typed[1:])
         ]
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Completions of commands and files."""
         for completion in self.get_completions(document, complete_event):
             yield completion
         prefix = at_prefix(document.text_before_cursor)

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context import LineReason, Report
+from longrein.frontends.terminal.choice_list import Row
 from longrein.tools import GoalPort
 
 
@@ -21,23 +22,9 @@ class FilesFound(msgspec.Struct, frozen=True):
 CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 """Text after `@` -> matching files."""
 
-TaskTail = Callable[[str, int], Awaitable[str]]
-"""(task id, number of lines) -> the last lines of its output. Raises `LongreinError`."""
-
 
 async def _no_tail(_task: str, _lines: int) -> str:
     return ""
-
-
-class SessionRow(msgspec.Struct, frozen=True):
-    """One stored session, for `/resume`."""
-
-    id: str
-    """Its UUID."""
-    title: str
-    """Title, from the user's text; not escaped."""
-    when: str = ""
-    """Time of the last use, readable."""
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
@@ -46,11 +33,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     model: str
     """`provider/model` at the start; later changes come from the log."""
     cwd: str
-    """Folder, for the header."""
     version: str
-    """Version of longrein."""
     notices: tuple[str, ...] = ()
-    """Notices from the start, one line each."""
     colour: bool = True
     """False for NO_COLOR."""
     window_tokens: Callable[[], int] = lambda: 0
@@ -61,18 +45,17 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Reasons why lines of an item are kept or cleared, for `/context rN`."""
     analysis: Callable[[], Sequence[str]] = tuple
     """Lines of `/compact --dry-run`."""
-    sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
-    """Sessions of this folder, newest first."""
+    sessions: Callable[[], Awaitable[Sequence[Row]]] | None = None
+    """Sessions of this folder, newest first: id, title, time of the last use."""
     models: Callable[[], Sequence[str]] = tuple
     """Models to choose from, as `provider/model`."""
     file_text: Callable[[str], str | None] | None = None
     """Current text of a file, for the diff of a `Write`; None when there is no such file."""
     wall_us: Callable[[], int] = lambda: 0
     """Current time, microseconds UTC."""
-    task_tail: TaskTail = _no_tail
-    """Last lines of a task's output, for `/tasks ID`."""
+    task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
+    """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     goals: GoalPort | None = None
-    """Goals of the project, for `/goals`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     choosing: bool = False
@@ -85,8 +68,6 @@ class Outcome(msgspec.Struct, frozen=True):
     kind: Literal["exit", "switch", "new"]
     """`switch`: open `session` next; `new`: open a new one."""
     session: str = ""
-    """Id, for `switch`."""
     code: int = 0
-    """Exit code, for `exit`."""
     tasks: Literal["", "stop", "keep"] = ""
     """The user's decision about running tasks; '' for each task's own policy."""

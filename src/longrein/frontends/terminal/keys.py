@@ -1,18 +1,18 @@
 """Key bindings of the input and of the panel (questions and lists), and job control."""
 
-import asyncio
 import os
 import signal
 import sys
 import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.filters import Condition, FilterOrBool
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
@@ -24,102 +24,7 @@ from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.view_model import EMPTY
 
-# --- Questions -------------------------------------------------------------------------------------------------------
-
-
-def answer(conversation: Conversation, key: str) -> None:
-    """Answer the question with `key`."""
-    if conversation.approval is None:
-        return
-    question = conversation.approval.question
-    if key == "f":
-        conversation.begin_denial_reason(question)
-    elif word := answer_for(question, key):
-        conversation.submit_answer(question, word)
-    conversation.redraw()
-
-
-def start_typing(conversation: Conversation, text: str) -> None:
-    """Move a key that is no answer, and the focus, to the input."""
-    if text.isprintable():
-        conversation.last_key_s = conversation.mono_s()
-        conversation.buffer.insert_text(text)
-        conversation.screen.focus(panel=False)
-        conversation.redraw()
-
-
-def print_question(conversation: Conversation) -> None:
-    """Print the whole question into the scrollback, for the terminal's own scrolling."""
-    if conversation.approval is not None:
-        conversation.show([EMPTY, *conversation.approval.content])
-        conversation.redraw()
-
-
-def send_denial_reason(conversation: Conversation, text: str) -> None:
-    """Deny the call with `text` as the reason."""
-    question = conversation.feedback
-    conversation.end_denial_reason()
-    if question is not None and (word := answer_for(question, "f", text)):
-        conversation.submit_answer(question, word)
-    conversation.redraw()
-
-
-def cancel_denial_reason(conversation: Conversation) -> None:
-    """Return to the question, which can be answered at once."""
-    conversation.end_denial_reason()
-    conversation.end_typing()
-    conversation.redraw()
-
-
-# --- Job control -----------------------------------------------------------------------------------------------------
-#
-# Only this process stops. Commands continue: they and their supervisor are in process sessions of their own.
-
-
-def suspend(conversation: Conversation) -> None:
-    """Restore the terminal and stop the job of this process until `fg`."""
-    app = conversation.screen.app
-    if os.getsid(0) == os.getpid():
-        conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
-    elif app.is_running and app.context is not None:
-        app.context.copy().run(run_in_terminal, _stop)
-
-
-def _stop() -> None:
-    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-    try:
-        os.kill(0, signal.SIGTSTP)
-    finally:
-        signal.signal(signal.SIGTSTP, before)
-
-
-def _resume(conversation: Conversation) -> None:
-    """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
-    app = conversation.screen.app
-    with suppress(termios.error, OSError):  # the terminal is gone
-        if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
-            app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
-            app.renderer.reset()
-            conversation.request_redraw()
-
-
-@contextmanager
-def job_control(loop: asyncio.AbstractEventLoop, conversation: Conversation) -> Iterator[None]:
-    """Handle SIGTSTP like Ctrl-Z, and SIGCONT."""
-    loop.add_signal_handler(signal.SIGTSTP, suspend, conversation)
-    loop.add_signal_handler(signal.SIGCONT, _resume, conversation)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTSTP)
-        loop.remove_signal_handler(signal.SIGCONT)
-
-
-# --- Bindings --------------------------------------------------------------------------------------------------------
-
-
 Action = Callable[[Conversation], None]
-Bind = Callable[..., None]
 
 
 def bind_keys(conversation: Conversation) -> KeyBindings:
@@ -128,14 +33,14 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     buffer = conversation.buffer
     completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
     waiting = Condition(lambda: not buffer.text and any(conversation.session.pending))
-    add = _binder(keys, conversation)
+    add = partial(_bind, keys, conversation)
     add(stop, "c-c")
     add(stop, "<sigint>")
     add(_escape, "escape")
     add(_ctrl_d, "c-d")
     add(_close_menu, "enter", when=completing)
     add(enter, "enter", when=~completing)
-    add(steer, "c-s")
+    add(partial(enter, into_turn=True), "c-s")
     add(background, "c-b")
     add(_new_line, "escape", "enter")
     add(_new_line, "c-j")
@@ -153,22 +58,76 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
-    add = _binder(keys, conversation)
+    add = partial(_bind, keys, conversation)
     for key in "ysanfYSANF":
-        keys.add(key, filter=~choosing)(lambda event: answer(conversation, event.data.lower()))
-    add(print_question, "e", when=~choosing)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: start_typing(conversation, event.data))
+        add(partial(answer, key=key.lower()), key, when=~choosing)
+    add(_print_question, "e", when=~choosing)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
-        keys.add(key)(_mover(conversation, rows, pages))
+        add(partial(_move, rows=rows, pages=pages), key)
     return keys
 
 
-def _binder(keys: KeyBindings, conversation: Conversation) -> Bind:
-    def add(act: Action, *names: str, when: Condition | bool = True) -> None:
-        keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
+def _bind(keys: KeyBindings, conversation: Conversation, act: Action, *names: str, when: FilterOrBool = True) -> None:
+    keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
 
-    return add
+
+# --- Questions and lists ---------------------------------------------------------------------------------------------
+
+
+def answer(conversation: Conversation, key: str) -> None:
+    """Answer the question with `key`; `f` lets the user type a reason."""
+    if conversation.approval is None:
+        return
+    question = conversation.approval.question
+    if key == "f":
+        conversation.begin_denial_reason(question)
+    elif message := answer_for(question, key):
+        conversation.submit_answer(question, message)
+    conversation.redraw()
+
+
+def _start_typing(conversation: Conversation, text: str) -> None:
+    """Move a key that is no answer, and the focus, to the input."""
+    if text.isprintable():
+        conversation.last_key_s = conversation.mono_s()
+        conversation.buffer.insert_text(text)
+        conversation.screen.focus(panel=False)
+        conversation.redraw()
+
+
+def _print_question(conversation: Conversation) -> None:
+    """Print the whole question into the scrollback, for the terminal's own scrolling."""
+    if conversation.approval is not None:
+        conversation.show([EMPTY, *conversation.approval.content])
+        conversation.redraw()
+
+
+def _send_denial_reason(conversation: Conversation, text: str) -> None:
+    question = conversation.feedback
+    conversation.end_denial_reason()
+    if question is not None and (message := answer_for(question, "f", text)):
+        conversation.submit_answer(question, message)
+    conversation.redraw()
+
+
+def _cancel_denial_reason(conversation: Conversation) -> None:
+    """Return to the question, which can be answered at once."""
+    conversation.end_denial_reason()
+    conversation.end_typing()
+    conversation.redraw()
+
+
+def _choose(conversation: Conversation) -> None:
+    conversation.close_chooser(chosen=True)
+
+
+def _move(conversation: Conversation, rows: int, pages: int) -> None:
+    if conversation.chooser is not None:
+        conversation.chooser.move(rows + 10 * pages)
+    elif conversation.approval is not None:
+        conversation.approval.scroll(rows + conversation.approval.page * pages)
 
 
 # --- Stopping --------------------------------------------------------------------------------------------------------
@@ -179,20 +138,15 @@ def stop(conversation: Conversation) -> None:
 
     At the question about running tasks it leaves too, and each task's own policy applies.
     """
+    in_panel = conversation.chooser is not None or conversation.feedback is not None
     if conversation.leaving is not None:
         conversation.leave(conversation.leaving)
-        return
-    if (
-        conversation.warned
-        and conversation.chooser is None
-        and conversation.feedback is None
-        and not conversation.buffer.text
-    ):
+    elif conversation.warned and not in_panel and not conversation.buffer.text:
         request_exit(conversation, Outcome("exit"))
-        return
-    if not _cancel_current(conversation):
-        conversation.buffer.reset()
-    conversation.warn("Ctrl-C again leaves; the session is kept")
+    else:
+        if not _cancel_current(conversation):
+            conversation.buffer.reset()
+        conversation.warn("Ctrl-C again leaves; the session is kept")
 
 
 def _cancel_current(conversation: Conversation) -> bool:
@@ -200,7 +154,7 @@ def _cancel_current(conversation: Conversation) -> bool:
     if conversation.chooser is not None:
         conversation.close_chooser(chosen=False)
     elif conversation.feedback is not None:
-        cancel_denial_reason(conversation)
+        _cancel_denial_reason(conversation)
     elif conversation.session.busy:
         conversation.session.interrupt()
     elif conversation.subagent_question_has_focus:
@@ -226,40 +180,31 @@ def _ctrl_d(conversation: Conversation) -> None:
         request_exit(conversation, Outcome("exit"))
 
 
-# --- Sending ---------------------------------------------------------------------------------------------------------
+# --- Sending and editing ---------------------------------------------------------------------------------------------
 
 
 def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
-    """Send the input, run it as a command, or use it as the reason of a denial."""
+    """Send the input, run it as a command, or use it as the reason of a denial.
+
+    `into_turn`: send it with the next request of the running turn.
+    """
     buffer = conversation.buffer
     text = buffer.text
     if conversation.feedback is not None:
-        send_denial_reason(conversation, conversation.pastes.expand(text).strip())
+        _send_denial_reason(conversation, conversation.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
     elif text.strip():
         buffer.reset()
-        _send(conversation, text.strip("\n").rstrip(), into_turn=into_turn)
+        text = text.strip("\n").rstrip()
+        if typed := parse(text):
+            buffer.history.append_string(text)
+            run_command(conversation, typed)
+        else:
+            conversation.say(text, steer=into_turn)
     elif conversation.session.state.turn_open and not conversation.session.busy:
         conversation.tell(Continue())
-
-
-def _send(conversation: Conversation, text: str, *, into_turn: bool) -> None:
-    typed = parse(text)
-    if typed is None:
-        conversation.say(text, steer=into_turn)
-    else:
-        conversation.buffer.history.append_string(text)
-        run_command(conversation, typed)
-
-
-def steer(conversation: Conversation) -> None:
-    """Send the input with the next request of the running turn."""
-    enter(conversation, into_turn=True)
-
-
-# --- Editing ---------------------------------------------------------------------------------------------------------
 
 
 def _new_line(conversation: Conversation) -> None:
@@ -298,23 +243,39 @@ def _close_menu(conversation: Conversation) -> None:
 
 
 def _backspace(conversation: Conversation) -> None:
-    conversation.buffer.delete_before_cursor(Pastes.token_before(conversation.buffer.document.text_before_cursor) or 1)
-    if conversation.buffer.text.startswith("/") or "@" in conversation.buffer.text:
-        conversation.buffer.start_completion()
+    buffer = conversation.buffer
+    buffer.delete_before_cursor(Pastes.token_before(buffer.document.text_before_cursor) or 1)
+    if buffer.text.startswith("/") or "@" in buffer.text:
+        buffer.start_completion()
 
 
-# --- The panel -------------------------------------------------------------------------------------------------------
+# --- Job control -----------------------------------------------------------------------------------------------------
+#
+# Only this process stops. Commands continue: they and their supervisor are in process sessions of their own.
 
 
-def _choose(conversation: Conversation) -> None:
-    conversation.close_chooser(chosen=True)
+def suspend(conversation: Conversation) -> None:
+    """Restore the terminal and stop the job of this process until `fg`."""
+    app = conversation.screen.app
+    if os.getsid(0) == os.getpid():
+        conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
+    elif app.is_running and app.context is not None:
+        app.context.copy().run(run_in_terminal, _stop_job)
 
 
-def _mover(conversation: Conversation, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
-    def move(_: KeyPressEvent) -> None:
-        if conversation.chooser is not None:
-            conversation.chooser.move(rows + 10 * pages)
-        elif conversation.approval is not None:
-            conversation.approval.scroll(rows + conversation.approval.page * pages)
+def _stop_job() -> None:
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    try:
+        os.kill(0, signal.SIGTSTP)
+    finally:
+        signal.signal(signal.SIGTSTP, before)
 
-    return move
+
+def enter_raw_mode(conversation: Conversation) -> None:
+    """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
+    app = conversation.screen.app
+    with suppress(termios.error, OSError):  # the terminal is gone
+        if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
+            app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
+            app.renderer.reset()
+            conversation.request_redraw()

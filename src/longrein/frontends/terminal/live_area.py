@@ -12,9 +12,6 @@ from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.frontends.text_format import escape_line
 
-# --- State line and footer -------------------------------------------------------------------------------------------
-
-
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
 LONG_S = 3.0
@@ -39,9 +36,8 @@ class Figures(msgspec.Struct, frozen=True):
 def figures(state: State, model: str, window_tokens: int, queued: int, background: str = "") -> Figures:
     """Figures of `state`; `model` is used until the log names one."""
     last = state.last_usage
-    named = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model
     return Figures(
-        model=named,
+        model=f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model,
         mode=state.mode,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
@@ -53,16 +49,13 @@ def figures(state: State, model: str, window_tokens: int, queued: int, backgroun
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
     """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent."""
+    context, cache = figures.context_percent, figures.cache_percent
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
         (5, escape_line(figures.model), "dim"),
         (1, figures.mode, "warn" if figures.mode == "bypassPermissions" else "dim"),
-        (
-            2,
-            f"context {figures.context_percent}%" if figures.context_percent >= 0 else "",
-            _fullness(figures.context_percent),
-        ),
-        (6, f"cache {figures.cache_percent}%" if figures.cache_percent >= 0 else "", "dim"),
+        (2, f"context {context}%" * (context >= 0), "bad" if context >= 90 else "warn" if context >= 75 else "dim"),
+        (6, f"cache {cache}%" * (cache >= 0), "dim"),
         (3, text_format.money(figures.usd) if figures.usd else "", "dim"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
         (4, figures.background, "run"),
@@ -70,17 +63,11 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
     shown = [part for part in parts if part[1]]
     while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
         shown.remove(max(shown))
-    spans: list[tuple[str, str]] = []
-    for _, text, style in shown:
-        spans += [("dim", " · "), (style, text)] if spans else [(style, text)]
-    return crop(tuple(spans), width)
+    spans = [span for _, text, style in shown for span in (("dim", " · "), (style, text))]
+    return crop(tuple(spans[1:]), width)
 
 
 _WORD_STYLES = {"idle": "dim", "waiting": "warn", "retrying": "warn"}
-
-
-def _fullness(percent: int) -> str:
-    return "bad" if percent >= 90 else "warn" if percent >= 75 else "dim"
 
 
 def state_line(view: ViewModel, now_s: float) -> Line:
@@ -88,16 +75,13 @@ def state_line(view: ViewModel, now_s: float) -> Line:
     if not view.busy:
         return ()
     spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
+    is_long = any(
+        call.name == "Bash" and call.status == "running" and now_s - call.since_s > LONG_S
+        for call in view.calls.values()
+    )
+    keys = "Esc interrupts" + ", Ctrl-B backgrounds" * is_long
     time = text_format.elapsed(now_s - view.turn_since_s)
-    told = _phase_text(view, now_s)
-    keys = "Esc interrupts" + (", Ctrl-B backgrounds" if _can_background(view, now_s) else "")
-    return line(("run", f"{spin} {told}"), ("dim", f"  {time}  {keys}" if time else f"  {keys}"))
-
-
-def _can_background(view: ViewModel, now_s: float) -> bool:
-    """Whether a command has run long enough to offer Ctrl-B."""
-    rows = view.calls.values()
-    return any(row.name == "Bash" and row.status == "running" and now_s - row.since_s > LONG_S for row in rows)
+    return line(("run", f"{spin} {_phase_text(view, now_s)}"), ("dim", f"  {text_format.joined(time, keys, by='  ')}"))
 
 
 def _phase_text(view: ViewModel, now_s: float) -> str:
@@ -121,9 +105,6 @@ def state_word(view: ViewModel) -> str:
     return "running" if view.phase in ("calling", "writing") else view.phase
 
 
-# --- Live rows -------------------------------------------------------------------------------------------------------
-
-
 CALLS_SHOWN_MAX = 6
 PENDING_SHOWN_MAX = 3
 AGENTS_SHOWN_MAX = 8
@@ -136,7 +117,6 @@ class DrawContext(msgspec.Struct, frozen=True):
     wall_us: int
     width: int
     rows: int
-    """Rows of the terminal."""
 
 
 def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext) -> list[Line]:
@@ -162,9 +142,16 @@ def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s
 
 def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], width: int) -> list[Line]:
     """Rows of waiting messages with their time of delivery."""
-    shown = [one for one in waiting if one.to or one.how in ("queued", "steer")]
-    words = [(task_rows.delivery_note(one, labels.get(one.to, "")), one.text) for one in shown]
-    rows = [crop(line(("warn", f"{when}: "), escape_line(text)), width) for when, text in words]
+    rows = [
+        crop(
+            line(
+                ("warn", f"{task_rows.delivery_note(message, labels.get(message.to, ''))}: "), escape_line(message.text)
+            ),
+            width,
+        )
+        for message in waiting
+        if message.to or message.how in ("queued", "steer")
+    ]
     hint = "↑ takes the last one back" + ("; /queue lists all" if len(rows) > 1 else "")
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]
 
@@ -174,7 +161,7 @@ def _tail(view: ViewModel, width: int, room: int) -> list[Line]:
     if text := view.tail(room):
         return [*wrap_text(text, min(width, 120))[-room:], EMPTY]
     if view.phase == "thinking" and (thought := view.thinking_line()):
-        return [crop(line(("dim", f"  {thought}")), width)]
+        return [line(("dim", f"  {thought}"))]
     return []
 
 
@@ -183,12 +170,8 @@ def _calls(view: ViewModel, now_s: float) -> list[Line]:
     for row in view.calls.values():
         time = text_format.elapsed(now_s - row.since_s) if row.status == "running" else ""
         rows.append(event_lines.call_line(row.name, row.argument, row.status, time, "○"))
-    shown = fold(rows, CALLS_SHOWN_MAX)
-    last = _last_output_line(view) if len(rows) == 1 else ""
-    return [*shown, line(("dim", f"  {last}"))] if last else shown
-
-
-def _last_output_line(view: ViewModel) -> str:
-    """Last output line of the only running call."""
-    output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
-    return escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
+    if len(rows) == 1:  # with the last line of its output
+        output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
+        last = escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
+        rows += [line(("dim", f"  {last}"))] if last else []
+    return fold(rows, CALLS_SHOWN_MAX)

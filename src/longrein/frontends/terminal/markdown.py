@@ -5,7 +5,6 @@ Text is escaped before and after the markdown parser.
 
 import io
 import re
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -62,10 +61,8 @@ class Splitter:
     """Splits one reply into blocks. Not reusable after `finish`."""
 
     def __init__(self) -> None:
-        self._partial: list[str] = []
-        self._partial_chars = 0
+        self._partial = ""
         self._lines: list[str] = []
-        """Lines of the open block."""
         self._chars = 0
         self._kind: Kind | None = None
         self._blanks = 0
@@ -73,33 +70,21 @@ class Splitter:
         self._indent = 0
         """Columns by which lines of the open item are indented."""
         self._opening = ("", "")
-        """Fence marks and the opening line."""
         self._joined = False
         """Whether the next block continues one that was cut."""
         self._last: Kind | None = None
         self._gap = True
         self._done: list[Block] = []
-        self._grow: dict[Kind, Callable[[str], bool]] = {
-            "paragraph": self._grow_paragraph,
-            "item": self._grow_item,
-            "fence": self._grow_fence,
-            "code": self._grow_code,
-            "table": self._grow_table,
-            "quote": self._grow_quote,
-        }
 
     def feed(self, text: str) -> list[Block]:
-        """Add `text`; return the blocks that it finishes."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._add(line)
             self._end_line()
-        if rest:
-            self._add(rest)
+        self._add(rest)
         return self._take()
 
     def finish(self) -> list[Block]:
-        """End the text; return the remaining blocks."""
         if self._partial:
             self._end_line()
         self._close()
@@ -108,7 +93,7 @@ class Splitter:
     def tail(self, lines: int) -> str:
         """The last `lines` lines of the open block."""
         kept = self._lines[-lines:]
-        return "\n".join([*kept, "".join(self._partial)] if self._partial else kept)
+        return "\n".join([*kept, self._partial] if self._partial else kept)
 
     @property
     def gap(self) -> bool:
@@ -120,64 +105,78 @@ class Splitter:
         done, self._done = self._done, []
         return done
 
-    # --- Lines -------------------------------------------------------------------------------------------------------
-
     def _add(self, text: str) -> None:
-        self._partial.append(text)
-        self._partial_chars += len(text)
-        if self._partial_chars <= LINE_CHARS_MAX:
-            return
-        whole = "".join(self._partial)
-        while len(whole) > LINE_CHARS_MAX:
-            self._line(whole[:LINE_CHARS_MAX])
-            whole = whole[LINE_CHARS_MAX:]
-        self._partial, self._partial_chars = [whole], len(whole)
+        self._partial += text
+        while len(self._partial) > LINE_CHARS_MAX:
+            self._line(self._partial[:LINE_CHARS_MAX])
+            self._partial = self._partial[LINE_CHARS_MAX:]
 
     def _end_line(self) -> None:
-        line = "".join(self._partial)
-        self._partial, self._partial_chars = [], 0
+        line, self._partial = self._partial, ""
         self._line(line.removesuffix("\r"))
 
     def _line(self, line: str) -> None:
-        if self._kind is None or not self._grow[self._kind](line):
+        if self._kind is None or not self._grows(line):
             self._begin(line)
         elif self._chars > BLOCK_CHARS_MAX or (self._kind == "fence" and len(self._lines) >= FENCE_LINES_MAX):
             self._cut()
 
-    def _keep(self, line: str) -> bool:
+    def _keep(self, line: str) -> None:
         self._lines += [""] * self._blanks
         self._blanks = 0
         self._lines.append(line)
         self._chars += len(line) + 1
-        return True
-
-    # --- Beginning and ending ----------------------------------------------------------------------------------------
 
     def _begin(self, line: str) -> None:
         self._close()
         if not line.strip():
             self._gap, self._joined = True, False
-        elif fence := _FENCE.match(line):
-            self._opening = (fence[1], line)
-            self._kind = "fence"
-            self._keep(line)
-        elif _HEADING.match(line) or _RULE.match(line):
-            self._single("heading" if _HEADING.match(line) else "rule", line)
+            return
+        if fence := _FENCE.match(line):
+            self._kind, self._opening = "fence", (fence[1], line)
+        elif _HEADING.match(line):
+            self._kind = "heading"
+        elif _RULE.match(line):
+            self._kind = "rule"
         elif item := _ITEM.match(line):
-            self._indent = len(item[1]) + (len(item[2]) if 0 < len(item[2]) <= 4 else 1)
             self._kind = "item"
-            self._keep(line)
+            self._indent = len(item[1]) + (len(item[2]) if 0 < len(item[2]) <= 4 else 1)
         else:
             self._kind = "quote" if _QUOTE.match(line) else "code" if _columns(line) >= 4 else "paragraph"
-            self._keep(line)
-
-    def _single(self, kind: Kind, line: str) -> None:
-        self._kind = kind
         self._keep(line)
-        self._close()
+        if self._kind in ("heading", "rule"):
+            self._close()
+
+    def _grows(self, line: str) -> bool:
+        """Add `line` to the open block if it belongs there."""
+        is_blank = not line.strip()
+        match self._kind:
+            case "item" | "code" if is_blank:
+                self._blanks += 1
+                return True
+            case "item":
+                fits = _columns(line) >= self._indent or not (self._blanks or _interrupts(line) or _ITEM.match(line))
+            case "code":
+                fits = _columns(line) >= 4
+            case "quote":
+                fits = not is_blank and (bool(_QUOTE.match(line)) or not _interrupts(line))
+            case "paragraph" if (
+                "|" in line and _DELIMITER.match(line) and len(self._lines) == 1 and "|" in self._lines[0]
+            ):
+                self._kind, fits = "table", True
+            case "paragraph" if _SETEXT.match(line):
+                self._kind, fits = "heading", True
+            case "fence":
+                fits = True
+            case _:
+                fits = not is_blank and not _interrupts(line)
+        if fits:
+            self._keep(line)
+            if self._kind == "heading" or (self._kind == "fence" and self._closes(line)):
+                self._close()
+        return fits
 
     def _close(self) -> None:
-        """Finish the open block."""
         if self._kind is None:
             return
         if self._kind == "fence" and (len(self._lines) == 1 or not self._closes(self._lines[-1])):
@@ -185,69 +184,23 @@ class Splitter:
         if self._joined and self._kind == "fence" and len(self._lines) == 2:
             self._lines, self._chars = [], 0
         else:
-            self._emit()
+            self._emit(self._kind)
         self._gap = self._blanks > 0
         self._kind, self._blanks, self._joined = None, 0, False
 
-    def _emit(self) -> None:
-        kind = self._kind or "paragraph"
+    def _emit(self, kind: Kind) -> None:
         self._done.append(Block(kind, "\n".join(self._lines), self.gap))
-        self._last = kind
-        self._lines, self._chars = [], 0
+        self._last, self._lines, self._chars = kind, [], 0
 
     def _cut(self) -> None:
         """Finish the open block early; the rest follows as a joined block."""
         if self._kind == "fence":
             self._lines.append(self._opening[0])
-            self._emit()
-            self._joined = True
+            self._emit("fence")
             self._lines = [self._opening[1]]
         else:
             self._close()
-            self._joined = True
-
-    # --- Growing: each method tells whether a line belongs to the block ----------------------------------------------
-
-    def _grow_paragraph(self, line: str) -> bool:
-        if len(self._lines) == 1 and "|" in self._lines[0] and "|" in line and _DELIMITER.match(line):
-            self._kind = "table"
-            return self._keep(line)
-        if _SETEXT.match(line):
-            self._keep(line)
-            self._kind = "heading"
-            self._close()
-            return True
-        return bool(line.strip()) and not _interrupts(line) and self._keep(line)
-
-    def _grow_item(self, line: str) -> bool:
-        if not line.strip():
-            self._blanks += 1
-            return True
-        if _columns(line) >= self._indent:
-            return self._keep(line)
-        if self._blanks or _interrupts(line) or _ITEM.match(line):
-            return False
-        return self._keep(line)
-
-    def _grow_fence(self, line: str) -> bool:
-        self._keep(line)
-        if self._closes(line):
-            self._close()
-        return True
-
-    def _grow_code(self, line: str) -> bool:
-        if not line.strip():
-            self._blanks += 1
-            return True
-        return _columns(line) >= 4 and self._keep(line)
-
-    def _grow_table(self, line: str) -> bool:
-        return bool(line.strip()) and not _interrupts(line) and self._keep(line)
-
-    def _grow_quote(self, line: str) -> bool:
-        if not line.strip():
-            return False
-        return (bool(_QUOTE.match(line)) or not _interrupts(line)) and self._keep(line)
+        self._joined = True
 
     def _closes(self, line: str) -> bool:
         mark, bare = self._opening[0], line.strip()
@@ -276,18 +229,13 @@ _THEME = Theme(
     {
         "markdown.code": "cyan",
         "markdown.h1": "bold underline",
-        "markdown.h2": "bold",
-        "markdown.h3": "bold",
-        "markdown.h4": "bold dim",
-        "markdown.h5": "bold dim",
-        "markdown.h6": "bold dim",
-        "markdown.h7": "bold dim",
+        **dict.fromkeys(("markdown.h2", "markdown.h3"), "bold"),
+        **dict.fromkeys((f"markdown.h{level}" for level in range(4, 8)), "bold dim"),
         "markdown.block_quote": "italic",
         "markdown.link": "underline",
         "markdown.link_url": "dim",
         "markdown.hr": "dim",
-        "markdown.item.bullet": "cyan",
-        "markdown.item.number": "cyan",
+        **dict.fromkeys(("markdown.item.bullet", "markdown.item.number"), "cyan"),
         "markdown.list": "none",
         "markdown.table.header": "bold",
         "markdown.table.border": "dim",
@@ -330,12 +278,7 @@ class _Table(TableElement):
 class _Prose(Markdown):
     """Markdown in which HTML is plain text, so that nothing is hidden."""
 
-    elements = Markdown.elements | {
-        "heading_open": _Heading,
-        "fence": _Code,
-        "code_block": _Code,
-        "table_open": _Table,
-    }
+    elements = Markdown.elements | {"heading_open": _Heading, "fence": _Code, "code_block": _Code, "table_open": _Table}
 
     def __init__(self, parser: Any, text: str) -> None:
         super().__init__("", hyperlinks=False)
@@ -379,11 +322,10 @@ class MarkdownPainter:
             segments = segments[:-1]
         if segments and not _drawn(segments[-1].style):
             segments[-1] = Segment(segments[-1].text.rstrip(), segments[-1].style)
-        return "".join(self._styled(segment.text, segment.style) for segment in segments)
-
-    def _styled(self, text: str, style: Style | None) -> str:
-        text = escape(text)
-        return style.render(text, color_system=self._colours) if style and self._colours is not None else text
+        texts = [(escape(segment.text), segment.style) for segment in segments]
+        if self._colours is None:
+            return "".join(text for text, _ in texts)
+        return "".join(style.render(text, color_system=self._colours) if style else text for text, style in texts)
 
 
 def _drawn(style: Style | None) -> bool:

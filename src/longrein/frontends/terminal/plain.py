@@ -5,14 +5,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from longrein.agent import Answer, FromSubagent, RetryPause, SessionPort, UserMessage, UserNotice
+from longrein.agent import Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
 from longrein.events import Entry, LongreinError, Text
+from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
 from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
-from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult, MaybeAwaitable
-from longrein.frontends.terminal.event_lines import Line, line, plain
+from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block
 from longrein.frontends.terminal.view_model import Piece, ViewModel
@@ -22,6 +24,7 @@ NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
 
 INVITATION = "\n> "
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ASCII = str.maketrans(
     {"●": "*", "○": "o", "›": ">", "…": "...", "·": "-", "─": "-", "│": "|", "█": "#", "⋮": ":", "↑": "^", "↓": "v"}
@@ -36,7 +39,6 @@ class PlainOutput:
         self._wide = encoding.lower().replace("-", "") == "utf8"
         self.closed = False
         self.last = ""
-        """The last text written or typed."""
 
     def put(self, text: str) -> None:
         """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
@@ -56,30 +58,19 @@ async def run_plain(
     """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     out = PlainOutput(1, sys.stdout.encoding or "ascii")
     conversation = _PlainConversation(session, facts, out, mono_s, interactive=os.isatty(fd))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, conversation.signalled, int(number))
-    tasks = [
-        loop.create_task(act)
-        for act in (
-            conversation.print_updates(),
-            conversation.run_session(prompt),
-            conversation.read_input(fd),
-            conversation.exited.wait(),
-        )
-    ]
-    try:
-        await asyncio.wait(tasks[:2] + tasks[3:], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
-        await session.close()  # ends the loop; a tool may take a mere cancel for an interrupt and continue
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for error in ended:
-        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
-            raise error
+    acts = (
+        conversation.print_updates(),
+        conversation.run_session(prompt),
+        conversation.exited.wait(),
+        conversation.read_input(fd),
+    )
+    with signal_handlers({number: partial(conversation.signalled, number) for number in SIGNALS}):
+        tasks = [asyncio.ensure_future(act) for act in acts]
+        try:
+            await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await session.close()  # ends the loop; a tool may take a mere cancel for an interrupt and continue
+            await cancel_all(tasks)
     return conversation.outcome
 
 
@@ -98,12 +89,10 @@ class _PlainConversation:
         self.interactive = interactive
         """Whether a person types, so that prompts are printed."""
         self.stdin_ended = False
-        """Whether stdin has ended."""
         self.exited = asyncio.Event()
         self.outcome = Outcome("exit")
         self.context = CommandContext(session, facts, self.view)
         self._shown_question: Question | None = None
-        """The question that was printed last."""
         self._leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
 
@@ -125,8 +114,6 @@ class _PlainConversation:
         else:
             self.exit(Outcome("exit", code=128 + number))
 
-    # --- Output ------------------------------------------------------------------------------------------------------
-
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
         head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
@@ -138,27 +125,16 @@ class _PlainConversation:
         async for heard in self.session.follow(self.view.resume(self.session.state)):
             pieces = self.view.apply(heard, self.mono_s())
             if self.view.live:
-                self.print(pieces)
-                if (
-                    isinstance(heard, FromSubagent)
-                    and isinstance(heard.heard, Entry)
-                    and (act := activity_text(heard.heard.event))
-                ):
-                    self.print([line(f"  {escape_line(heard.label)} {act}")])
-                if isinstance(heard, RetryPause):
-                    self.print([line(event_lines.retry_text(heard, heard.delay_s))])
+                self.print([*pieces, *_live_lines(heard)])
                 await self._ask()
                 if isinstance(heard, Entry | UserNotice):
                     self._print_prompt_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
                 self.view.go_live(busy=self.session.busy, now_s=self.mono_s())
-                self._end_history()
+                if self.session.state.turn_open and not self.session.busy:
+                    self.print([line("the last turn was cut off; say something to go on with it")])
+                self._print_prompt()
                 await self._ask()
-
-    def _end_history(self) -> None:
-        if self.session.state.turn_open and not self.session.busy:
-            self.print([line("the last turn was cut off; say something to go on with it")])
-        self._print_prompt()
 
     def _print_prompt_when_idle(self) -> None:
         if not self.view.busy and not self.session.busy and not self.session.pending:
@@ -177,8 +153,8 @@ class _PlainConversation:
         self._shown_question = question
         content = content_lines(question, self.facts.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
-        self.print([(), head, *((("", "| "), *of) for of in content)])
-        self.print([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
+        self.print([(), head, *indented(content, "| ")])
+        self.print([line(f"  {choice.value}  {choice.label}") for choice in choices(question)])
         if self.stdin_ended:
             await self._deny(question, NOBODY)
         elif self.interactive:
@@ -187,15 +163,11 @@ class _PlainConversation:
     async def _deny(self, question: Question, message: str) -> None:
         await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
 
-    # --- Input -------------------------------------------------------------------------------------------------------
-
     async def run_session(self, prompt: str) -> None:
-        """Send the first prompt, if any, and run the session."""
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:
-            resume = commands.command_named("resume")
-            await self._run_command(resume, resume.run(self.context, ""))
+            await self._run_command(commands.BY_NAME["resume"], "")
         await self.session.run(once=False)
 
     async def read_input(self, fd: int) -> None:
@@ -214,7 +186,7 @@ class _PlainConversation:
             self.exit(Outcome("exit"))
 
     async def _line(self, text: str) -> None:
-        question = next((one for one in self.view.questions if one is self._shown_question), None)
+        question = next((asked for asked in self.view.questions if asked is self._shown_question), None)
         typed = commands.parse(text)
         if self._leaving is not None:
             await self._exit_with(text.lower())
@@ -226,15 +198,15 @@ class _PlainConversation:
             self.print([event_lines.notice_line(commands.unknown_command_text(typed.name))])
             self._print_prompt()
         else:
-            await self._run_command(typed.command, typed.command.run(self.context, typed.argument))
+            await self._run_command(typed.command, typed.argument)
 
     async def _answer(self, question: Question, text: str) -> None:
-        word = answer(question, text.lower()) if text.lower() != "f" else None
+        message = answer(question, text.lower()) if text.lower() != "f" else None
         self.view.remove_question(question)
-        if word is None:
+        if message is None:
             await self._deny(question, text)
         else:
-            await self.session.tell(word)
+            await self.session.tell(message)
         await self._ask()
 
     async def _request_exit(self, outcome: Outcome) -> None:
@@ -264,27 +236,40 @@ class _PlainConversation:
     async def _say(self, text: str) -> None:
         await self.session.tell(UserMessage((Text(text),), "queued" if self.session.busy else "prompt"))
 
-    async def _run_command(self, command: Command, result: MaybeAwaitable) -> None:
-        told = result if isinstance(result, CommandResult) else await result
-        if told.word is not None:
-            await self.session.tell(told.word)
-        self.print(told.rows)
-        if told.notice:
-            self.print([event_lines.notice_line(told.notice)])
-        if told.edit:
-            self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
-        if told.choices is not None:
-            self.print(choice_lines(command, told.choices))
-        if told.outcome is not None:
-            await self._request_exit(told.outcome)
-        elif told.word is None:  # the effect of a message arrives as an update
+    async def _run_command(self, command: Command, argument: str) -> None:
+        result = command.run(self.context, argument)
+        if not isinstance(result, CommandResult):
+            result = await result
+        if result.message is not None:
+            await self.session.tell(result.message)
+        self.print(result.rows)
+        if result.notice:
+            self.print([event_lines.notice_line(result.notice)])
+        if result.edit:
+            self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
+        if result.choices is not None:
+            self.print(_choice_lines(command, result.choices))
+        if result.outcome is not None:
+            await self._request_exit(result.outcome)
+        elif result.message is None:  # the effect of a message arrives as an update
             self._print_prompt()
 
 
-def choice_lines(command: Command, choices: Choices) -> list[Line]:
+def _live_lines(heard: SessionUpdate) -> list[Line]:
+    """Lines of what the screen shows in its live rows."""
+    match heard:
+        case FromSubagent(label=label, heard=Entry(event=event)) if act := activity_text(event):
+            return [line(f"  {escape_line(label)} {act}")]
+        case RetryPause():
+            return [line(event_lines.retry_text(heard, heard.delay_s))]
+        case _:
+            return []
+
+
+def _choice_lines(command: Command, choices: Choices) -> list[Line]:
     """One line for each row: the command to type."""
     rows: list[Line] = []
     for row in choices.rows:
-        told = [one for one in (row.label, row.note) if one and one != row.value]
-        rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *told)))))
+        details = [text for text in (row.label, row.note) if text and text != row.value]
+        rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
     return [*rows, line(choices.hint)] if choices.hint else rows

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from prompt_toolkit.data_structures import Size
@@ -21,12 +22,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from longrein.agent import SessionPort
 from longrein.events import Entry
+from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.terminal.command_actions import choose_session
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, job_control
+from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
 from longrein.frontends.terminal.plain import run_plain
-from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.frontends.terminal.view_model import Piece
 
 REPLAYED_PROMPTS = 3
@@ -73,9 +75,11 @@ def _open_screen(
 ) -> Conversation:
     conversation = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
-    screen = Screen(conversation, bind_keys(conversation), bind_panel_keys(conversation), output, colour=facts.colour)
+    content = ScreenContent(conversation.prompt, conversation.hint, conversation.panel_lines, conversation.footer)
+    keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
+    screen = Screen(content, conversation.buffer, keys, panel_keys, output, colour=facts.colour)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
-    conversation.attach(screen)
+    conversation.screen = screen
     return conversation
 
 
@@ -88,7 +92,6 @@ def _size() -> Size:
 
 
 async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
-    loop = asyncio.get_running_loop()
     raw = ExitStack()
     raw.enter_context(conversation.screen.app.input.raw_mode())
     _take_early_keys(conversation)
@@ -101,38 +104,31 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
         elif conversation.facts.choosing:
             choose_session(conversation)
 
-    with (
-        _signals(loop, lambda number: conversation.leave(Outcome("exit", code=128 + number))),
-        job_control(loop, conversation),
-    ):
-        tasks = [
-            loop.create_task(
-                _while_there(
-                    conversation, conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
-                )
-            ),
-            loop.create_task(_listen(conversation)),
-            loop.create_task(_drive(conversation)),
-            loop.create_task(_while_there(conversation, conversation.redraw_loop())),
-        ]
+    drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
+    with signal_handlers(_handlers(conversation)):
+        app = asyncio.create_task(_while_there(conversation, drawing))
+        acts = (_listen(conversation), _drive(conversation), _while_there(conversation, conversation.redraw_loop()))
+        tasks = [asyncio.create_task(act) for act in acts]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([app, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             conversation.leave(Outcome("exit"))
-            await asyncio.wait(tasks[:1], timeout=2)
+            await asyncio.wait([app], timeout=2)
             raw.close()
-            await (
-                conversation.session.close()
-            )  # ends the loop; a tool may take a mere cancel for an interrupt and continue
-            for task in tasks[1:]:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for error in ended:
-        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
-            raise error
+            await conversation.session.close()  # ends the loop; a tool may take a mere cancel for an interrupt
+            await cancel_all([app, *tasks])
     with suppress(OSError):  # the terminal is gone
         conversation.print_resume_hint()
     return conversation.outcome or Outcome("exit")
+
+
+def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    return {
+        **{number: partial(conversation.leave, Outcome("exit", code=128 + number)) for number in ends},
+        signal.SIGTSTP: partial(suspend, conversation),
+        signal.SIGCONT: partial(enter_raw_mode, conversation),
+    }
 
 
 def _take_early_keys(conversation: Conversation) -> None:
@@ -179,12 +175,8 @@ async def _listen(conversation: Conversation) -> None:
         if conversation.view.live:
             conversation.show(pieces)
             continue
-        if (
-            pieces
-            and isinstance(heard, Entry)
-            and conversation.view.prompts
-            and conversation.view.prompts[-1].seq == heard.seq
-        ):
+        prompts = conversation.view.prompts
+        if pieces and isinstance(heard, Entry) and prompts and prompts[-1].seq == heard.seq:
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
@@ -194,7 +186,7 @@ async def _listen(conversation: Conversation) -> None:
 
 @contextmanager
 def _settings_kept() -> Iterator[None]:
-    """Restore the terminal settings in every case."""
+    """Restore the terminal settings in every case, and discard output that a closed terminal did not take."""
     kept: list[Any] | None = None
     with suppress(termios.error, OSError, ValueError):  # no terminal
         kept = termios.tcgetattr(sys.stdin.fileno())
@@ -204,26 +196,9 @@ def _settings_kept() -> Iterator[None]:
         if kept is not None:
             with suppress(termios.error, OSError):  # the terminal is gone
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, kept)
-        _drop_unwritten()
-
-
-def _drop_unwritten() -> None:
-    """Discard output that a closed terminal did not take, so that a later flush cannot fail."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-@contextmanager
-def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[int], None]) -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, stop, int(number))
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        try:
+            sys.stdout.flush()
+        except OSError:  # a later flush must not fail
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

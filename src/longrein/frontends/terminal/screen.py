@@ -3,9 +3,9 @@
 The scrollback is never drawn again, so a redraw costs the same in a session of any length.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
+import msgspec
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
@@ -25,7 +25,7 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 
-from longrein.frontends.terminal.event_lines import Line, cells, crop
+from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
@@ -33,17 +33,7 @@ SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 
 STYLE = Style.from_dict(
     {
-        "dim": "ansibrightblack",
-        "bold": "bold",
-        "you": "bold ansicyan",
-        "name": "bold",
-        "ok": "ansigreen",
-        "bad": "ansired",
-        "warn": "ansiyellow",
-        "run": "ansicyan",
-        "add": "ansigreen",
-        "del": "ansired",
-        "where": "ansicyan",
+        **{word: style for word, (_, style) in STYLES.items() if style},
         "completion-menu": "bg:default default",
         "completion-menu.completion": "bg:default default",
         "completion-menu.completion.current": "bg:default ansicyan bold noreverse",
@@ -55,28 +45,15 @@ STYLE = Style.from_dict(
 )
 
 
-class ScreenContent(Protocol):
-    """Content that the screen draws."""
+class ScreenContent(msgspec.Struct, frozen=True):
+    """Functions that give the content of the screen."""
 
-    buffer: Buffer
-
-    @property
-    def prompt(self) -> str:
-        """Text before the input."""
-        ...
-
-    @property
-    def hint(self) -> str:
-        """Placeholder of the empty input."""
-        ...
-
-    def panel_lines(self, width: int, room: int) -> Sequence[Line]:
-        """At most `room` rows above the input."""
-        ...
-
-    def footer(self, width: int) -> Line:
-        """The footer."""
-        ...
+    prompt: Callable[[], str]
+    hint: Callable[[], str]
+    """Placeholder of the empty input."""
+    panel_lines: Callable[[int, int], Sequence[Line]]
+    """(width, room) -> at most `room` rows above the input."""
+    footer: Callable[[int], Line]
 
 
 class _App(Application[None]):
@@ -106,17 +83,23 @@ class Screen:
     """The redrawn rows at the bottom, and output to the scrollback."""
 
     def __init__(
-        self, content: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
+        self,
+        content: ScreenContent,
+        buffer: Buffer,
+        keys: KeyBindings,
+        panel_keys: KeyBindings,
+        output: Output,
+        *,
+        colour: bool,
     ) -> None:
-        self._content, self._buffer = content, content.buffer
-        buffer = content.buffer
+        self._content, self._buffer = content, buffer
         self._panel = Window(
             FormattedTextControl(self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False),
             dont_extend_height=True,
-            height=lambda: Dimension(preferred=self._height, max=self._height, min=0),
+            height=lambda: Dimension(preferred=len(self._drawn), max=len(self._drawn), min=0),
         )
         placeholder = ConditionalProcessor(
-            AfterInput(lambda: content.hint, style="class:dim"), Condition(lambda: not buffer.text)
+            AfterInput(content.hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
             BufferControl(buffer, input_processors=[placeholder], include_default_input_processors=True),
@@ -149,12 +132,7 @@ class Screen:
         size = self.app.output.get_size()
         return Size(rows=size.rows or 24, columns=size.columns or 80)
 
-    @property
-    def _height(self) -> int:
-        return len(self._drawn)
-
     def write(self, rows: Sequence[str]) -> None:
-        """Write ANSI lines at the cursor; only while no rows are drawn."""
         self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
 
     def commit(self, rows: Sequence[str]) -> None:
@@ -166,20 +144,15 @@ class Screen:
         self.app._redraw()
 
     def redraw(self) -> None:
-        """Draw the rows at the bottom again."""
         self.app.invalidate()
 
     @property
     def panel_has_focus(self) -> bool:
-        """Whether the panel has the focus."""
         return self.app.layout.current_window is self._panel
 
     def focus(self, *, panel: bool) -> None:
-        """Focus the panel above the input, or the input."""
         if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
-
-    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def _before_render(self, app: Application[None]) -> None:
         """Compute the rows once for each redraw; clear the old ones when there are fewer now."""
@@ -206,16 +179,16 @@ class Screen:
             app.output.flush()
 
     def _draw_above(self) -> StyleAndTextTuples:
-        drawn: StyleAndTextTuples = []
-        for n, row in enumerate(self._drawn):
-            drawn += ([("", "\n")] if n else []) + [(f"class:{style}" if style else "", text) for style, text in row]
-        return drawn
+        drawn = [span for row in self._drawn for span in [("", "\n"), *_fragments(row)]]
+        return drawn[1:]
 
     def _draw_below(self) -> StyleAndTextTuples:
-        return [
-            (f"class:{style}" if style else "", text) for style, text in self._content.footer(self.size.columns - 1)
-        ]
+        return _fragments(self._content.footer(self.size.columns - 1))
 
     def _line_prefix(self, number: int, wraps: int) -> StyleAndTextTuples:
-        prompt = self._content.prompt
+        prompt = self._content.prompt()
         return [("class:you", prompt if number == 0 and wraps == 0 else " " * cells(prompt))]
+
+
+def _fragments(row: Line) -> StyleAndTextTuples:
+    return [(f"class:{style}" if style else "", text) for style, text in row]

@@ -30,11 +30,8 @@ from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
-from longrein.frontends.text_format import activity_text, escape, escape_line, key_argument
+from longrein.frontends.text_format import activity_text, escape, escape_line, first_line, joined, key_argument
 from longrein.tools import TaskView
-
-# --- Data ------------------------------------------------------------------------------------------------------------
-
 
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
 """Characters of a command in the line of all tasks."""
@@ -66,7 +63,6 @@ class RunningTask(msgspec.Struct, frozen=True):
     """Start in monotonic seconds; None when it began before the terminal was opened."""
 
     def age_s(self, now_us: int, now_s: float) -> float:
-        """Running time in seconds."""
         return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
@@ -82,36 +78,41 @@ def started_task(event: TaskStarted, *, waited: bool) -> Line:
         details = f"{_PROMOTED.get(event.promoted, 'goes on')} in the background"
     elif waited:
         details = "began: its turn has come"
-    return line(NO_WRAP, (style, f"task {escape_line(event.task)} {details}"), f"  {_first_line(event.command)}")
+    return line(NO_WRAP, (style, f"task {escape_line(event.task)} {details}"), f"  {first_line(event.command)}")
 
 
 def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
     """Lines of a task that ended; a failure shows its last line of output."""
     word, style = status_word(event.state)
-    facts = [
-        f"exit code {event.code}" if event.code else "",
-        escape_line(event.cause) if event.cause and event.state != "done" else "",
-        text_format.elapsed(event.elapsed_ms / 1000),
-        text_format.size(event.size_bytes) if event.size_bytes else "",
-    ]
-    details = ", ".join(filter(None, facts))
-    command = f"  {_first_line(started.command)}" if started else ""
+    details = _task_facts(event, event.elapsed_ms / 1000)
     head = line(
-        NO_WRAP, (style, f"task {escape_line(event.task)} {word}"), ("dim", f"  {details}" if details else ""), command
+        NO_WRAP,
+        (style, f"task {escape_line(event.task)} {word}"),
+        ("dim", f"  {details}" if details else ""),
+        f"  {first_line(started.command)}" if started else "",
     )
     last = event.tail.rstrip().rpartition("\n")[2]
     return [head] if event.state == "done" or not last else [head, line(NO_WRAP, ("dim", f"  {escape_line(last)}"))]
 
 
+def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str:
+    return joined(
+        f"exit code {task.code}" if task.code else "",
+        escape_line(task.cause) if task.state != "done" else "",
+        text_format.elapsed(elapsed_s),
+        text_format.size(task.size_bytes) if task.size_bytes else "",
+        *more,
+    )
+
+
 def started_child(event: ChildStarted, label: str) -> list[Line]:
     """Lines of a subagent that was started or resumed, with a note when it got other limits than requested."""
     details = "is asked again" if event.again else "started"
-    where = "  in the background" if event.background else ""
     head = line(
         NO_WRAP,
         ("run", f"{escape_line(label)} {escape_line(event.kind)} {details}"),
-        f"  {_first_line(event.description)}",
-        ("dim", where),
+        f"  {first_line(event.description)}",
+        ("dim", "  in the background" if event.background else ""),
     )
     return [head, line(("dim", f"  {escape_line(event.note)}"))] if event.note else [head]
 
@@ -119,25 +120,19 @@ def started_child(event: ChildStarted, label: str) -> list[Line]:
 def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]:
     """Lines of a subagent that ended: usage, reason of a failure, worktree."""
     word, style = status_word(event.status)
-    used = event.usage.context_tokens + event.usage.output_tokens
-    facts = [
+    details = joined(
         text_format.elapsed(event.elapsed_ms / 1000),
-        text_format.counted(event.steps, "step") if event.steps else "",
-        f"{text_format.tokens(used)} tokens" if used else "",
-        text_format.money(event.cost_usd) if event.cost_usd else "",
+        text_format.usage(event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd),
         f"{text_format.counted(len(event.files), 'file')} changed" if event.files else "",
-    ]
-    who, doing = "subagent", ""
-    if subagent:
-        who = f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}"
-        doing = f"  {_first_line(subagent.started.description)}"
-    details = ", ".join(filter(None, facts))
-    head = line(NO_WRAP, (style, f"{who} {word}"), ("dim", f"  {details}" if details else ""), doing)
-    more = [text for text in (event.message, event.worktree) if text]
-    return [head, *(line(("dim", f"  {escape_line(text)}")) for text in more)]
-
-
-# --- Live lines ------------------------------------------------------------------------------------------------------
+    )
+    name = f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}" if subagent else "subagent"
+    head = line(
+        NO_WRAP,
+        (style, f"{name} {word}"),
+        ("dim", f"  {details}" if details else ""),
+        f"  {first_line(subagent.started.description)}" if subagent else "",
+    )
+    return [head, *(line(("dim", f"  {escape_line(text)}")) for text in (event.message, event.worktree) if text)]
 
 
 def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
@@ -153,27 +148,18 @@ def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
     return [*(agent_line(view) for view in here if view in shown), more]
 
 
-def agent_line(view: SubagentView, mark: str = "○") -> Line:
+def agent_line(view: SubagentView) -> Line:
     """Line of one subagent. State and time come first, so that a narrow terminal does not hide them."""
     word, style = status_word(view.state)
-    time = text_format.live_elapsed(view.elapsed_s) if view.elapsed_s >= 1 else ""
-    facts = [_first_line(view.description), escape_line(view.last) if view.last else "", _usage_text(view)]
+    time = f" {text_format.live_elapsed(view.elapsed_s)}" if view.elapsed_s >= 1 else ""
+    usage = text_format.usage(view.steps, view.tokens, view.cost_usd)
     return line(
         NO_WRAP,
-        (style, f"{'  ' * max(view.depth - 1, 0)}{mark} "),
+        (style, f"{'  ' * max(view.depth - 1, 0)}{'○' if view.state in OPEN else '●'} "),
         ("name", f"{escape_line(view.label)} {escape_line(view.kind)}"),
-        (style, f" {word}" + (f" {time}" if time else "")),
-        ("", f"  {' · '.join(filter(None, facts))}"),
+        (style, f" {word}{time}"),
+        f"  {joined(first_line(view.description), escape_line(view.last), usage, by=' · ')}",
     )
-
-
-def _usage_text(view: SubagentView) -> str:
-    facts = [
-        text_format.counted(view.steps, "step") if view.steps else "",
-        f"{text_format.tokens(view.tokens)} tokens" if view.tokens else "",
-        text_format.money(view.cost_usd) if view.cost_usd else "",
-    ]
-    return ", ".join(filter(None, facts))
 
 
 def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
@@ -188,18 +174,14 @@ def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s:
 def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
     time = "queued" if started.state == "queued" else text_format.live_elapsed(age_s)
-    command = _first_line(started.command)
-    shown = command if len(command) <= room else command[: room - 1] + "…"
-    return f"{escape_line(started.task)} {shown} {time}"
+    return f"{escape_line(started.task)} {text_format.shortened(first_line(started.command), room)} {time}"
 
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when there are none."""
-    details = (
-        text_format.counted(tasks, "task") if tasks else "",
-        text_format.counted(agents, "agent") if agents else "",
+    return joined(
+        text_format.counted(tasks, "task") if tasks else "", text_format.counted(agents, "agent") if agents else ""
     )
-    return ", ".join(filter(None, details))
 
 
 # --- Lists and pages -------------------------------------------------------------------------------------------------
@@ -214,28 +196,25 @@ def task_list(views: Sequence[TaskView]) -> list[Line]:
 def task_line(view: TaskView) -> Line:
     """Line of one task: id, state, facts, command."""
     word, style = status_word(view.state)
-    facts = [
-        f"exit code {view.code}" if view.code else "",
-        escape_line(view.cause) if view.cause and view.state != "done" else "",
-        text_format.elapsed(view.elapsed_s),
-        text_format.size(view.size_bytes) if view.size_bytes else "",
-        f"asks: {escape_line(view.waits_for_input)}" if view.waits_for_input else "",
-        escape_line(view.handle),
-    ]
-    details = ", ".join(filter(None, facts))
-    name, command = f"  {escape_line(view.id):<5}", f"  {_first_line(view.command)}"
-    return line(NO_WRAP, ("name", name), (style, f" {word}"), ("dim", f"  {details}"), command)
+    asks = f"asks: {escape_line(view.waits_for_input)}" if view.waits_for_input else ""
+    return line(
+        NO_WRAP,
+        ("name", f"  {escape_line(view.id):<5}"),
+        (style, f" {word}"),
+        ("dim", f"  {_task_facts(view, view.elapsed_s, asks, escape_line(view.handle))}"),
+        f"  {first_line(view.command)}",
+    )
 
 
 def agent_list(views: Sequence[SubagentView]) -> list[Line]:
     """One line for each subagent, followed by its own subagents."""
-    rows = [agent_line(view, "○" if view.state in OPEN else "●") for view in views]
-    return indented(rows) or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
+    rows = indented(map(agent_line, views))
+    return rows or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
 
 
 def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
     """Page of one subagent: task, last acts, report."""
-    rows = [agent_line(view, "○" if view.state in OPEN else "●")]
+    rows = [agent_line(view)]
     rows += [line(("dim", f"model {escape_line(view.model)}"))] if view.model else []
     for title, text in (("task", task), ("last acts", "\n".join(acts)), ("report", report)):
         if text:
@@ -258,26 +237,22 @@ def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[s
     """Numbered lines of waiting messages, with a hint."""
     rows = [
         line(
-            ("name", f"  {number} "), ("warn", f"{delivery_note(one, labels.get(one.to, ''))}: "), _first_line(one.text)
+            ("name", f"  {n} "),
+            ("warn", f"{delivery_note(message, labels.get(message.to, ''))}: "),
+            first_line(message.text),
         )
-        for number, one in numbered
-        if number
+        for n, message in numbered
+        if n
     ]
     if not rows:
         return [line(("dim", "  nothing waits: all that was said has been delivered"))]
     return [*rows, line(("dim", "  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"))]
 
 
-def _first_line(text: str) -> str:
-    first, newline, _ = text.strip().partition("\n")
-    return escape_line(first[:500]) + (" …" if newline else "")
-
-
 # --- State -----------------------------------------------------------------------------------------------------------
 
 
 ACTS_MAX = 12
-"""Acts kept for each subagent."""
 
 
 class BackgroundActivity:
@@ -300,17 +275,19 @@ class BackgroundActivity:
         self.now_s: float | None = None
         """Time of the current update, monotonic; None while an old log is replayed."""
 
-    # --- Updates of this session -------------------------------------------------------------------------------------
-
     def apply(self, entry: Entry) -> list[Line]:
-        """Apply an entry; return lines for a task or subagent that started or ended."""
+        """Apply an entry of this session; return lines for a task or subagent that started or ended."""
         match entry.event:
             case TaskStarted() as task:
                 waited = task.task in self.tasks
                 self._add_task(task, "", entry.at)
                 return [started_task(task, waited=waited)]
             case TaskEnded() as task:
-                return self._end_logged_task(task)
+                if task.task in self._ended_early:
+                    self._ended_early.remove(task.task)
+                    return []
+                running = self.tasks.pop(task.task, None)
+                return ended_task(task, running.started if running else None)
             case ChildStarted() as child:
                 return started_child(child, self._add_subagent(child, entry.seq).label)
             case ChildEnded() as child:
@@ -319,8 +296,30 @@ class BackgroundActivity:
                 self._track_call(entry, "")
                 return []
 
+    def end_task(self, ended: TaskEnded) -> list[Line]:
+        """Return lines for a task that ended and whose entry has not arrived yet."""
+        if ended.task not in self.tasks:
+            return []
+        self._ended_early.add(ended.task)
+        return ended_task(ended, self.tasks.pop(ended.task).started)
+
+    def apply_subagent(self, update: FromSubagent) -> list[Line]:
+        """Apply an update of a subagent; most give no lines."""
+        match update.heard:
+            case RetryPause() as pause:
+                self._remember_act(update.child, event_lines.retry_text(pause, 0))
+            case UserNotice(text=text):
+                return [event_lines.notice_line(f"{update.label}: {text}")]
+            case TaskOver(ended=ended):
+                self.tasks.pop(ended.task, None)
+            case Entry() as entry:
+                self._fold(update, entry)
+                return self._subagent_lines(update, entry)
+            case _:
+                pass
+        return []
+
     def _track_call(self, entry: Entry, session: str) -> None:
-        """Remember the start of a running call."""
         match entry.event:
             case ToolStarted(call=call):
                 self._call_starts[session, call] = entry.at, self.now_s
@@ -329,26 +328,11 @@ class BackgroundActivity:
             case _:
                 pass
 
-    def end_task(self, ended: TaskEnded) -> list[Line]:
-        """Return lines for a task that ended and whose entry has not arrived yet."""
-        if ended.task not in self.tasks:
-            return []
-        self._ended_early.add(ended.task)
-        return ended_task(ended, self.tasks.pop(ended.task).started)
-
-    def _end_logged_task(self, ended: TaskEnded) -> list[Line]:
-        if ended.task in self._ended_early:
-            self._ended_early.remove(ended.task)
-            return []
-        running = self.tasks.pop(ended.task, None)
-        return ended_task(ended, running.started if running else None)
-
     def _add_task(self, task: TaskStarted, session: str, at: int) -> None:
         """Add a task. A promoted command keeps the start of its call."""
         now = at, self.now_s
-        self.tasks[task.task] = RunningTask(
-            task, *(self._call_starts.get((session, task.call), now) if task.promoted else now)
-        )
+        start = self._call_starts.get((session, task.call), now) if task.promoted else now
+        self.tasks[task.task] = RunningTask(task, *start)
 
     def _add_subagent(self, event: ChildStarted, seq: int, parent_label: str = "") -> KnownSubagent:
         """Add a subagent; `parent_label` is the label of its parent ('' for this session)."""
@@ -360,37 +344,19 @@ class BackgroundActivity:
         """Drop the questions of an ended subagent and of its own subagents."""
         subagent = self.subagents.get(child)
         below = f"{subagent.label}." if subagent else "."
-        ended = {child, *(session for session, one in self.subagents.items() if one.label.startswith(below))}
-        self.questions = {key: one for key, one in self.questions.items() if key[0] not in ended}
+        ended = {child, *(session for session, known in self.subagents.items() if known.label.startswith(below))}
+        self.questions = {key: question for key, question in self.questions.items() if key[0] not in ended}
         self._calls = {key: value for key, value in self._calls.items() if key[0] not in ended}
         return subagent
 
-    # --- Updates of subagents ----------------------------------------------------------------------------------------
-
-    def apply_subagent(self, update: FromSubagent) -> list[Line]:
-        """Apply an update of a subagent; most give no lines."""
-        if isinstance(update.heard, RetryPause):
-            self._remember_act(update.child, event_lines.retry_text(update.heard, 0))
-        if isinstance(update.heard, UserNotice):
-            return [event_lines.notice_line(f"{update.label}: {update.heard.text}")]
-        if isinstance(update.heard, TaskOver):
-            self.tasks.pop(update.heard.ended.task, None)
-        if not isinstance(update.heard, Entry):
-            return []
-        self._update(update, update.heard)
-        return self._subagent_lines(
-            update, update.heard, f"{escape_line(update.label)} {escape_line(update.kind)}".rstrip()
-        )
-
-    def _update(self, update: FromSubagent, entry: Entry) -> None:
+    def _fold(self, update: FromSubagent, entry: Entry) -> None:
         match entry.event:
             case Replied(parts=parts):
                 calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
                 self._calls.update({(update.child, call.id): call.arguments for call in calls})
             case ToolStarted(call=call, name=name):
-                self._remember_act(
-                    update.child, f"{escape_line(name)} {key_argument(self._calls.get((update.child, call)))}".rstrip()
-                )
+                argument = key_argument(self._calls.get((update.child, call)))
+                self._remember_act(update.child, f"{escape_line(name)} {argument}".rstrip())
             case TaskStarted() as task:
                 self._add_task(task, update.child, entry.at)
             case TaskEnded(task=task_id):
@@ -410,20 +376,20 @@ class BackgroundActivity:
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
-    def _subagent_lines(self, update: FromSubagent, entry: Entry, who: str) -> list[Line]:
+    def _subagent_lines(self, update: FromSubagent, entry: Entry) -> list[Line]:
+        name = f"{escape_line(update.label)} {escape_line(update.kind)}".rstrip()
         match entry.event:
             case PermissionAsked() as asked:
-                question = Question(asked, self._calls.get((update.child, asked.call)), update.child, who)
+                question = Question(asked, self._calls.get((update.child, asked.call)), update.child, name)
                 self.questions[question.key] = question
             case PermissionAnswered() as answer:
                 self.questions.pop((update.child, answer.call), None)
-                rows = event_lines.answered_lines(answer, "")
-                return [line(("dim", f"{who}: "), *row) for row in rows]
+                return [line(("dim", f"{name}: "), *row) for row in event_lines.answered_lines(answer, "")]
             case ToolEnded(call=call):
                 self.questions.pop((update.child, call), None)
                 self._calls.pop((update.child, call), None)
             case UserSpoke(origin="steer" | "queued") as spoke:
-                return event_lines.user_lines(spoke, f"delivered to {who}")
+                return event_lines.user_lines(spoke, f"delivered to {name}")
             case _:
                 pass
         return []
