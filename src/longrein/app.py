@@ -34,8 +34,8 @@ async def _print(options: Options) -> int:
             style=Style(
                 options.output_format,
                 options.include_partial_messages,
-                built.place.settings.background,
-                built.place.settings.background_s,
+                built.place.settings.tasks.background,
+                built.place.settings.tasks.background_s,
                 options.verbose,
             ),
             out=BufferedOutput(1),

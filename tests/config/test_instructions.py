@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.config import Instructions, Settings, describe_environment, load_instructions, nested_instructions
+from longrein.config import Instructions, describe_environment, load_instructions, nested_instructions
 from longrein.config.instructions import imports, without_comments
+from longrein.settings_schema import InstructionOptions, Settings
 
 PLAIN = Settings()
 Tree = dict[str, str | bytes]
@@ -74,7 +75,7 @@ def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
 
 
 def test_names_come_from_the_settings(tmp_path: Path) -> None:
-    settings = Settings(instruction_files=("TEAM.md",))
+    settings = Settings(context=InstructionOptions(("TEAM.md",)))
     found = load(tmp_path, {"repo/AGENTS.md": "a", "repo/TEAM.md": "t", "repo/TEAM.local.md": "l"}, settings=settings)
     assert bodies(found) == ["t", "l"]
 

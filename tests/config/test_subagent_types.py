@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import builtin_kinds, child_system
-from longrein.config import Settings, load_settings, load_subagent_types, subagent_model
+from longrein.config import load_settings, load_subagent_types, subagent_model
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
+from longrein.settings_schema import Settings
 from longrein.tools import SubagentType
 from tests.config.conftest import ConfigFolders
 

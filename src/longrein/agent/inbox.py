@@ -28,7 +28,7 @@ from longrein.agent.messages import (
     Unpin,
     UserMessage,
 )
-from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
+from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Subagents
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, external_event, pending_notices
 from longrein.events import (
@@ -42,6 +42,7 @@ from longrein.events import (
     marker,
     text_of,
 )
+from longrein.settings_schema import Limits
 from longrein.store import Log
 
 PENDING_MAX = 1_000

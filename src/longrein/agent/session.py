@@ -23,7 +23,7 @@ from longrein.agent.messages import (
     UserNotice,
     for_child,
 )
-from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
+from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, MoveContext, Subagents, narrower
 from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
@@ -40,6 +40,7 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.permissions import Rules
+from longrein.settings_schema import Limits
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import SubagentPort, TaskView
 

@@ -26,8 +26,9 @@ from longrein.agent.session import Session, retrieve_error
 from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.settings_schema import ToolOptions
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, ToolOptions, clean, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Outcome, Tool, ToolContext, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""

@@ -72,7 +72,5 @@ def _model(place: RunContext) -> list[Finding]:
 
 
 def _settings(place: RunContext) -> list[Finding]:
-    origin = place.settings.origin
-    return [(True, key, where) for key, where in sorted(origin.items()) if where != "built in"] + [
-        (False, "settings", note) for note in place.settings.notes
-    ]
+    origins = [(True, key, where) for key, where in sorted(place.settings.origin.items())]
+    return origins + [(False, "settings", note) for note in place.settings.notes]

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from longrein.config.environment import config_dir
-from longrein.config.settings import Settings
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
 from longrein.permissions import escape
+from longrein.settings_schema import Settings
 
 # --- Comments and imports --------------------------------------------------------------------------------------------
 
@@ -166,8 +166,8 @@ class _InstructionReader:
     def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
         self.root = os.path.realpath(root)
         self.home = home
-        self.names = settings.instruction_files
-        self.bytes_max = settings.instruction_bytes_max
+        self.names = settings.context.files
+        self.bytes_max = settings.context.bytes_max
         self.seen = set(already)
         self.left_bytes = self.bytes_max
         self.texts: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from longrein.config.environment import user_file
-from longrein.config.settings_schema import KEYS, dotted, nearest, pattern_of, problem_with
+from longrein.config.settings_keys import KEYS, NAMED_TABLES, dotted, nearest, pattern_of, problem_with
 from longrein.events import SettingsError
 from longrein.permissions import check_rule
 
@@ -81,7 +81,7 @@ def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
         pattern = pattern_of(path)
         if pattern not in KEYS:
             raise SettingsError(f"{place}: {_unknown(path)}")
-        problem = problem_with(KEYS[pattern][0], value)
+        problem = problem_with(pattern, value)
         if problem:
             raise SettingsError(f"{place}: {dotted(path)} {problem}")
         found.append(SettingValue(path, value, place))
@@ -101,7 +101,7 @@ def _flat(table: dict[str, Any], path: tuple[str, ...]) -> list[tuple[tuple[str,
 
 def _is_table(path: tuple[str, ...]) -> bool:
     if len(path) == 2:
-        return path[0] in ("providers", "models")
+        return path[0] in NAMED_TABLES
     return len(path) == 1 and any(key.startswith(path[0] + ".") for key in KEYS)
 
 

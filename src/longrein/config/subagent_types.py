@@ -17,9 +17,9 @@ from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import shorten_home
-from longrein.config.settings_schema import MODES
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
+from longrein.settings_schema import MODES
 from longrein.tools import SubagentType
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")

@@ -20,7 +20,6 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.moves import GiveUp, Warn, check_idle
-from longrein.agent.ports import Limits
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.subagents.budget import limits_within, share_budget
 from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
@@ -39,6 +38,7 @@ from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, Subagen
 from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
+from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, read_worktree
 
