@@ -100,13 +100,17 @@ def test_the_main_command(line: str, command: str, fields: dict[str, Any], no_st
 @pytest.mark.parametrize(
     ("line", "call"),
     [
-        ("sessions", ("sessions", Options(), False)),
-        ("sessions --json --state-dir /s", ("sessions", Options(state_dir="/s"), True)),
-        ("--state-dir /s sessions", ("sessions", Options(state_dir="/s"), False)),
-        ("export 0192", ("export", Options(), "0192", "jsonl", "")),
-        ("export --format transcript 0192 -o out.jsonl", ("export", Options(), "0192", "transcript", "out.jsonl")),
-        ("doctor", ("doctor", Options())),
-        ("demo --keep", ("demo", True)),
+        ("sessions", ("sessions", Options(), [], {})),
+        ("sessions --json --state-dir /s", ("sessions", Options(state_dir="/s"), [], {"json": True})),
+        ("--state-dir /s sessions", ("sessions", Options(state_dir="/s"), [], {})),
+        (
+            "export 0192 -o o --format transcript",
+            ("export", Options(), ["0192"], {"format": "transcript", "output": "o"}),
+        ),
+        ("search a b --all --page 2", ("search", Options(), ["a", "b"], {"every": True, "page": 2})),
+        ("tasks stop 0c5c/b1 --tail 20", ("tasks", Options(), ["stop", "0c5c/b1"], {"tail": 20})),
+        ("worktrees remove x --unmerged", ("worktrees", Options(), ["remove", "x"], {"unmerged": True})),
+        ("demo --keep", ("demo", Options(), [], {"keep": True})),
     ],
 )
 def test_the_other_commands(line: str, call: tuple[Any, ...]) -> None:

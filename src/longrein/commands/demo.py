@@ -307,7 +307,7 @@ class _Message(msgspec.Struct):
     content: list[_Block] | str = []
 
 
-def demo(*, keep: bool) -> int:
+def demo(_place: None, _words: Sequence[str], *, keep: bool = False) -> int:
     """Run the demo; 0 only if the mended test really passes. With `keep` its folder stays."""
     folder = tempfile.mkdtemp(prefix="longrein-demo-")
     try:

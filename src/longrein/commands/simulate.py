@@ -19,6 +19,7 @@ from longrein.replay import (
     of_entries,
     read_recording,
 )
+from longrein.run_context import RunContext
 from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX = 8_192
@@ -26,18 +27,18 @@ OUTPUT_TOKENS_MAX = 8_192
 
 
 def simulate(
-    state_dir: str,
-    recorded: Sequence[str],
+    place: RunContext,
+    words: Sequence[str],
     *,
     policy: str = "",
     prices: str = "anthropic",
-    window: str = "200000",
-    json: str = "",
+    window: int = 200_000,
+    json: bool = False,
 ) -> int:
     """Print a line for each session and policy. Raises `UsageError` for a file that is no recorded session."""
     rows = []
-    budget = budget_of(prices, int(window))
-    for session in _recordings(state_dir, recorded):
+    budget = budget_of(prices, window)
+    for session in _recordings(place.state_dir, words):
         for name in [policy] if policy else POLICIES:
             drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(session, PRICES[prices])
             for change in drive.changes():

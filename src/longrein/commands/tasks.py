@@ -21,7 +21,7 @@ USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longre
 # --- Tasks -----------------------------------------------------------------------------------------------------------
 
 
-def tasks(place: RunContext, words: Sequence[str], tail: int, *, json: bool) -> int:
+def tasks(place: RunContext, words: Sequence[str], *, tail: int = 0, json: bool = False) -> int:
     """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
@@ -150,10 +150,10 @@ def _stop(place: RunContext, wanted: str) -> int:
 # --- Subagents -------------------------------------------------------------------------------------------------------
 
 
-def agents(place: RunContext, session: str, *, json: bool) -> int:
+def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
     """Run `longrein agents [SESSION]`; return the exit code."""
-    if session:
-        info = session_info(place.state_dir, find_session(place.state_dir, session))
+    if words:
+        info = session_info(place.state_dir, find_session(place.state_dir, words[0]))
         every = [_agents(place, info)] if info is not None else []
     else:
         opened = [info for info in list_sessions(place.state_dir) if info.open]
@@ -166,7 +166,7 @@ def agents(place: RunContext, session: str, *, json: bool) -> int:
     elif any(one.agents for one in every):
         show(agents_page.as_text(every))
     else:
-        show("this session has had no subagents\n" if session else "no subagents work now\n")
+        show("this session has had no subagents\n" if words else "no subagents work now\n")
     return 0
 
 

@@ -51,6 +51,11 @@ def parse(argv: Sequence[str]) -> Parsed:
     return parsed
 
 
+def clean(text: str) -> str:
+    """Make `text` from argv valid Unicode: invalid bytes become the replacement character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 TYPO_RATIO = 0.75
 """Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
