@@ -71,7 +71,6 @@ LAZY = {
     "psutil",
     "pathspec",
     "platformdirs",
-    "click",
     "tomllib",
     "importlib",
     "markdown_it",
@@ -85,6 +84,7 @@ LAZY_STDLIB = {
     "signal",  # four milliseconds, for the name of one signal
     "shutil",
     "tempfile",
+    "textwrap",
     "zipfile",
     "ssl",
     "email",

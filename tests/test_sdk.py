@@ -62,7 +62,7 @@ def test_the_engine_imports_no_package_but_msgspec() -> None:
     code = """
 import sys, importlib.abc, importlib.metadata
 class Refuse(importlib.abc.MetaPathFinder):
-    names = {"rich", "prompt_toolkit", "click", "httpx2", "httpcore2", "h11", "psutil", "pathspec", "platformdirs"}
+    names = {"rich", "prompt_toolkit", "httpx2", "httpcore2", "h11", "psutil", "pathspec", "platformdirs"}
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.names:
             raise ImportError(f"the engine needs {name}")

@@ -109,7 +109,7 @@ def _unknown(path: tuple[str, ...]) -> str:
     if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
         return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
-    known = [_spelled_like(path, key) for key in KEYS]
+    known = [] if _is_table(path) else [_spelled_like(path, key) for key in KEYS]
     close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
     close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -98,24 +98,11 @@ def dotted(path: Sequence[str]) -> str:
     return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
 
 
-def nearest(word: str, words: Sequence[str]) -> str:
-    """Return the word with the fewest typos, if these are at most a third of its letters; else ''."""
-    scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
-    if scored and scored[0][0] <= max(1, len(word) // 3):
-        return words[scored[0][1]]
-    return ""
+def nearest(word: str, words: Iterable[str], ratio: float = 0.6) -> str:
+    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0 (anything) to 1 (the same)."""
+    from difflib import get_close_matches
 
-
-def _changes(a: str, b: str) -> int:
-    two_ago, row = [0] * (len(b) + 1), list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        new = [i]
-        for j, y in enumerate(b, 1):
-            new.append(min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (x != y)))
-            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
-                new[j] = min(new[j], two_ago[j - 2] + 1)
-        two_ago, row = row, new
-    return row[-1]
+    return next(iter(get_close_matches(word, list(words), 1, ratio)), "")
 
 
 # --- Checking values -------------------------------------------------------------------------------------------------

@@ -1,16 +1,16 @@
 """The command-line parser: strict, pure, and every error says what to write instead.
 
-The flags come from the table in `flags`. Click is used only for the help page, because its import takes 5 ms of CPU,
-a third of what the whole start may take beyond asyncio and h11.
+The flags come from the table in `flags`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 
+from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, Command, Flag
 
@@ -60,12 +60,10 @@ TYPO_RATIO = 0.75
 """Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
 
-def nearest(word: str, known: Sequence[str], ratio: float = 0.6) -> str:
-    """`; did you mean X?` for a similar word in `known`, else ''. `ratio`: 0 (anything) to 1 (the same)."""
-    import difflib
-
-    near = difflib.get_close_matches(word, known, n=1, cutoff=ratio)
-    return f"; did you mean {near[0]}?" if near else ""
+def _hint(word: str, known: Iterable[str], ratio: float = 0.6) -> str:
+    """`; did you mean X?` for a similar word in `known`, else ''."""
+    near = nearest(word, known, ratio)
+    return f"; did you mean {near}?" if near else ""
 
 
 def _is_flag(token: str) -> bool:
@@ -138,7 +136,7 @@ def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
 def convert(flag: Flag, text: str) -> Any:
     """Convert `text` to a value of `flag`. Raises `UsageError`."""
     if flag.choices and text not in flag.choices:
-        near = nearest(text, flag.choices)
+        near = _hint(text, flag.choices)
         raise UsageError(f"{flag.name}: {text!r} is not one of {', '.join(flag.choices)}{near}")
     match flag.kind:
         case "count":
@@ -209,7 +207,7 @@ def _unknown(command: Command, name: str) -> str:
     if command is MAIN and name in NOT_YET:
         return f"{name} is not available yet"
     here = f"longrein {command.name}".rstrip()
-    return f"{here} has no flag {name}{nearest(name, list(_BY_NAME[command.name])) or f'; see {here} --help'}"
+    return f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
@@ -227,7 +225,7 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
         raise UsageError(f"which one? longrein {command.name} {command.usage}; `longrein sessions` lists them")
     sure = sure or bool(_PROMPTING & parsed.values.keys())
     if command is MAIN and words and not sure and " " not in words[0]:
-        near = nearest(words[0], [name for name in COMMANDS if name], TYPO_RATIO)
+        near = _hint(words[0], filter(None, COMMANDS), TYPO_RATIO)
         if near:
             raise UsageError(f"no command {words[0]!r}{near} (if it is a prompt: longrein -- {words[0]})")
 
@@ -249,56 +247,35 @@ BYPASS = "bypassPermissions"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The flags of the main command, passed from `cli` to `app`. '', 0 and () mean not given: settings apply."""
+    """The flags of the main command, passed from `cli` to `app`; `flags.MAIN` tells of each.
+
+    '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to choose from a list.
+    """
 
     prompt: str = ""
-    """The first message. Text piped in is added to it by `cli`."""
     print: bool = False
-    """`-p`: answer on stdout and leave."""
     output_format: Literal["text", "json", "stream-json"] = "text"
-    """`text`, `json` or `stream-json`."""
     input_format: str = "text"
-    """`text` or `stream-json`."""
     include_partial_messages: bool = False
-    """Whether `stream-json` carries the reply while it grows."""
     verbose: bool = False
-    """Whether progress goes to stderr."""
     background: str = ""
-    """Background work after the answer of `-p`: `exit`, `drain` or `steer`."""
     continue_newest: bool = False
-    """`-c`: go on with the newest session of this folder."""
     resume: str | None = None
-    """`-r`: id or its unique beginning; '' opens a list; None when not given."""
     fork_session: bool = False
-    """Go on in a copy of the session."""
     session_id: str = ""
-    """UUID for a new session."""
     model: str = ""
-    """`PROVIDER/MODEL`."""
     permission_mode: str = ""
-    """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
     allowed_tools: tuple[str, ...] = ()
-    """Rules that allow, such as `Bash(git status)`."""
     disallowed_tools: tuple[str, ...] = ()
-    """Rules that deny."""
     max_turns: int = 0
-    """Requests that one run may make; 0 for no limit."""
     max_budget_usd: float = 0.0
-    """Money that one run may spend; 0 for no limit."""
     system_prompt: str = ""
-    """Replaces longrein's system prompt."""
     append_system_prompt: str = ""
-    """Added after the system prompt."""
     agents: str = ""
-    """Further subagent types, as a JSON object."""
     add_dirs: tuple[str, ...] = ()
-    """Further folders the session may work in, as written."""
     plain: bool = False
-    """Interactive without ever redrawing."""
     profile: str = ""
-    """Context policy: `seed`; '' for the default one."""
     state_dir: str = ""
-    """Where sessions are kept."""
 
 
 def options_of(values: Mapping[str, Any]) -> Options:

@@ -424,23 +424,31 @@ _STDIN = (
 )
 
 
+COLUMN_MAX = 34
+"""Widest first column of a help page; what follows a longer word begins on the next line."""
+
+
 def help_page(command: Command, width: int = 100) -> str:
     """Help page of `command`, at most `width` columns (at least 60 are used)."""
-    from click.formatting import HelpFormatter
+    import textwrap
 
     width = max(width, 60)
-    page = HelpFormatter(width=width, max_width=width)
-    page.write_usage(f"longrein {command.name}".rstrip(), command.usage)
-    page.write_paragraph()
-    page.write_text(command.help)
+    usage = f"Usage: longrein {command.name}".rstrip() + " "
+    page = textwrap.wrap(command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage))
+    page += ["", *textwrap.wrap(command.help, width)]
     for title, rows in _sections(command):
-        with page.section(title):
-            page.write_dl(rows, col_max=34)
-    if command is MAIN:
-        for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)):
-            with page.section(title):
-                page.write_text(text)
-    return page.getvalue()
+        page += ["", f"{title}:"]
+        column = min(max(len(word) for word, _ in rows), COLUMN_MAX) + 2
+        margin = " " * (column + 2)
+        for word, told in rows:
+            start = f"  {word:{column}}"
+            if len(start) > len(margin):
+                page.append(start)
+                start = margin
+            page += textwrap.wrap(told, width, initial_indent=start, subsequent_indent=margin)
+    for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)) if command is MAIN else ():
+        page += ["", f"{title}:", *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")]
+    return "\n".join(page) + "\n"
 
 
 def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
