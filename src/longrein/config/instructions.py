@@ -114,7 +114,7 @@ def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings:
     taking = _InstructionReader(root, home, settings)
     for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
         taking.take(path, own=True)
-    for folder in _folders(root, cwd):
+    for folder in folders_between(root, cwd):
         taking.take_folder(folder)
     return taking.done()
 
@@ -129,7 +129,7 @@ def nested_instructions(
     """
     taking = _InstructionReader(root, home, settings, already)
     if folder.startswith(root.rstrip("/") + "/"):
-        for below in _folders(root, folder)[1:]:
+        for below in folders_between(root, folder)[1:]:
             taking.take_folder(below)
     return taking.done()
 
@@ -146,7 +146,7 @@ def project_root(cwd: str) -> str:
         folder = above
 
 
-def _folders(root: str, folder: str) -> list[str]:
+def folders_between(root: str, folder: str) -> list[str]:
     """Return the folders from `root` to `folder`."""
     found = [folder]
     while folder != root and os.path.dirname(folder) != folder:

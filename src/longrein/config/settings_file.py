@@ -181,11 +181,9 @@ def replace_file(path: str, data: bytes) -> None:
 # --- Adding a permission rule ----------------------------------------------------------------------------------------
 
 
-_HEADER = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
-_ANY_HEADER = r"(?m)^[ \t]*\["
-_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\["
-_DOTTED = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\["
-_TOKEN = r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]]|[^\s]'
+_TABLE = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
+_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
+_DOTTED_ALLOW = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
 
 
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
@@ -232,30 +230,18 @@ def _check_new_text(text: str, path: str, rules: set[str], before: tuple[Setting
 
 
 def with_rule(text: str, rule: str, any_before: bool) -> str:
-    """Return the TOML text with `rule` at the end of `[permissions] allow`."""
+    """Return the TOML text with `rule` at the start of `[permissions] allow`."""
     quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    header = re.compile(_HEADER).search(text)
-    end = len(text)
-    if header:
-        following = re.compile(_ANY_HEADER).search(text, header.end())
-        end = following.start() if following else end
-    listed = re.compile(_ALLOW).search(text, header.end(), end) if header else re.compile(_DOTTED).search(text)
-    if listed:
-        return _into_list(text, listed.end(), quoted, any_before)
-    if header:
-        return f"{text[: header.end()]}\nallow = [{quoted}]{text[header.end() :]}"
+    table = re.compile(_TABLE).search(text)
+    if table:
+        following = re.compile(r"(?m)^[ \t]*\[").search(text, table.end())
+        found = re.compile(_ALLOW).search(text, table.end(), following.start() if following else len(text))
+    else:
+        found = re.compile(_DOTTED_ALLOW).search(text)
+    if found:
+        after = f",{found[1] or ' '}" if any_before else ""
+        return f"{text[: found.end()]}{quoted}{after}{text[found.end() :]}"
+    if table:
+        return f"{text[: table.end()]}\nallow = [{quoted}]{text[table.end() :]}"
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
-
-
-def _into_list(text: str, start: int, quoted: str, any_before: bool) -> str:
-    """Insert an element before the closing bracket of the list whose content begins at `start`."""
-    comma_wanted, last = any_before, start
-    for token in re.compile(_TOKEN).finditer(text, start):
-        if token[0] == "]":
-            break
-        if not token[0].startswith("#"):
-            comma_wanted, last = token[0] != ",", token.end()
-    line = re.search(r"\n([ \t]*)[^\n]*\Z", text[start:last])
-    between = ("," if comma_wanted else "") + (f"\n{line[1]}" if line else " " if any_before else "")
-    return f"{text[:last]}{between}{quoted}{text[last:]}"

@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
-from longrein.config.instructions import project_root
+from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
@@ -57,7 +57,7 @@ def _folders(
 ) -> Iterator[tuple[str, str]]:
     """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
     root = project_root(cwd)
-    for above in _upwards(cwd, root):
+    for above in reversed(folders_between(root, cwd)):
         for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
             if above == home or not os.path.isdir(folder):
                 continue  # folders in the home belong to the user's own types
@@ -72,14 +72,6 @@ def _folders(
             yield folder, ""
 
 
-def _upwards(folder: str, root: str) -> Iterator[str]:
-    """Yield the folders from `folder` up to `root`."""
-    yield folder
-    while folder != root and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-        yield folder
-
-
 # --- Fields of several agents, read into a type ----------------------------------------------------------------------
 # Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.
 
@@ -92,46 +84,25 @@ UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", 
 """Fields of other agents that have no effect here yet."""
 
 TOOL_ALIASES: Mapping[str, str] = {
-    # name in other agents, in lower case -> name in longrein
-    "read": "Read",
-    "read_file": "Read",
-    "readfile": "Read",
-    "read_many_files": "Read",
-    "readmediafile": "Read",
-    "write": "Write",
-    "write_file": "Write",
-    "writefile": "Write",
-    "edit": "Edit",
-    "multiedit": "Edit",
-    "patch": "Edit",
-    "replace": "Edit",
-    "strreplacefile": "Edit",
-    "bash": "Bash",
-    "shell": "Bash",
-    "run_shell_command": "Bash",
-    "grep": "Grep",
-    "grep_search": "Grep",
-    "search_file_content": "Grep",
-    "glob": "Glob",
-    "list": "Glob",
-    "ls": "Glob",
-    "list_directory": "Glob",
-    "todowrite": "TodoWrite",
-    "write_todos": "TodoWrite",
-    "settodolist": "TodoWrite",
-    "webfetch": "WebFetch",
-    "web_fetch": "WebFetch",
-    "fetchurl": "WebFetch",
-    "task": "Agent",
-    "agent": "Agent",
-    "taskoutput": "TaskOutput",
-    "bashoutput": "TaskOutput",
-    "taskstop": "TaskStop",
-    "killshell": "TaskStop",
-    "killbash": "TaskStop",
-    "skill": "Skill",
-    "recall": "Recall",
+    alias: tool
+    for tool, aliases in (
+        ("Read", "read read_file readfile read_many_files readmediafile"),
+        ("Write", "write write_file writefile"),
+        ("Edit", "edit multiedit patch replace strreplacefile"),
+        ("Bash", "bash shell run_shell_command"),
+        ("Grep", "grep grep_search search_file_content"),
+        ("Glob", "glob list ls list_directory"),
+        ("TodoWrite", "todowrite write_todos settodolist"),
+        ("WebFetch", "webfetch web_fetch fetchurl"),
+        ("Agent", "task agent"),
+        ("TaskOutput", "taskoutput bashoutput"),
+        ("TaskStop", "taskstop killshell killbash"),
+        ("Skill", "skill"),
+        ("Recall", "recall"),
+    )
+    for alias in aliases.split()
 }
+"""Name in other agents, in lower case -> name in longrein."""
 
 
 class TypeSource(msgspec.Struct, frozen=True):
