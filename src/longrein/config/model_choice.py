@@ -21,13 +21,8 @@ Probe = Callable[[str], Sequence[str]]
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
-def no_server(_url: str) -> Sequence[str]:
-    """Probe that finds nothing."""
-    return ()
-
-
 def choose_model(
-    settings: Settings, environ: Mapping[str, str], probe: Probe = no_server, *, name: str = ""
+    settings: Settings, environ: Mapping[str, str], probe: Probe = lambda _url: (), *, name: str = ""
 ) -> ModelOptions:
     """Return the options for `name` (`provider/model`), else for the settings' model, else for the first found.
 

@@ -387,7 +387,11 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         if real in read:
             continue
         read.add(real)
-        yield _read(path, TypeSource(shown, os.path.basename(path).removesuffix(".md")))
+        stem = os.path.basename(path).removesuffix(".md")
+        try:
+            yield TypeSource(shown, stem, *_content(path))
+        except ValueError as problem:
+            yield TypeSource(shown, stem, problem=str(problem))
 
 
 def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
@@ -407,25 +411,20 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
             yield entry.path
 
 
-def _read(path: str, found: TypeSource) -> TypeSource:
-    """Return the source with the file's fields and body, or with the problem."""
-    why = ""
+def _content(path: str) -> tuple[dict[str, Any], str]:
+    """Return the fields and the body of a file. Raises `ValueError`: the problem."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return msgspec.structs.replace(found, problem="is no file")
+            raise ValueError("is no file")
         with open(path, "rb") as file:
             data = file.read(SIZE_MAX_BYTES + 1)
         if len(data) > SIZE_MAX_BYTES:
-            return msgspec.structs.replace(found, problem=f"is larger than {SIZE_MAX_BYTES // 1024} kB")
-        fields, body = split_frontmatter(data.decode("utf-8"))
-        return msgspec.structs.replace(found, fields=fields, body=body)
+            raise ValueError(f"is larger than {SIZE_MAX_BYTES // 1024} kB")
+        return split_frontmatter(data.decode("utf-8"))
     except OSError as error:
-        why = f"cannot be read ({error.strerror})"
+        raise ValueError(f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        why = "is not UTF-8 text"
-    except ValueError as bad:
-        why = str(bad)
-    return msgspec.structs.replace(found, problem=why)
+        raise ValueError("is not UTF-8 text") from None
 
 
 def _given(text: str) -> list[TypeSource]:
@@ -437,9 +436,7 @@ def _given(text: str) -> list[TypeSource]:
         raise UsageError(f"{wanted}: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise UsageError(wanted)
-    return [TypeSource(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
-
-
-def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without `name`; the key of the entry is the name."""
-    return {key: value for key, value in fields.items() if key != "name"}
+    return [
+        TypeSource(f"--agents {name}", name, {key: value for key, value in fields.items() if key != "name"})
+        for name, fields in table.items()
+    ]

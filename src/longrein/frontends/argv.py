@@ -39,12 +39,15 @@ def parse(argv: Sequence[str]) -> Parsed:
         if token == "--":
             parsed.words += reversed(rest)
             break
+        may_be_command = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif _is_command(parsed, token):
+        elif may_be_command and token and token in COMMANDS:
             parsed.command = COMMANDS[token]
-        elif _is_reserved(parsed, token, rest):
-            raise UsageError(_reserved(token, rest))
+        elif may_be_command and token.lower() in RESERVED and not _is_prompt(parsed, rest):
+            prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
+            said = f"no command {token!r}: {RESERVED[token.lower()]}"
+            raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
@@ -70,24 +73,13 @@ def _is_flag(token: str) -> bool:
     return token.startswith("-") and token != "-" and not any(map(str.isspace, token.partition("=")[0]))
 
 
-def _may_be_command(parsed: Parsed) -> bool:
-    return parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+def _is_prompt(parsed: Parsed, rest: Sequence[str]) -> bool:
+    """Whether a word that is a command of another agent is a prompt; `rest` holds the tokens after it, reversed.
 
-
-def _is_command(parsed: Parsed, token: str) -> bool:
-    return _may_be_command(parsed) and token != "" and token in COMMANDS
-
-
-def _is_reserved(parsed: Parsed, token: str, rest: Sequence[str]) -> bool:
-    """Whether `token` is a command of another agent; `rest` holds the tokens after it, reversed.
-
-    With -p, -c or -r it is a prompt. A prompt of several words is one token with blanks, so it may begin with any word.
+    With -p, -c or -r it is one. A prompt of several words is one token with blanks, so it may begin with any word.
     """
-    if not _may_be_command(parsed) or token.lower() not in RESERVED:
-        return False
     flags = rest[rest.index("--") + 1 :] if "--" in rest else rest
-    sure = _PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags}
-    return not sure
+    return bool(_PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags})
 
 
 _PROMPTING = frozenset(("print", "continue_newest", "resume"))
@@ -96,11 +88,6 @@ _PROMPTING = frozenset(("print", "continue_newest", "resume"))
 
 def _is_prompting(flag: str) -> bool:
     return flag in ("--print", "--continue") or flag.startswith(("-p", "-c", "-r", "--resume"))
-
-
-def _reserved(token: str, rest: Sequence[str]) -> str:
-    prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
-    return f"no command {token!r}: {RESERVED[token.lower()]} (if it is a prompt: longrein -- {prompt})"
 
 
 def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
@@ -140,9 +127,14 @@ def convert(flag: Flag, text: str) -> Any:
         raise UsageError(f"{flag.name}: {text!r} is not one of {', '.join(flag.choices)}{near}")
     match flag.kind:
         case "count":
-            return _count(flag, text)
+            if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+                raise UsageError(f"{flag.name}: {text!r} is not a whole number above 0")
+            return int(text)
         case "money":
-            return _money(flag, text)
+            dollars = _number(text.removeprefix("$"))
+            if not (math.isfinite(dollars) and dollars > 0):
+                raise UsageError(f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50")
+            return dollars
         case "rules":
             return _rules(flag, text)
         case _:
@@ -151,20 +143,11 @@ def convert(flag: Flag, text: str) -> Any:
             return text
 
 
-def _count(flag: Flag, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
-        raise UsageError(f"{flag.name}: {text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _money(flag: Flag, text: str) -> float:
+def _number(text: str) -> float:
     try:
-        dollars = float(text.removeprefix("$"))
+        return float(text)
     except ValueError:
-        dollars = -1.0
-    if not (math.isfinite(dollars) and dollars > 0):
-        raise UsageError(f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50")
-    return dollars
+        return math.nan
 
 
 def _rules(flag: Flag, text: str) -> tuple[str, ...]:
@@ -232,12 +215,9 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
 
 def _too_many(command: Command, words: Sequence[str]) -> str:
     if command is MAIN:
-        return f"one prompt is expected, but {words[1]!r} follows {_short(words[0])}: put quotes around the whole"
+        first = words[0] if len(words[0]) <= 40 else words[0][:39] + "…"
+        return f"one prompt is expected, but {words[1]!r} follows {first!r}: put quotes around the whole"
     return f"longrein {command.name} does not know what to do with {words[command.words_max]!r}"
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 # --- Options of the main command ----------------------
