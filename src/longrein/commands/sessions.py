@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
@@ -23,14 +24,11 @@ def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) ->
 
 def export(place: RunContext, words: Sequence[str], *, format: str = "jsonl", output: str = "") -> int:  # noqa: A002
     """Export one session as JSON lines, or as a transcript folder."""
-    reader = Reader(place.state_dir, find_session(place.state_dir, words[0]))
-    try:
+    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
         else:
             _export(reader, output)
-    finally:
-        reader.close()
     return 0
 
 
@@ -54,11 +52,8 @@ def _export(reader: Reader, out: str) -> None:
 
 def context(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
     """Show what fills the context of one session."""
-    reader = Reader(place.state_dir, find_session(place.state_dir, words[0]))
-    try:
+    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
         state = fold(list(reader.entries()))
-    finally:
-        reader.close()
     budget = budget_of(place, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""

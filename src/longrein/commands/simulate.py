@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from longrein.context import Budget, Price
 from longrein.events import UsageError, decode_entry
@@ -79,8 +80,5 @@ def _file(path: str) -> Recording:
 
 def _stored(state_dir: str, session: str) -> Recording:
     found = find_session(state_dir, session)
-    reader = Reader(state_dir, found)
-    try:
+    with closing(Reader(state_dir, found)) as reader:
         return of_entries(found, reader.entries())
-    finally:
-        reader.close()
