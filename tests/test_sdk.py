@@ -86,13 +86,6 @@ def _with_path(code: str) -> str:
 # --- One prompt ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_answers(here: dict[str, Any]) -> None:
-    model = ScriptedModel(says("Four."), says("Eight."))
-    async with Session.open(model, **here) as session:
-        assert await session.ask("2 + 2?") == "Four."
-        assert await session.ask("Twice that?") == "Eight."
-
-
 async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
     session = await Session.open(ScriptedModel(says("Yes.")), **here)
     async with session:
