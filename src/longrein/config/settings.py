@@ -15,6 +15,7 @@ from longrein.config.settings_keys import (
     KEYS,
     NAMED_TABLES,
     OTHER_VARIABLES,
+    PREFIX,
     STRUCTS,
     VARIABLES,
     Key,
@@ -59,13 +60,14 @@ def load_settings(
 def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[SettingValue]:
     found = []
     for name in sorted(environ):
-        if not name.startswith("LONGREIN_") or name in OTHER_VARIABLES or not environ[name]:
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not environ[name]:
             continue
         key = VARIABLES.get(name)
         if key is None:
-            close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
+            known = [variable.removeprefix(PREFIX) for variable in (*VARIABLES, *OTHER_VARIABLES)]
+            close = nearest(name.removeprefix(PREFIX), known)
             notes.append(
-                f"{name} is not a setting" + (f": did you mean {close}?" if close else ".") + " It was ignored."
+                f"{name} is not a setting" + (f": did you mean {PREFIX}{close}?" if close else ".") + " It was ignored."
             )
             continue
         found.append(_checked(key, from_text(key, environ[name]), name))

@@ -66,8 +66,12 @@ FLAGS: Mapping[str, tuple[str, str]] = {
 """Field of the command line's options -> (key, flag)."""
 
 
+PREFIX = "LONGREIN_"
+"""Beginning of the variables' names."""
+
+
 def _variable(key: str) -> str:
-    return "LONGREIN_" + (key if key.startswith("tasks.") else key.rpartition(".")[2]).replace(".", "_").upper()
+    return PREFIX + (key if key.startswith("tasks.") else key.rpartition(".")[2]).replace(".", "_").upper()
 
 
 VARIABLES: Mapping[str, str] = {
