@@ -37,15 +37,7 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import (
-    SCHEMA_VERSION,
-    BudgetError,
-    Opened,
-    PrefixSet,
-    SessionBusy,
-    UsageError,
-    redactor,
-)
+from longrein.events import SCHEMA_VERSION, BudgetError, Opened, PrefixSet, SessionBusy, UsageError, redactor
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -59,23 +51,8 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.settings_schema import MIB
-from longrein.store import (
-    Goals,
-    HistoryReader,
-    SessionLog,
-    open_log,
-    owner_of,
-    project_key,
-)
-from longrein.tools import (
-    SubagentType,
-    Tool,
-    agent_tool,
-    builtin_tools,
-    goal_tools,
-    offer_tools,
-    tools_by_name,
-)
+from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
+from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,

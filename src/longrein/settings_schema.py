@@ -110,8 +110,7 @@ class ModelSettings(msgspec.Struct, frozen=True):
     ] = -1.0
     price_output: Annotated[float, Setting("the same for output", "nothing")] = -1.0
     price_cache_read: Annotated[
-        float,
-        Setting("for input read from the cache; default: the usual price of the provider's family", "nothing"),
+        float, Setting("for input read from the cache; default: the usual price of the provider's family", "nothing")
     ] = -1.0
     price_cache_write: Annotated[float, Setting("for input written to the cache; likewise", "nothing")] = -1.0
     cache_ttl_s: Annotated[float, Setting("seconds a cached prefix lives after its last use", "nothing")] = -1.0
@@ -179,11 +178,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     quota_bytes: Annotated[
         int,
         Setting(
-            "MB of output kept per task: the first and the newest half",
-            "narrow",
-            key="quota_mb",
-            factor=MIB,
-            least=1,
+            "MB of output kept per task: the first and the newest half", "narrow", key="quota_mb", factor=MIB, least=1
         ),
     ] = 64 * MIB
     memory_bytes: Annotated[
@@ -192,15 +187,13 @@ class TaskOptions(msgspec.Struct, frozen=True):
     cpu_s: Annotated[float, Setting("CPU seconds of a task and its child processes", "narrow")] = 0
     timeout_s: Annotated[float, Setting("seconds of a task without a timeout", "narrow")] = 0
     policy: Annotated[
-        str,
-        Setting("on exit of the terminal: `keep`, `stop` or `ask`; default: ask", "nothing", choices=POLICIES),
+        str, Setting("on exit of the terminal: `keep`, `stop` or `ask`; default: ask", "nothing", choices=POLICIES)
     ] = ""
     promote: Annotated[bool, Setting("a command becomes a task at its timeout; `false` ends it")] = True
     wake: Annotated[bool, Setting("an end wakes an idle agent")] = True
     wake_after_s: Annotated[float, Setting("seconds to wait for further ends before that")] = 0.5
     stall_s: Annotated[
-        float,
-        Setting("seconds of silence after which a task that seems to ask a question is reported; 0 for never"),
+        float, Setting("seconds of silence after which a task that seems to ask a question is reported; 0 for never")
     ] = 45.0
     background: Annotated[
         str,
@@ -247,8 +240,7 @@ class RedactOptions(msgspec.Struct, frozen=True):
     """Table `redact`: secrets."""
 
     patterns: Annotated[
-        tuple[str, ...],
-        Setting("regular expressions of secrets: matches never reach the log", "add", check="patterns"),
+        tuple[str, ...], Setting("regular expressions of secrets: matches never reach the log", "add", check="patterns")
     ] = ()
     env: Annotated[tuple[str, ...], Setting("variables whose values are secrets", "add")] = ()
 

@@ -68,16 +68,10 @@ TABLE = [
     ("--model ''", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model --verbose", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model a/b --model c/d", "--model is given twice, as 'a/b' and 'c/d': give it once"),
-    (
-        "-p x --output-format jsn",
-        "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?",
-    ),
+    ("-p x --output-format jsn", "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?"),
     ("--output-format json", "--output-format goes with -p: add -p"),
     ("--input-format stream-json", "--input-format goes with -p: add -p"),
-    (
-        "-p --input-format stream-json",
-        "--input-format stream-json goes with --output-format stream-json: add it",
-    ),
+    ("-p --input-format stream-json", "--input-format stream-json goes with --output-format stream-json: add it"),
     (
         "-p x --include-partial-messages",
         "--include-partial-messages goes with -p --output-format stream-json: add them",
@@ -106,10 +100,7 @@ TABLE = [
     ("-p -r", "-r needs an ID with -p: `longrein sessions` lists them"),
     ("--fork-session", "--fork-session copies a session: say which with -c or -r ID"),
     ("--session-id 12", "--session-id: '12' is not a UUID"),
-    (
-        f"-c --session-id {UUID}",
-        "--session-id names a new session: leave out -c and -r, or add --fork-session",
-    ),
+    (f"-c --session-id {UUID}", "--session-id names a new session: leave out -c and -r, or add --fork-session"),
     (
         "--profile sead",
         "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; did you mean seed?",

@@ -112,7 +112,7 @@ def printed(run: Run, name: str, text: str) -> str:
 
 RECORD = {
     "command": "make all", "cwd": "/", "pid": 1, "start": 5, "mark": "/1.2.3/", "owner": "/1.2", "policy": "keep",
-    "started_at": 5, "began_s": 1.0,
+    "started_at": 5, "began_s": 1.0
 }  # fmt: skip
 END = {"state": "done", "code": 0, "cause": "", "elapsed_s": 1.0, "size_bytes": 0, "elided_bytes": 0, "lost": ""}
 ODD = (None, [], {}, -1, 10**40, True)

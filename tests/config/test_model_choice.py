@@ -180,10 +180,7 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: Confi
 LACKING = [
     ('base_url = "http://x"', ":2: provider a has no wire: add it under [providers.a]"),
     ('wire = "gemini"', ":2: provider a has no base_url: add it under [providers.a]"),
-    (
-        'wire = "gemini"\nbase_url = "x.com"',
-        ":3: the base_url of a must start with http:// or https://, not 'x.com'",
-    ),
+    ('wire = "gemini"\nbase_url = "x.com"', ":3: the base_url of a must start with http:// or https://, not 'x.com'"),
     (
         'wire = "gemini"\nbase_url = "http://x"\n[models."a/m"]\nprice_input = 1',
         ':5: models."a/m" needs both price_input and price_output',

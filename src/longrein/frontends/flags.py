@@ -145,11 +145,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         flag("--append-system-prompt", "after longrein's own", "word", "TEXT"),
         flag("--profile", "context policy; seed: the plainest one", "word", "NAME", PROFILES),
     ),
-    "Settings and state": (
-        STATE_DIR,
-        flag("-v --version", "show the version and exit"),
-        HELP,
-    ),
+    "Settings and state": (STATE_DIR, flag("-v --version", "show the version and exit"), HELP),
 }
 """Flags of longrein itself under their headings of the help page."""
 

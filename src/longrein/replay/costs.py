@@ -27,11 +27,7 @@ class Rates(msgspec.Struct, frozen=True):
     output: float
 
 
-PRICES = {
-    "anthropic": Rates(0.1, 1.25, 5.0),
-    "openai10": Rates(0.1, 1.0, 8.0),
-    "openai25": Rates(0.25, 1.0, 4.0),
-}
+PRICES = {"anthropic": Rates(0.1, 1.25, 5.0), "openai10": Rates(0.1, 1.0, 8.0), "openai25": Rates(0.25, 1.0, 4.0)}
 """Price ratios that large providers publish."""
 
 
