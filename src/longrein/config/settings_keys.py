@@ -102,7 +102,7 @@ def dotted(path: Sequence[str]) -> str:
     return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
 
 
-def nearest(word: str, words: Iterable[str], ratio: float = 0.6) -> str:
+def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
     """Return the word most similar to `word`; '' without one of at least `ratio`, from 0 (anything) to 1 (the same)."""
     from difflib import get_close_matches
 

@@ -63,7 +63,7 @@ TYPO_RATIO = 0.75
 """Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
 
-def _hint(word: str, known: Iterable[str], ratio: float = 0.6) -> str:
+def _hint(word: str, known: Iterable[str], ratio: float = 0.65) -> str:
     """`; did you mean X?` for a similar word in `known`, else ''."""
     near = nearest(word, known, ratio)
     return f"; did you mean {near}?" if near else ""
