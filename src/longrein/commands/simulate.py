@@ -13,7 +13,6 @@ from longrein.replay import (
     CostAccount,
     PolicyReplay,
     Recording,
-    Row,
     as_json,
     as_table,
     base_name,
@@ -41,10 +40,10 @@ def simulate(
     budget = budget_of(prices, window)
     for session in _recordings(place.state_dir, words):
         for name in [policy] if policy else POLICIES:
-            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(session, PRICES[prices])
+            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(name, session, PRICES[prices])
             for change in drive.changes():
                 account.request(change, drive.tokens, drive.summary_tokens)
-            rows.append(Row.of(name, account))
+            rows.append(account.row)
     show(as_json(rows) if json else as_table(rows))
     return 0
 
