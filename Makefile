@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format demo bench load measures mutants structure clean library
+.PHONY: help test check format docs demo bench load measures mutants structure clean library
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -44,6 +44,9 @@ library: .venv/library  ## install agent frameworks for the tests of longrein.in
 format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+docs: .venv/ready  ## write the tables of docs/settings.md
+	$(PY) -m tests.settings_page
 
 demo: .venv/run  ## run a small real job offline, without a key; installs only what longrein needs
 	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo

@@ -71,7 +71,6 @@ LAZY = {
     "psutil",
     "pathspec",
     "platformdirs",
-    "click",
     "tomllib",
     "importlib",
     "markdown_it",
@@ -85,6 +84,7 @@ LAZY_STDLIB = {
     "signal",  # four milliseconds, for the name of one signal
     "shutil",
     "tempfile",
+    "textwrap",
     "zipfile",
     "ssl",
     "email",
@@ -278,6 +278,7 @@ def import_graph() -> Graph:
 def package_graph() -> Graph:
     """The import graph of packages and sub-packages, each with the modules directly in it."""
     package_of = {dotted(path): dotted(path.parent / "__init__.py") for path in FILES}
+    package_of["longrein.settings_schema"] = "longrein.settings_schema"  # at the bottom of the layers, by itself
     graph: Graph = {package: set() for package in package_of.values()}
     for module, targets in import_graph().items():
         graph[package_of[module]] |= {package_of[target] for target in targets} - {package_of[module]}

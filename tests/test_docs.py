@@ -8,16 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import longrein
-from longrein.agent import TaskOptions
 from longrein.config import load_settings
-from longrein.config.settings import BUILT_IN, Provider
-from longrein.config.settings_schema import KEYS, TASK_OPTIONS
+from longrein.config.settings_keys import KEYS
 from longrein.frontends.flags import MAIN, help_page
-from longrein.tools import ToolOptions
+from tests import settings_page
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
@@ -79,28 +76,10 @@ def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
         assert settings.model == "anthropic/claude-sonnet-4-5"
 
 
-PROVIDER_OPTIONS = ("text_tools", "idle_timeout_s", "content_timeout_s")
-
-
-def defaults() -> dict[str, object]:
-    """Return the default of each setting that has one."""
-    unlimited = ("limits.max_turns", "limits.max_budget_usd", "limits.memory_mb", "tasks.memory_mb", "tasks.cpu_s")
-    return {
-        **dict.fromkeys(unlimited, 0),
-        **{f"tools.{name}": value for name, value in msgspec.structs.asdict(ToolOptions()).items()},
-        **{f"tasks.{name}": getattr(TaskOptions(), name) for name in TASK_OPTIONS},
-        **{key: list(value) if isinstance(value, tuple) else value for key, value in BUILT_IN.items()},
-        **{f"providers.*.{name}": getattr(Provider(), name) for name in PROVIDER_OPTIONS},
-    }
-
-
-def test__every_setting_stands_once_in_the_page_with_its_default_and_what_a_project_may() -> None:
-    page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z_.*]+)` \| (?:`(.+?)`)? ?\| .+ \| (\w+) \|$", page, re.MULTILINE)
-    may = {"free": "set", "narrow": "narrow", "add": "add", "no": "nothing"}
-    assert len(rows) == len({key for key, *_ in rows})
-    assert {key: project for key, _, project in rows} == {key: may[policy] for key, (_, policy) in KEYS.items()}
-    assert {key: tomllib.loads(f"it = {text}")["it"] for key, text, _ in rows if text} == defaults()
+def test_the_tables_of_the_settings_page_are_those_of_the_fields() -> None:
+    page = settings_page.PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z_.*]+)` \|", page, re.MULTILINE) == list(KEYS), "a table has no place on the page"
+    assert page == settings_page.generated(page), "docs/settings.md is older than settings_schema.py: run `make docs`"
 
 
 def test__what_the_package_offers_has_a_type() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from longrein import __version__
 from longrein.composition import Composition, build
-from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
@@ -34,8 +33,8 @@ async def _print(options: Options) -> int:
             options=OutputOptions(
                 options.output_format,
                 options.include_partial_messages,
-                built.run_context.settings.background,
-                built.run_context.settings.background_s,
+                built.run_context.settings.tasks.background,
+                built.run_context.settings.tasks.background_s,
                 options.verbose,
             ),
             out=BufferedOutput(1),
@@ -81,74 +80,22 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
     os._exit(code)
 
 
-def _command(name: str) -> Any:
-    """Import the module of one subcommand: importing all of them would double the start time."""
-    return importlib.import_module(f"longrein.commands.{name}")
-
-
-def run_sessions(options: Options, json: bool) -> int:
-    """List stored sessions, newest first."""
-    return int(_command("sessions").sessions(read_run_context(options), json=json))
-
-
-def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
-    """Export one session as JSON lines or as a transcript."""
-    return int(_command("sessions").export(read_run_context(options), session, format, out))
-
-
-def run_context(options: Options, session: str, json: bool) -> int:
-    """Show the use of the context of one session, which may be open elsewhere."""
-    return int(_command("sessions").context(read_run_context(options), session, json=json))
-
-
-def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
-    """Search stored sessions; return 1 when nothing is found."""
-    return int(
-        _command("sessions").search(read_run_context(options), query, session, every=every, json=json, page=page)
-    )
-
-
-def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
-    """List, show or stop background tasks of stored sessions."""
-    return int(_command("tasks").tasks(read_run_context(options), words, tail, json=json))
-
-
-def run_agents(options: Options, /, session: str, json: bool) -> int:
-    """List subagents of stored sessions."""
-    return int(_command("tasks").agents(read_run_context(options), session, json=json))
-
-
-def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
-    """List, merge or remove worktrees that subagents have left."""
-    return int(_command("worktrees").worktrees(read_run_context(options), words, unmerged=unmerged, json=json))
-
-
-def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
-    """Replay recorded sessions through policies, offline."""
-    return int(_command("simulate").simulate(read_run_context(options).state_dir, recorded, **how))
-
-
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
     return _leave(_command("interactive").run_interactive(options))
 
 
-def run_doctor(options: Options) -> int:
-    """Check the installation and say how to fix problems."""
-    return int(_command("doctor").doctor(read_run_context(options)))
+def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
+    """Run a subcommand: the function of that name in `longrein.commands`."""
+    run = getattr(_command(MODULES.get(name, name)), name)
+    place = None if name == "demo" else read_run_context(options)  # the demo has its own settings
+    return int(run(place, words, **flags))
 
 
-def run_trust(options: Options, undo: bool) -> int:
-    """Trust the current folder, so that its own settings file is read; or stop trusting it."""
-    context = read_run_context(options)
-    if undo:
-        distrust(context.state_dir, context.cwd)
-    else:
-        trust(context.state_dir, context.cwd, context.home)
-    say(f"{context.cwd} is {'no longer ' if undo else ''}trusted")
-    return 0
+MODULES = {"export": "sessions", "context": "sessions", "search": "sessions", "agents": "tasks"}
+"""Subcommand -> the module with its function, where that has another name."""
 
 
-def run_demo(*, keep: bool) -> int:
-    """Run a small real job offline."""
-    return int(_command("demo").demo(keep=keep))
+def _command(module: str) -> Any:
+    """Import the module of one subcommand: importing all of them would double the start time."""
+    return importlib.import_module(f"longrein.commands.{module}")

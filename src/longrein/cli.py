@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from longrein.events import LongreinError, UsageError
-from longrein.frontends.argv import Options, Parsed, options_of, parse
+from longrein.frontends.argv import Options, Parsed, clean, options_of, parse
 from longrein.frontends.flags import MAIN, help_page
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
@@ -24,51 +24,8 @@ class App(Protocol):
         """Run the terminal."""
         ...
 
-    def run_demo(self, *, keep: bool) -> int:
-        """Run the demo; with `keep` its folder stays."""
-        ...
-
-    def run_sessions(self, options: Options, /, json: bool) -> int:
-        """List stored sessions."""
-        ...
-
-    def run_export(self, options: Options, /, session: str, format: str, out: str) -> int:  # noqa: A002
-        """Export session `session` (id or its beginning) as `jsonl` or `transcript` to `out` ('' for stdout)."""
-        ...
-
-    def run_context(self, options: Options, /, session: str, json: bool) -> int:
-        """Show the use of the context of session `session` (id or its beginning)."""
-        ...
-
-    def run_search(self, options: Options, /, query: str, session: str, every: bool, json: bool, page: int) -> int:
-        """Search for `query` in `session`, else in the current folder's sessions or, with `every`, in all.
-
-        Prints page `page` of the hits, from 1.
-        """
-        ...
-
-    def run_tasks(self, options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
-        """Show all background tasks, those of a session, or one (`SESSION/TASK`); or `stop` one."""
-        ...
-
-    def run_agents(self, options: Options, /, session: str, json: bool) -> int:
-        """List the subagents of `session`, else those that work now."""
-        ...
-
-    def run_worktrees(self, options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
-        """List worktrees of subagents, or `merge` or `remove` one."""
-        ...
-
-    def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
-        """Replay recorded sessions (files, folders, ids) through policies, offline. `how`: values of the flags."""
-        ...
-
-    def run_doctor(self, options: Options, /) -> int:
-        """Check the installation."""
-        ...
-
-    def run_trust(self, options: Options, /, undo: bool) -> int:
-        """Trust the current folder, or stop trusting it."""
+    def run_command(self, name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
+        """Run subcommand `name` with its words and the fields of its flags that were given."""
         ...
 
 
@@ -96,38 +53,8 @@ def _dispatch(parsed: Parsed, app: App) -> int:
         return _show(f"longrein {_version()}\n")
     if parsed.command is MAIN:
         return _run(parsed, app)
-    return _subcommand(parsed, app)
-
-
-def _subcommand(parsed: Parsed, app: App) -> int:
-    words, values = parsed.words, parsed.values
-    options = options_of({"state_dir": values.get("state_dir", "")})
-    json = values.get("json", False)
-    written = {"format": values.get("format", "jsonl"), "out": values.get("output", "")}
-    does: dict[str, Callable[[], int]] = {
-        "sessions": lambda: app.run_sessions(options, json=json),
-        "context": lambda: app.run_context(options, session=words[0], json=json),
-        "export": lambda: app.run_export(options, session=words[0], **written),
-        "search": lambda: app.run_search(options, query=clean(" ".join(words)), json=json, **_where(values)),
-        "simulate": lambda: app.run_simulate(options, recorded=words, **_how(values)),
-        "tasks": lambda: app.run_tasks(options, words=words, tail=values.get("tail", 0), json=json),
-        "agents": lambda: app.run_agents(options, session="".join(words), json=json),
-        "worktrees": lambda: app.run_worktrees(options, words=words, unmerged=values.get("unmerged", False), json=json),
-        "doctor": lambda: app.run_doctor(options),
-        "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
-        "demo": lambda: app.run_demo(keep=values.get("keep", False)),
-    }
-    return does[parsed.command.name]()
-
-
-def _how(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(values[name]) for name in ("policy", "prices", "window", "json") if values.get(name)}
-
-
-def _where(values: Mapping[str, Any]) -> dict[str, Any]:
-    if values.get("every") and values.get("session"):
-        raise UsageError("--session and --all say two things: give one of them")
-    return {"session": values.get("session", ""), "every": values.get("every", False), "page": values.get("page") or 1}
+    options = Options(state_dir=values.pop("state_dir", ""))
+    return app.run_command(parsed.command.name, options, parsed.words, **values)
 
 
 def _run(parsed: Parsed, app: App) -> int:
@@ -153,11 +80,6 @@ def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bo
     prompt = "" if prompt == "-" else prompt
     piped = read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")  # no provider accepts NUL
     return "\n\n".join(filter(str.strip, (prompt, piped)))
-
-
-def clean(text: str) -> str:
-    """Make `text` from argv valid Unicode: invalid bytes become the replacement character."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _show(text: str) -> int:

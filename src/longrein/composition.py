@@ -16,9 +16,7 @@ import msgspec
 from longrein.agent import (
     BYPASS,
     Dependencies,
-    Limits,
     OpenSession,
-    TaskOptions,
     TaskPool,
     builtin_kinds,
     compose_system,
@@ -28,7 +26,6 @@ from longrein.agent import (
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
-    Settings,
     describe_environment,
     is_trusted,
     known_secrets,
@@ -40,16 +37,9 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import (
-    SCHEMA_VERSION,
-    BudgetError,
-    Opened,
-    PrefixSet,
-    SessionBusy,
-    UsageError,
-    redactor,
-)
+from longrein.events import SCHEMA_VERSION, BudgetError, Opened, PrefixSet, SessionBusy, UsageError, redactor
 from longrein.models import Model, ModelOptions, look_up, open_model
+from longrein.permissions import Rules
 from longrein.run_context import (
     CLOCK,
     RunContext,
@@ -60,24 +50,9 @@ from longrein.run_context import (
     stored_model,
     sweep_orphans,
 )
-from longrein.store import (
-    Goals,
-    HistoryReader,
-    SessionLog,
-    open_log,
-    owner_of,
-    project_key,
-)
-from longrein.tools import (
-    SubagentType,
-    Tool,
-    ToolOptions,
-    agent_tool,
-    builtin_tools,
-    goal_tools,
-    offer_tools,
-    tools_by_name,
-)
+from longrein.settings_schema import MIB
+from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
+from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -88,8 +63,6 @@ from longrein.workspace import (
     recover_temp_files,
     release_free_memory,
 )
-
-MIB = 1024 * 1024
 
 
 class Composition(msgspec.Struct):
@@ -163,17 +136,17 @@ async def _open_log(run_context: RunContext, session: str, *, create: bool) -> S
 def _around(
     run_context: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
 ) -> Composition:
-    state, settings = resumed_state(log), run_context.settings
+    state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
     roots = tuple(state.roots or run_context.roots)
     opened = None if state.session == log.session else _opened(run_context, log.session)
     nonce = opened.nonce if opened else state.nonce
     secrets = known_secrets(run_context.environ, settings)
-    clean = redactor(secrets, nonce, settings.redact_patterns)
+    clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
 
     def in_roots(roots: tuple[str, ...]) -> Workspace:
-        return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env_keep)
+        return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
 
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
@@ -189,9 +162,9 @@ def _around(
         open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
-        rules=settings.rules(roots[0], run_context.home),
-        limits=_limits(settings),
-        options=msgspec.convert(dict(settings.tools), ToolOptions),
+        rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
+        limits=settings.limits,
+        options=settings.tools,
         redact=clean,
         secrets=secrets,
         nested=lambda folder, told: _nested(run_context, folder, told),
@@ -200,13 +173,13 @@ def _around(
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
-        memory=lambda: memory_use(settings.memory_mb * MIB),
+        memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
-        pool=TaskPool(spawner, settings.tasks_max),
-        task_options=_task_options(settings),
+        pool=TaskPool(spawner, settings.tasks.running_max),
+        task_options=settings.tasks,
         background_tasks=BackgroundControl,
         subagents=SubagentRunner,
     )
@@ -298,34 +271,13 @@ def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> li
     return [*told, *(recover_temp_files(folders) if state.seq else ())]
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        settings.turns_max,
-        settings.usd_max,
-        settings.parallel_max,
-        agents_max=settings.agents_max,
-        depth_max=settings.agents_depth,
-        spawns_max=settings.agents_spawns,
-        tasks_max=settings.tasks_max,
-    )
-
-
-def _task_options(settings: Settings) -> TaskOptions:
-    return TaskOptions(
-        memory_bytes=settings.task_memory_bytes,
-        cpu_s=settings.task_cpu_s,
-        quota_bytes=settings.task_quota_bytes,
-        **settings.task_options,
-    )
-
-
 def _spawner(
     run_context: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
 ) -> SupervisedSpawner:
     """Build the spawner of commands: through the session's supervisor, else directly, after a notice."""
     settings = run_context.settings
     options = SupervisionOptions(
-        nonce, secrets, settings.redact_patterns, settings.task_keep_s, settings.task_quota_bytes
+        nonce, secrets, settings.redact.patterns, settings.tasks.keep_s, settings.tasks.quota_bytes
     )
     return SupervisedSpawner(
         os.path.join(log.folder, SPOOL),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.config import Settings, choose_model, environment, home_folder, is_trusted, load_settings, state_dir
+from longrein.config import choose_model, environment, home_folder, is_trusted, load_settings, state_dir
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
+from longrein.settings_schema import Settings
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
 from longrein.workspace import end_orphans, nesting_depth
 

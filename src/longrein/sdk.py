@@ -19,17 +19,7 @@ from longrein.agent import (
     UserMessage,
 )
 from longrein.composition import Additions, Composition, build
-from longrein.events import (
-    AnyPart,
-    Entry,
-    PermissionAsked,
-    Replied,
-    Text,
-    TurnEnded,
-    TurnFailed,
-    UsageError,
-    text_of,
-)
+from longrein.events import AnyPart, Entry, PermissionAsked, Replied, Text, TurnEnded, TurnFailed, UsageError, text_of
 from longrein.frontends.argv import Options
 from longrein.models import Model
 from longrein.run_context import read_run_context
@@ -222,11 +212,7 @@ class Session:
         return self._session.state.spent_usd
 
     async def send(
-        self,
-        words: str | Sequence[AnyPart],
-        *,
-        how: Literal["prompt", "steer", "queued"] = "prompt",
-        to: str = "",
+        self, words: str | Sequence[AnyPart], *, how: Literal["prompt", "steer", "queued"] = "prompt", to: str = ""
     ) -> None:
         """Send a message; return when it is on disk.
 

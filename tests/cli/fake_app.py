@@ -27,35 +27,8 @@ class FakeApp:
     def run_interactive(self, options: Options) -> int:
         return self._called("interactive", options)
 
-    def run_demo(self, *, keep: bool) -> int:
-        return self._called("demo", keep)
-
-    def run_sessions(self, options: Options, json: bool) -> int:
-        return self._called("sessions", options, json)
-
-    def run_context(self, options: Options, session: str, json: bool) -> int:
-        return self._called("context", options, session, json)
-
-    def run_search(self, options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
-        return self._called("search", options, query, session, every, json)
-
-    def run_tasks(self, options: Options, words: Sequence[str], tail: int, json: bool) -> int:
-        return self._called("tasks", options, list(words), tail, json)
-
-    def run_agents(self, options: Options, session: str, json: bool) -> int:
-        return self._called("agents", options, session, json)
-
-    def run_worktrees(self, options: Options, words: Sequence[str], unmerged: bool, json: bool) -> int:
-        return self._called("worktrees", options, list(words), unmerged, json)
-
-    def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
-        return self._called("simulate", options, list(recorded), how)
-
-    def run_export(self, options: Options, session: str, format: str, out: str) -> int:  # noqa: A002
-        return self._called("export", options, session, format, out)
-
-    def run_doctor(self, options: Options) -> int:
-        return self._called("doctor", options)
+    def run_command(self, name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
+        return self._called(name, options, list(words), flags)
 
 
 def given(options: Options) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import pytest
 from longrein.cli import main
 from longrein.events import (
     BudgetError,
-    LongreinError,
     ModelUnknown,
     SessionBusy,
     SessionReadOnly,
@@ -69,16 +68,10 @@ TABLE = [
     ("--model ''", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model --verbose", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model a/b --model c/d", "--model is given twice, as 'a/b' and 'c/d': give it once"),
-    (
-        "-p x --output-format jsn",
-        "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?",
-    ),
+    ("-p x --output-format jsn", "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?"),
     ("--output-format json", "--output-format goes with -p: add -p"),
     ("--input-format stream-json", "--input-format goes with -p: add -p"),
-    (
-        "-p --input-format stream-json",
-        "--input-format stream-json goes with --output-format stream-json: add it",
-    ),
+    ("-p --input-format stream-json", "--input-format stream-json goes with --output-format stream-json: add it"),
     (
         "-p x --include-partial-messages",
         "--include-partial-messages goes with -p --output-format stream-json: add them",
@@ -107,10 +100,7 @@ TABLE = [
     ("-p -r", "-r needs an ID with -p: `longrein sessions` lists them"),
     ("--fork-session", "--fork-session copies a session: say which with -c or -r ID"),
     ("--session-id 12", "--session-id: '12' is not a UUID"),
-    (
-        f"-c --session-id {UUID}",
-        "--session-id names a new session: leave out -c and -r, or add --fork-session",
-    ),
+    (f"-c --session-id {UUID}", "--session-id names a new session: leave out -c and -r, or add --fork-session"),
     (
         "--profile sead",
         "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; did you mean seed?",
@@ -145,26 +135,14 @@ def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are()
     assert set(common.split()) <= RESERVED.keys()
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (UsageError("u"), 2),
-        (SettingsError("s"), 2),
-        (BudgetError("b"), 2),
-        (ModelUnknown("m"), 1),
-        (SessionUnknown("s"), 1),
-        (SessionBusy("s"), 1),
-        (SessionReadOnly("s"), 1),
-        (StoreDamaged("s"), 1),
-        (StoreFull("s"), 1),
-        (ToolError("t"), 1),
-    ],
-)
+@pytest.mark.parametrize("code", [1, 2])
 def test_an_error_of_ours_is_one_line_and_its_code(
-    error: LongreinError, code: int, no_stdin: None, capfd: pytest.CaptureFixture[str]
+    code: int, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["-p", "x"], FakeApp(error=error)) == code
-    assert capfd.readouterr() == ("", f"longrein: {error}\n")
+    kinds = {1: (ModelUnknown, SessionUnknown, SessionBusy, SessionReadOnly, StoreDamaged, StoreFull, ToolError)}
+    for kind in kinds.get(code, (UsageError, SettingsError, BudgetError)):
+        assert main(["-p", "x"], FakeApp(error=kind("what"))) == code
+        assert capfd.readouterr() == ("", "longrein: what\n")
 
 
 def test_ctrl_c_outside_of_a_session_is_130_without_a_word(no_stdin: None, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,6 @@ from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
 from tests.store.fixtures import opened, wall_us
 
-from .fake_app import FakeApp
-
 HERE = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
 ELSEWHERE = "6f9d0000-0000-4000-8000-000000000002"
 OLDER = "70000000-0000-4000-8000-000000000003"
@@ -135,11 +133,3 @@ def test_a_damaged_session_is_passed_over(search: Search, tmp_path: Path) -> Non
     assert code == 0
     assert ELSEWHERE in out
     assert err.startswith(f"longrein: session {HERE} was passed over: ")
-
-
-def test_what_the_hall_is_told() -> None:
-    app = FakeApp(code=1)
-    assert main(["search", "a", "b", "--all", "--json"], app) == 1
-    (call,) = app.calls
-    assert call[0] == "search"
-    assert call[2:] == ("a b", "", True, True)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.cli import clean, own_the_three, with_stdin
+from longrein.cli import own_the_three, with_stdin
 from longrein.events import UsageError
 from longrein.frontends import stdio as stdin
+from longrein.frontends.argv import clean
 from longrein.frontends.stdio import read_lines, read_piped
 
 

@@ -31,8 +31,6 @@ from longrein.store import SessionLog, open_log
 from longrein.workspace import SPOOL, BackgroundOptions, SupervisedSpawner, SupervisionOptions
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
 
-from .fake_app import FakeApp
-
 OTHER = "70000000-0000-4000-8000-000000000003"
 CHILD = "c0000000-0000-4000-8000-000000000001"
 BELOW = "c0000000-0000-4000-8000-000000000002"
@@ -114,7 +112,7 @@ def printed(run: Run, name: str, text: str) -> str:
 
 RECORD = {
     "command": "make all", "cwd": "/", "pid": 1, "start": 5, "mark": "/1.2.3/", "owner": "/1.2", "policy": "keep",
-    "started_at": 5, "began_s": 1.0,
+    "started_at": 5, "began_s": 1.0
 }  # fmt: skip
 END = {"state": "done", "code": 0, "cause": "", "elapsed_s": 1.0, "size_bytes": 0, "elided_bytes": 0, "lost": ""}
 ODD = (None, [], {}, -1, 10**40, True)
@@ -224,18 +222,6 @@ def test_what_is_wrong_is_one_line(run: Run, argv: str) -> None:
     assert out == ""
     assert BAD[argv] in err
     assert err.count("\n") == 1
-
-
-def test_words_reach_the_app() -> None:
-    app = FakeApp()
-    assert main(["tasks", "stop", "b1", "--json"], app) == 0
-    assert main(["tasks", "0c5c/b3", "--tail", "20"], app) == 0
-    assert main(["agents", "0c5c"], app) == 0
-    assert [call[2:] for call in app.calls] == [
-        (["stop", "b1"], 0, True),
-        (["0c5c/b3"], 20, False),
-        ("0c5c", False),
-    ]
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

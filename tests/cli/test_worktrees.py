@@ -13,8 +13,6 @@ import longrein.app as hall
 from longrein.cli import main
 from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
 
-from .fake_app import FakeApp
-
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -118,10 +116,3 @@ def test_bad_input(run: Run, repo: Path, argv: list[str], said: str) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (2, "")
     assert err.startswith(f"longrein: {said}")
-
-
-def test_what_the_command_line_says() -> None:
-    app = FakeApp()
-    assert main(["worktrees", "remove", "x", "--unmerged"], app) == 0
-    assert app.calls[0][0] == "worktrees"
-    assert app.calls[0][2:] == (["remove", "x"], True, False)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from longrein.config import Settings, load_settings
+from longrein.config import load_settings
+from longrein.settings_schema import Settings
 
 
 class ConfigFolders:

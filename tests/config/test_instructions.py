@@ -4,11 +4,11 @@ import hashlib
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from longrein.config import Instructions, Settings, describe_environment, load_instructions, nested_instructions
+from longrein.config import Instructions, describe_environment, load_instructions, nested_instructions
 from longrein.config.instructions import imports, without_comments
+from longrein.settings_schema import InstructionOptions, Settings
 
 PLAIN = Settings()
 Tree = dict[str, str | bytes]
@@ -74,7 +74,7 @@ def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
 
 
 def test_names_come_from_the_settings(tmp_path: Path) -> None:
-    settings = Settings(instruction_files=("TEAM.md",))
+    settings = Settings(context=InstructionOptions(("TEAM.md",)))
     found = load(tmp_path, {"repo/AGENTS.md": "a", "repo/TEAM.md": "t", "repo/TEAM.local.md": "l"}, settings=settings)
     assert bodies(found) == ["t", "l"]
 
@@ -95,21 +95,15 @@ def test_A18_1_too_much_is_cut_with_a_visible_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("huge", "shown"),
-    [
-        ("repo/AGENTS.md", "~/repo/AGENTS.md"),
-        ("repo/sub/AGENTS.local.md", "~/repo/sub/AGENTS.local.md"),
-        (".agents/AGENTS.md", "~/.agents/AGENTS.md"),
-        ("repo/sub/notes.md", "~/repo/sub/notes.md"),
-    ],
+    "huge", ["repo/AGENTS.md", "repo/sub/AGENTS.local.md", ".agents/AGENTS.md", "repo/sub/notes.md"]
 )
-def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str, shown: str) -> None:
+def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str) -> None:
     """20 GB of nothing cost a repository nothing, and their hash would take a minute at each look."""
     plant(tmp_path, {huge: ""})
     os.truncate(tmp_path / huge, 20 << 30)
     found = load(tmp_path, {"repo/sub/CLAUDE.md": "be kind @notes.md"}, "repo/sub")
     assert bodies(found) == ["be kind @notes.md"]
-    assert found.notes == (f"{shown} is larger than 16 MB: left out.",)
+    assert found.notes == (f"~/{huge} is larger than 16 MB: left out.",)
 
 
 # --- imports -----------------------------------------------------------------------------------------------------
@@ -211,11 +205,10 @@ def test_nested_files_come_when_their_folder_is_touched_and_only_once(tmp_path: 
     assert nested_instructions(root, root, known, home, Settings()) == Instructions()
 
 
-@pytest.mark.parametrize("folders", [2000, 20_000])
-def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(tmp_path: Path, folders: int) -> None:
+def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(tmp_path: Path) -> None:
     plant(tmp_path, {"repo/.git/": "", "repo/a/AGENTS.md": "a"})
     root = f"{tmp_path}/repo"
-    assert bodies(nested_instructions(root + "/a" * folders, root, (), str(tmp_path), Settings())) == ["a"]
+    assert bodies(nested_instructions(root + "/a" * 20_000, root, (), str(tmp_path), Settings())) == ["a"]
 
 
 def test_the_environment_is_a_text_of_values() -> None:
@@ -230,8 +223,3 @@ def test_the_environment_is_a_text_of_values() -> None:
         "Shell of Bash: bash\n"
         "Day the session started: 2026-11-21"
     )
-
-
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    tree: Tree = {"repo/AGENTS.md": "a @x.md", "repo/x.md": "x"}
-    assert msgspec.json.encode(load(tmp_path, tree)) == msgspec.json.encode(load(tmp_path, tree))

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import builtin_kinds, child_system
-from longrein.config import Settings, load_settings, load_subagent_types, subagent_model
+from longrein.config import load_subagent_types, subagent_model
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
+from longrein.settings_schema import Settings
 from longrein.tools import SubagentType
 from tests.config.conftest import ConfigFolders
 
@@ -87,10 +88,8 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("maxTurns: 12", {"turns_max": 12}, ""),
     ("maxTurns: many", {"turns_max": 0}, "maxTurns 'many' is no number from 1 to 1000"),
     ("maxTurns: -3", {"turns_max": 0}, "maxTurns -3 is no number"),
-    ("maxTurns: '12'", {"turns_max": 12}, ""),
     ('max_turns: " 12 "', {"turns_max": 12}, ""),
     ("maxTurns: '1e9'", {"turns_max": 0}, "maxTurns '1e9' is no number from 1 to 1000"),
-    ("maxTurns: ten", {"turns_max": 0}, "maxTurns 'ten' is no number from 1 to 1000"),
     ("maxTurns: true", {"turns_max": 0}, "maxTurns True is no number from 1 to 1000"),
     ("maxTurns: 2.5", {"turns_max": 0}, "maxTurns 2.5 is no number from 1 to 1000"),
     ("background: true", {"background": True}, ""),
@@ -102,18 +101,10 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("isolation: worktree", {"worktree": True}, ""),
     ("isolation: remote", {"worktree": False}, "isolation 'remote' is not known here"),
     # --- opencode
-    (
-        "mode: subagent\nsteps: 7\ntools:\n  write: false\n  bash: false",
-        {"without": ("Write", "Bash"), "turns_max": 7},
-        "",
-    ),
+    ("steps: 7\ntools:\n  write: false\n  bash: false", {"without": ("Write", "Bash"), "turns_max": 7}, ""),
     ("tools:\n  '*': false\n  read: true", {"tools": ("Read",)}, ""),
-    (
-        "permission:\n  edit: deny\n  bash:\n    '*': deny\n    git diff: allow",
-        {"without": ("Edit", "Bash", "Write")},
-        "",
-    ),
-    ("temperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
+    ("permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow", {"without": ("Edit", "Bash", "Write")}, ""),
+    ("mode: subagent\ntemperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
     # --- gemini
     ("kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*", {"turns_max": 9}, ""),
     ("tools: ['*']\ntimeout_mins: 5\ndisplay_name: X", {"tools": None}, ""),
@@ -317,10 +308,8 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
     ("a: |\n  x\n    y\n\n  z\nb: 1", {"a": "x\n  y\n\nz\n", "b": 1}),
     ("a: >-\n  x\n  y\n\n  z", {"a": "x y\nz"}),
     ("a: |-\n  # no comment", {"a": "# no comment"}),
-    (
-        "a: true\nb: False\nc: null\nd: 1.5\ne: -2\nf: no",
-        {"a": True, "b": False, "c": None, "d": 1.5, "e": -2, "f": "no"},
-    ),
+    ("a: true\nb: False\nc: null", {"a": True, "b": False, "c": None}),
+    ("d: 1.5\ne: -2\nf: no", {"d": 1.5, "e": -2, "f": "no"}),
     ("a: '1'\nb: \"true\"", {"a": "1", "b": "true"}),
     ("a: [x, 'y, z', 1]", {"a": ["x", "y, z", 1]}),
     ("a: [\n  x,\n  y,\n]", {"a": ["x", "y"]}),
@@ -403,16 +392,3 @@ def test_A5_models(
     assert name == gets
     assert told in note
     assert bool(note) == bool(told), note
-
-
-def test_the_variable_is_known(folders: ConfigFolders) -> None:
-    assert (
-        load_settings(
-            cwd=str(folders.cwd),
-            home=str(folders.home),
-            environ={"LONGREIN_SUBAGENT_MODEL": "x/y"},
-            flags={},
-            trusted=False,
-        ).notes
-        == ()
-    )

@@ -10,6 +10,7 @@ from longrein.cli import main as cli
 from longrein.context import Budget, Clear, Nothing, State
 from longrein.events import Cleared, Form, UsageError, decode_entry
 from longrein.replay import POLICIES, PRICES, Change, CostAccount, PolicyReplay, Recording, of_entries, read_recording
+from longrein.replay.costs import Row
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
 BUDGET = Budget(200_000, 16_000)
@@ -31,16 +32,13 @@ def made(results: list[str], system: int = 2_000) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def play(recording: Recording, policy: str = "keep-all") -> tuple[CostAccount, list[Change]]:
-    drive, account, seen = (
-        PolicyReplay(recording, POLICIES[policy], BUDGET),
-        CostAccount(recording, PRICES["anthropic"]),
-        [],
-    )
+def play(recording: Recording, policy: str = "keep-all") -> tuple[Row, list[Change]]:
+    drive, seen = PolicyReplay(recording, POLICIES[policy], BUDGET), []
+    account = CostAccount(policy, recording, PRICES["anthropic"])
     for change in drive.changes():
         account.request(change, drive.tokens, drive.summary_tokens)
         seen.append(change)
-    return account, seen
+    return account.row, seen
 
 
 def test_keeping_everything_costs_what_it_costs() -> None:
@@ -69,9 +67,10 @@ def test_what_is_hidden_and_then_used_is_lost_and_what_is_shown_elsewhere_is_not
         handle = next(item.handle for item in state.items if item.kind == "result")
         return Clear(Cleared((Form(handle, "placeholder", "gone"),), "rent"))
 
-    drive, account = PolicyReplay(recording, hide_first, BUDGET), CostAccount(recording, PRICES["anthropic"])
+    drive, priced = PolicyReplay(recording, hide_first, BUDGET), CostAccount("", recording, PRICES["anthropic"])
     for change in drive.changes():
-        account.request(change, drive.tokens, drive.summary_tokens)
+        priced.request(change, drive.tokens, drive.summary_tokens)
+    account = priced.row
     assert (account.uses, account.kept) == (2, 1), "file_0 stands in the call's argument, compute_total nowhere"
     assert (account.tool_uses, account.tool_kept) == (1, 0)
     assert account.breaks == 1

@@ -371,7 +371,7 @@ async def test_the_profile_is_chosen_by_its_name(profile: str, tmp_path: Path, m
     await built.session.close()
     assert built.session.state.profile == profile
     assert built.session.move_context.seed
-    assert place.settings.parallel_max == 10
+    assert place.settings.limits.parallel_max == 10
 
 
 OPENED = Opened(1, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w", "seed")

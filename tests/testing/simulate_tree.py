@@ -200,8 +200,8 @@ class TreeSimulation:
             agents_max=draw([1, 3, 20]),
             depth_max=draw([1, 1, 2, 3]),
             spawns_max=draw([4, 12, 40]),
-            tasks_max=draw([1, 3, 32]),
         )
+        self.tasks_max = draw([1, 3, 32])
         self.life = 0
         self.words = 0
         self.session: OpenSession
@@ -253,7 +253,7 @@ class TreeSimulation:
         )
         deps.limits, deps.kinds, deps.jitter = self.limits, builtin_kinds(), self.random.random
         deps.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
-        deps.pool = TaskPool(self.supervision, self.limits.tasks_max)
+        deps.pool = TaskPool(self.supervision, self.tasks_max)
         deps.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
         return open_test_session(self.model, disk=self.disk, deps=deps)
 

@@ -29,11 +29,12 @@ from longrein.agent.messages import (
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import BYPASS, OpenSession, open_session, resumed_state
-from longrein.agent.ports import Dependencies, Limits, MoveContext, TaskOptions
+from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
 from longrein.models import Clock
+from longrein.settings_schema import Limits, TaskOptions
 
 __all__ = [
     "BYPASS",

@@ -28,7 +28,6 @@ from longrein.agent.messages import (
     Unpin,
     UserMessage,
 )
-from longrein.agent.ports import Limits
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, external_event, pending_notices
 from longrein.events import (
@@ -43,6 +42,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.models import Clock
+from longrein.settings_schema import Limits
 from longrein.store import Log
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent.ports import Limits, MoveContext
+from longrein.agent.ports import MoveContext
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
     PERIODS,
@@ -44,6 +44,7 @@ from longrein.events import (
     marker,
 )
 from longrein.models import pause_s
+from longrein.settings_schema import Limits
 
 # --- Moves -----------------------------------------------------------------------------------------------------------
 

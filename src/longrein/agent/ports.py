@@ -14,7 +14,8 @@ from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
-from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool, ToolOptions
+from longrein.settings_schema import Limits, TaskOptions, ToolOptions
+from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 
 if TYPE_CHECKING:
@@ -26,60 +27,6 @@ if TYPE_CHECKING:
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
-
-
-class TaskOptions(msgspec.Struct, frozen=True):
-    """Limits and notices of background tasks."""
-
-    promote: bool = True
-    """True: a command that exceeds its time continues in the background. False: it is ended."""
-    wake: bool = True
-    """True: the end of a task wakes an agent that waits for its user."""
-    wake_after_s: float = 0.5
-    """Delay before that wake, in which more ends are collected."""
-    stall_s: float = 45.0
-    """Silence after which a task that seems to ask for input is reported; 0 for never."""
-    timeout_s: float = 0
-    """Time limit of a task that names none; 0 for no limit."""
-    memory_bytes: int = 0
-    """Resident memory of a task's process tree; 0 for no limit."""
-    cpu_s: float = 0
-    """CPU time of a task's process tree; 0 for no limit."""
-    quota_bytes: int = 64 * 1024 * 1024
-    """Output kept of one task: its first and its newest half."""
-    tail_bytes: int = 2_000
-    """End of the output that goes with the notice."""
-    leave_s: float = 5.0
-    """Wait for tasks that are ended when longrein leaves."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Limits of a session. 0 means no limit."""
-
-    turns_max: int = 0
-    """Requests of purpose `turn` for one prompt."""
-    usd_max: float = 0.0
-    """US dollars for the session."""
-    parallel_max: int = 32
-    """Calls that run in parallel."""
-    continuations_max: int = 3
-    """Times the model is told to continue an answer that the output limit cut."""
-    barren_steps_max: int = 20
-    """Steps in a row without one successful call."""
-    empty_max: int = 2
-    """Empty answers in a row that are retried."""
-    tokens_max: int = 0
-    """Input and output tokens of the session and its subagents."""
-    seconds_max: float = 0.0
-    """Wall time of one turn; for a subagent, of its task."""
-    agents_max: int = 20
-    """Subagents of the whole tree that work in parallel; more wait."""
-    depth_max: int = 1
-    """Levels of subagents below a session of the user."""
-    spawns_max: int = 200
-    """Subagents that the whole tree may start."""
-    tasks_max: int = 32
-    """Background tasks that run in parallel; more wait."""
 
 
 class RemainingBudget(msgspec.Struct, frozen=True):

@@ -8,11 +8,10 @@ and subagents; one task outlives a second kill.
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -57,70 +56,67 @@ def branches() -> list[dict[str, Any]]:
     ]
 
 
+def _turn(text: str, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {key: value for key, value in {"text": text, **more, "calls": calls}.items() if value}
+
+
+def _call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
 def _main() -> list[dict[str, Any]]:
-    started = [_bash(command, description=what, run_in_background=True) for what, command in CHECKS]
+    started = [_call("Bash", command=command, description=what, run_in_background=True) for what, command in CHECKS]
     jobs = [
         {"description": "what the notes say", "prompt": ASK_NOTES, "subagent_type": "explore"},
         {"description": "what the guide says", "prompt": ASK_GUIDE, "subagent_type": "explore"},
     ]
     return [
-        {"text": "Three things take a while. I start them and go on.", "calls": started},
-        {
-            "text": "The receipts may be quick: I wait half a second for them.",
-            "calls": [_bash(SLOW, description="read the receipts", timeout=500)],
-        },
-        {
-            "text": "It goes on in the background. Meanwhile two subagents look, and a third makes one answer of it.",
-            "calls": [
-                {
-                    "name": "Agent",
-                    "arguments": {"description": "amounts in parentheses", "tasks": jobs, "synthesis": GOAL},
-                }
-            ],
-        },
-        {"text": "Now the old receipts.", "calls": [{"name": "Glob", "arguments": {"pattern": "*receipts*"}}]},
-        {"text": "Something happened to longrein. What still runs?", "calls": [{"name": "TaskList", "arguments": {}}]},
-        {
-            "text": "The till is watched as before: nobody told that command to end. Its newest lines, then I end it.",
-            "calls": [
-                {"name": "TaskOutput", "arguments": {"task_id": "b3", "tail": 2}},
-                {"name": "TaskStop", "arguments": {"task_id": "b3"}},
-            ],
-        },
-        {
-            "text": "An amount in parentheses is a refund (NOTES.md, day 97); GUIDE.md:3 says otherwise and should be "
+        _turn("Three things take a while. I start them and go on.", *started),
+        _turn(
+            "The receipts may be quick: I wait half a second for them.",
+            _call("Bash", command=SLOW, description="read the receipts", timeout=500),
+        ),
+        _turn(
+            "It goes on in the background. Meanwhile two subagents look, and a third makes one answer of it.",
+            _call("Agent", description="amounts in parentheses", tasks=jobs, synthesis=GOAL),
+        ),
+        _turn("Now the old receipts.", _call("Glob", pattern="*receipts*")),
+        _turn("Something happened to longrein. What still runs?", _call("TaskList")),
+        _turn(
+            "The till is watched as before: nobody told that command to end. Its newest lines, then I end it.",
+            _call("TaskOutput", task_id="b3", tail=2),
+            _call("TaskStop", task_id="b3"),
+        ),
+        _turn(
+            "An amount in parentheses is a refund (NOTES.md, day 97); GUIDE.md:3 says otherwise and should be "
             "mended. Old receipts stand in receipts.txt. The tests pass."
-        },
-        {"text": "That was the last one that ran. Nothing is left to do."},
+        ),
+        _turn("That was the last one that ran. Nothing is left to do."),
     ]
 
 
 def _looks(path: str, line: int, found: str) -> list[dict[str, Any]]:
     return [
-        {"text": f"I read {path}.", "calls": [{"name": "Read", "arguments": {"file_path": path}}]},
-        {"text": f"{found} ({path}:{line}). I did not look into other files, as I was told."},
+        _turn(f"I read {path}.", _call("Read", file_path=path)),
+        _turn(f"{found} ({path}:{line}). I did not look into other files, as I was told."),
     ]
 
 
 def _synthesis() -> list[dict[str, Any]]:
     return [
-        {
-            "text": "The two contradict each other, so I look at what decides: the code that is tested.",
-            "calls": [{"name": "Grep", "arguments": {"pattern": "refund", "output_mode": "content"}}],
-        },
-        {
-            "text": "**Result**: an amount in parentheses is a refund, so it is negative.\n"
+        _turn(
+            "The two contradict each other, so I look at what decides: the code that is tested.",
+            _call("Grep", pattern="refund", output_mode="content"),
+        ),
+        _turn(
+            "**Result**: an amount in parentheses is a refund, so it is negative.\n"
             "**Conflict**: {{first}} says a refund (NOTES.md, day 97), {{second}} says a remark that is left out "
             "(GUIDE.md:3). I searched for both: `test_refund_in_parentheses` expects a negative amount. The notes "
             "hold; the guide is out of date.\n"
             "**Found by one alone**: the guide wants amounts typed as on the receipt ({{second}}).",
-            "find": {"first": r"\[1\] (a\d+)", "second": r"\[2\] (a\d+)"},
-        },
+            find={"first": r"\[1\] (a\d+)", "second": r"\[2\] (a\d+)"},
+        ),
     ]
-
-
-def _bash(command: str, **more: Any) -> dict[str, Any]:
-    return {"name": "Bash", "arguments": {"command": command, **more}}
 
 
 # --- First part: the project and the scripted turns ------------------------------------------------------------------
@@ -201,72 +197,65 @@ def notes() -> str:
     return "\n".join(lines) + "\n"
 
 
+OLD = """    digits = text.strip().replace(",", "").strip("()")
+    whole, _, fraction = digits.partition(".")
+    return int(whole) * 100 + int(fraction.ljust(2, "0")[:2] or 0)
+"""
+NEW = """    refund = text.strip().startswith("(")
+    digits = text.strip().replace(",", "").strip("()")
+    whole, _, fraction = digits.partition(".")
+    cents = int(whole) * 100 + int(fraction.ljust(2, "0")[:2] or 0)
+    return -cents if refund else cents
+"""
+
+
 def script(test: str, window_tokens: int) -> dict[str, Any]:
     """Return the model's part, for `models.script`. `test`: the command that runs the tests."""
-    edit = {
-        "file_path": "ledger.py",
-        "old_string": '    digits = text.strip().replace(",", "").strip("()")\n'
-        '    whole, _, fraction = digits.partition(".")\n'
-        '    return int(whole) * 100 + int(fraction.ljust(2, "0")[:2] or 0)\n',
-        "new_string": '    refund = text.strip().startswith("(")\n'
-        '    digits = text.strip().replace(",", "").strip("()")\n    whole, _, fraction = digits.partition(".")\n'
-        '    cents = int(whole) * 100 + int(fraction.ljust(2, "0")[:2] or 0)\n'
-        "    return -cents if refund else cents\n",
-    }
+    run = _call("Bash", command=test, description="run the tests")
     return {
         "window_tokens": window_tokens,
         "max_output_tokens": 2_000,
         "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
         "turns": [
-            {
-                "text": "I read the notes and the code first.",
-                "calls": [_read("NOTES.md"), _read("ledger.py"), _read("test_ledger.py")],
-            },
-            {"text": "Now I see how the tests fail.", "calls": [_run(test)]},
-            {"text": "That run was cut. Running tests twice does no harm, so once more.", "calls": [_run(test)]},
-            {
-                "text": "Refunds in parentheses come out positive. Do such amounts occur?",
-                "calls": [_read("receipts.txt")],
-            },
-            {
-                "text": "They do. Before I decide what they mean, a last look at the project.",
-                "calls": [_read("README.md"), _read("test_ledger.py"), _read("ledger.py")],
-            },
-            {
-                "text": "The first reading of the notes was put away to make room. The log still has it; I bring back "
+            _turn("I read the notes and the code first.", *_reads("NOTES.md", "ledger.py", "test_ledger.py")),
+            _turn("Now I see how the tests fail.", run),
+            _turn("That run was cut. Running tests twice does no harm, so once more.", run),
+            _turn("Refunds in parentheses come out positive. Do such amounts occur?", *_reads("receipts.txt")),
+            _turn(
+                "They do. Before I decide what they mean, a last look at the project.",
+                *_reads("README.md", "test_ledger.py", "ledger.py"),
+            ),
+            _turn(
+                "The first reading of the notes was put away to make room. The log still has it; I bring back "
                 "the lines about refunds.",
-                "find": {"handle": r"cleared: ok, 1\d\d lines, Recall\(\"(r\d+)\"\)"},
-                "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}", "lines": "97-101"}}],
-            },
-            {
-                "text": "Decided on day 97: parentheses mean a refund, so it is negative. I change that one function.",
-                "calls": [{"name": "Edit", "arguments": edit}],
-            },
-            {"calls": [_run(test)]},
-            {
-                "text": "It passes. I sum up what was done, to have room for whatever comes next.",
-                "calls": [{"name": "Compact", "arguments": {"focus": "what was decided about refunds"}}],
-            },
-            {
-                "text": "One more look at the words of that decision, which stand in the log and nowhere else now.",
-                "calls": [{"name": "Recall", "arguments": {"query": "DECIDED amount in parentheses"}}],
-            },
-            {
-                "text": "Mended: `parse_amount` in `ledger.py:4` takes an amount in parentheses as a refund, as "
+                _call("Recall", handle="{{handle}}", lines="97-101"),
+                find={"handle": r"cleared: ok, 1\d\d lines, Recall\(\"(r\d+)\"\)"},
+            ),
+            _turn(
+                "Decided on day 97: parentheses mean a refund, so it is negative. I change that one function.",
+                _call("Edit", file_path="ledger.py", old_string=OLD, new_string=NEW),
+            ),
+            _turn("", run),
+            _turn(
+                "It passes. I sum up what was done, to have room for whatever comes next.",
+                _call("Compact", focus="what was decided about refunds"),
+            ),
+            _turn(
+                "One more look at the words of that decision, which stand in the log and nowhere else now.",
+                _call("Recall", query="DECIDED amount in parentheses"),
+            ),
+            _turn(
+                "Mended: `parse_amount` in `ledger.py:4` takes an amount in parentheses as a refund, as "
                 "decided on day 97 of the notes. All four tests pass."
-            },
+            ),
         ],
         "summaries": [{"text": SUMMARY}],
         "branches": branches(),
     }
 
 
-def _read(path: str) -> dict[str, Any]:
-    return {"name": "Read", "arguments": {"file_path": path}}
-
-
-def _run(command: str) -> dict[str, Any]:
-    return {"name": "Bash", "arguments": {"command": command, "description": "run the tests"}}
+def _reads(*paths: str) -> list[dict[str, Any]]:
+    return [_call("Read", file_path=path) for path in paths]
 
 
 # --- The run ---------------------------------------------------------------------------------------------------------
@@ -277,37 +266,11 @@ WINDOW_TOKENS = 14_300
 """Small, so that the notes do not fit beside the rest: old results are cleared and one is recalled."""
 
 
-class _Line(msgspec.Struct):
-    """Fields of a stream-json line that the demo reads."""
-
-    type: str
-    subtype: str = ""
-    message: msgspec.Raw = msgspec.Raw(b"null")
-    result: str = ""
-    usage: dict[str, object] = {}
-    content: str = ""
-    session_id: str = ""
-    compact_metadata: dict[str, object] = {}
-    parent_tool_use_id: str | None = None
-    task_id: str = ""
-    description: str = ""
-    summary: str = ""
+_Json = dict[str, Any]
+"""A line of stream-json, or a block of a message in it."""
 
 
-class _Block(msgspec.Struct):
-    type: str
-    text: str = ""
-    name: str = ""
-    input: dict[str, object] = {}
-    content: object = ""
-    is_error: bool = False
-
-
-class _Message(msgspec.Struct):
-    content: list[_Block] | str = []
-
-
-def demo(*, keep: bool) -> int:
+def demo(_place: None, _words: Sequence[str], *, keep: bool = False) -> int:
     """Run the demo; 0 only if the mended test really passes. With `keep` its folder stays."""
     folder = tempfile.mkdtemp(prefix="longrein-demo-")
     try:
@@ -388,63 +351,58 @@ class _Demo:
         with subprocess.Popen(
             command, cwd=self.project, env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         ) as process:
-            for line in self._lines(process):
-                if kill_at and self._print_line(line) == kill_at:
-                    process.send_signal(signal.SIGKILL)
+            assert process.stdout is not None
+            for line in process.stdout:
+                started = self._print_line(msgspec.json.decode(line))
+                if kill_at and started == kill_at:
+                    process.kill()
                     return True
-                if not kill_at:
-                    self._print_line(line)
         return False
 
-    def _lines(self, process: "subprocess.Popen[bytes]") -> Iterator[_Line]:
-        assert process.stdout is not None
-        for line in process.stdout:
-            yield msgspec.json.decode(line, type=_Line)
-
-    def _print_line(self, line: _Line) -> str:
+    def _print_line(self, line: _Json) -> str:
         """Print one line of the stream in plain words; return the last tool that it starts."""
         started = ""
-        match line.type, line.subtype:
+        by_subagent = line.get("parent_tool_use_id")
+        match line["type"], line.get("subtype"):
             case "assistant", _:
                 self.requests += 1
-                for block in _blocks(line):
-                    begun = self._print_reply(block, "  | " if line.parent_tool_use_id else "  ")
-                    started = started if line.parent_tool_use_id else begun or started
-            case "user", _:
-                for block in _blocks(line) if not line.parent_tool_use_id else ():
+                for block in line["message"]["content"]:
+                    begun = self._print_reply(block, "  | " if by_subagent else "  ")
+                    started = started if by_subagent else begun or started
+            case "user", _ if not by_subagent:
+                for block in line["message"]["content"]:
                     self._print_result(block)
             case "system", "init":
-                self.session = line.session_id
+                self.session = line["session_id"]
             case "system", "task_started":
-                self._say(f"      {line.task_id} begins: {_short(line.description)}")
+                self._say(f"      {line['task_id']} begins: {_short(line['description'])}")
             case "system", "task_notification":
-                self._say(f"      {line.task_id} is over: {_short(line.summary)}")
-            case "system", "compact_boundary" if line.compact_metadata.get("trigger") == "manual":
+                self._say(f"      {line['task_id']} is over: {_short(line['summary'])}")
+            case "system", "compact_boundary" if line["compact_metadata"]["trigger"] == "manual":
                 self._say("  --- summed up: the user's words and the records by code, the prose by the model ---")
             case "system", "compact_boundary":
                 self._say("  --- the window is nearly full: what is probably dead was cleared; the lines worth")
                 self._say("      keeping and a handle stand in its place ---")
             case "result", _:
                 for key in self.totals:
-                    self.totals[key] += int(str(line.usage.get(key, 0)))
+                    self.totals[key] += line["usage"][key]
         return started
 
-    def _print_reply(self, block: _Block, margin: str) -> str:
-        if block.type == "text":
-            self._say(margin + block.text.replace("\n", f"\n{margin}"))
-        if block.type != "tool_use":
+    def _print_reply(self, block: _Json, margin: str) -> str:
+        if block["type"] == "text":
+            self._say(margin + block["text"].replace("\n", f"\n{margin}"))
+        if block["type"] != "tool_use":
             return ""
-        argument = next((str(v) for v in block.input.values()), "")
-        self._say(f"{margin}  > {block.name} {argument.replace(sys.executable, 'python3')}")
-        return block.name
+        argument = next((str(v) for v in block["input"].values()), "")
+        self._say(f"{margin}  > {block['name']} {argument.replace(sys.executable, 'python3')}")
+        return str(block["name"])
 
-    def _print_result(self, block: _Block) -> None:
-        if block.type != "tool_result":
+    def _print_result(self, block: _Json | str) -> None:
+        if isinstance(block, str) or block["type"] != "tool_result":
             return
-        text = block.content if isinstance(block.content, str) else str(block.content)
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [line for line in str(block["content"]).splitlines() if line.strip()]
         shown = lines[-1][:96] if lines else "(nothing)"
-        self._say(f"      {'failed' if block.is_error else 'ok'}, {len(lines)} lines, the last: {shown}")
+        self._say(f"      {'failed' if block.get('is_error') else 'ok'}, {len(lines)} lines, the last: {shown}")
 
     def _show_context(self) -> None:
         self._say(f"\n$ longrein context {self.session[:8]}\n")
@@ -480,11 +438,6 @@ def _short(text: str) -> str:
     """Return the text in one line."""
     line = " ".join(text.replace(sys.executable, "python3").split())
     return line if len(line) <= 96 else line[:95] + "…"
-
-
-def _blocks(line: _Line) -> list[_Block]:
-    content = msgspec.json.decode(line.message, type=_Message).content
-    return content if isinstance(content, list) else []
 
 
 def _write(path: str, text: str) -> None:

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
@@ -13,7 +14,7 @@ from longrein.run_context import RunContext, chosen_model
 from longrein.store import list_sessions
 
 
-def doctor(place: RunContext) -> int:
+def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
@@ -72,7 +73,5 @@ def _model(place: RunContext) -> list[Finding]:
 
 
 def _settings(place: RunContext) -> list[Finding]:
-    origin = place.settings.origin
-    return [(True, key, where) for key, where in sorted(origin.items()) if where != "built in"] + [
-        (False, "settings", note) for note in place.settings.notes
-    ]
+    origins = [(True, key, where) for key, where in sorted(place.settings.origin.items())]
+    return origins + [(False, "settings", note) for note in place.settings.notes]

@@ -102,7 +102,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
-        leave_policy=place.settings.task_policy or "ask",
+        leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
     )
 
@@ -172,32 +172,24 @@ class FileNames:
         code, listed = await run_git(self._workspace, listing, cwd)
         if code in (0, GIT_CUT):
             return listed.decode("utf-8", "surrogateescape").split("\0")[:-1], code == 0
-        walk = _Walk(cwd, self._files_max)
-        walking = asyncio.ensure_future(self._workspace.run_in_thread(lambda: walk.run(self._workspace)))
+        paths: list[str] = []
+        whole = True
+        above = os.path.join(cwd, "")
+
+        def note(path: str, folder: bool) -> bool:
+            nonlocal whole
+            if len(paths) >= self._files_max:
+                whole = False
+            elif not folder:
+                paths.append(path.removeprefix(above))
+            return whole
+
+        walking = asyncio.ensure_future(
+            self._workspace.run_in_thread(lambda: self._workspace.walk(cwd, note, limit_s=FILES_LIMIT_S))
+        )
         try:
-            await asyncio.shield(walking)
+            in_time = await asyncio.shield(walking)
         except asyncio.CancelledError:
-            walk.whole = False  # the walk ends soon without a waiter
+            whole = False  # the walk ends soon without a waiter
             raise
-        return walk.paths, walk.whole
-
-
-class _Walk:
-    """Walk that collects at most `files_max` files below `folder`."""
-
-    def __init__(self, folder: str, files_max: int) -> None:
-        self._folder, self._files_max = folder, files_max
-        self._above = os.path.join(folder, "")
-        self.paths: list[str] = []
-        self.whole = True
-
-    def run(self, workspace: Workspace) -> None:
-        in_time = workspace.walk(self._folder, self._note, limit_s=FILES_LIMIT_S)
-        self.whole = self.whole and in_time
-
-    def _note(self, path: str, folder: bool) -> bool:
-        if len(self.paths) >= self._files_max:
-            self.whole = False
-        elif not folder:
-            self.paths.append(path.removeprefix(self._above))
-        return self.whole
+        return paths, whole and in_time

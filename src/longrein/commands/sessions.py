@@ -1,9 +1,12 @@
 """`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open elsewhere."""
 
 import os
+from collections.abc import Sequence
+from contextlib import closing
 
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
+from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import sessions as listing
 from longrein.frontends.reports import sessions as search_page
@@ -12,23 +15,20 @@ from longrein.run_context import RunContext, budget_of
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
 
 
-def sessions(place: RunContext, *, json: bool) -> int:
+def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) -> int:
     """List the sessions, newest first."""
     infos = list_sessions(place.state_dir)
     show(listing.as_json(infos) if json else listing.as_table(infos))
     return 0
 
 
-def export(place: RunContext, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
+def export(place: RunContext, words: Sequence[str], *, format: str = "jsonl", output: str = "") -> int:  # noqa: A002
     """Export one session as JSON lines, or as a transcript folder."""
-    reader = Reader(place.state_dir, find_session(place.state_dir, session))
-    try:
+    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
         if format == "transcript":
-            say(f"written to {write_transcript(out or '.transcripts', reader.entries())}")
+            say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
         else:
-            _export(reader, out)
-    finally:
-        reader.close()
+            _export(reader, output)
     return 0
 
 
@@ -50,13 +50,10 @@ def _export(reader: Reader, out: str) -> None:
         raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
 
 
-def context(place: RunContext, session: str, *, json: bool) -> int:
+def context(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
     """Show what fills the context of one session."""
-    reader = Reader(place.state_dir, find_session(place.state_dir, session))
-    try:
+    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
         state = fold(list(reader.entries()))
-    finally:
-        reader.close()
     budget = budget_of(place, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
@@ -64,8 +61,19 @@ def context(place: RunContext, session: str, *, json: bool) -> int:
     return 0
 
 
-def search(place: RunContext, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
+def search(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    session: str = "",
+    every: bool = False,
+    json: bool = False,
+    page: int = 1,
+) -> int:
     """Search stored sessions; 1 when nothing is found."""
+    query = clean(" ".join(words))
+    if every and session:
+        raise UsageError("--session and --all say two things: give one of them")
     if not query.strip('" '):
         raise UsageError("what is to be found? longrein search QUERY")
     if session:

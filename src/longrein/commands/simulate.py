@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from longrein.context import Budget, Price
 from longrein.events import UsageError, decode_entry
@@ -12,13 +13,13 @@ from longrein.replay import (
     CostAccount,
     PolicyReplay,
     Recording,
-    Row,
     as_json,
     as_table,
     base_name,
     of_entries,
     read_recording,
 )
+from longrein.run_context import RunContext
 from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX = 8_192
@@ -26,23 +27,23 @@ OUTPUT_TOKENS_MAX = 8_192
 
 
 def simulate(
-    state_dir: str,
-    recorded: Sequence[str],
+    place: RunContext,
+    words: Sequence[str],
     *,
     policy: str = "",
     prices: str = "anthropic",
-    window: str = "200000",
-    json: str = "",
+    window: int = 200_000,
+    json: bool = False,
 ) -> int:
     """Print a line for each session and policy. Raises `UsageError` for a file that is no recorded session."""
     rows = []
-    budget = budget_of(prices, int(window))
-    for session in _recordings(state_dir, recorded):
+    budget = budget_of(prices, window)
+    for session in _recordings(place.state_dir, words):
         for name in [policy] if policy else POLICIES:
-            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(session, PRICES[prices])
+            drive, account = PolicyReplay(session, POLICIES[name], budget), CostAccount(name, session, PRICES[prices])
             for change in drive.changes():
                 account.request(change, drive.tokens, drive.summary_tokens)
-            rows.append(Row.of(name, account))
+            rows.append(account.row)
     show(as_json(rows) if json else as_table(rows))
     return 0
 
@@ -78,8 +79,5 @@ def _file(path: str) -> Recording:
 
 def _stored(state_dir: str, session: str) -> Recording:
     found = find_session(state_dir, session)
-    reader = Reader(state_dir, found)
-    try:
+    with closing(Reader(state_dir, found)) as reader:
         return of_entries(found, reader.entries())
-    finally:
-        reader.close()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from longrein.events import SessionError, UsageError
 from longrein.frontends.reports import subagents as agents_page
@@ -21,7 +22,7 @@ USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longre
 # --- Tasks -----------------------------------------------------------------------------------------------------------
 
 
-def tasks(place: RunContext, words: Sequence[str], tail: int, *, json: bool) -> int:
+def tasks(place: RunContext, words: Sequence[str], *, tail: int = 0, json: bool = False) -> int:
     """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
@@ -77,13 +78,11 @@ def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
 
 def _queued(place: RunContext, session: str) -> list[SpooledTask]:
     """Return the queued tasks of a session, which only its log knows."""
-    past = SessionHistory(place.state_dir, session)
     try:
-        logged = tasks_page.tasks_in_log(past)
+        with closing(SessionHistory(place.state_dir, session)) as past:
+            logged = tasks_page.tasks_in_log(past)
     except SessionError:
         return []  # unreadable log: list the spool only
-    finally:
-        past.close()
     tasks = [tasks_page.spooled_from_log(entry, None) for entry, ended in logged.values() if ended is None]
     return [task for task in tasks if task.state == "queued"]
 
@@ -102,11 +101,8 @@ def _info(place: RunContext, session: str) -> SessionInfo | None:
 def _of_session(place: RunContext, session: str) -> list[TaskRow]:
     """Return all tasks of a session: those in the spool, then the ended ones of the log."""
     spooled = {row.task.task: row for row in _rows(place, session)}
-    past = SessionHistory(place.state_dir, session)
-    try:
+    with closing(SessionHistory(place.state_dir, session)) as past:
         logged = tasks_page.tasks_in_log(past)
-    finally:
-        past.close()
     info = _info(place, session)
     over = [
         _row(session, info, tasks_page.spooled_from_log(entry, ended), supervised=False)
@@ -123,13 +119,9 @@ def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
     if json:
         show(tasks_page.as_json([row]))
         return
-    past = SessionHistory(place.state_dir, row.session)
-    try:
-        shown = tasks_page.output_tail(
-            past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail
-        )
-    finally:
-        past.close()
+    folder = os.path.join(place.state_dir, "sessions", row.session)
+    with closing(SessionHistory(place.state_dir, row.session)) as past:
+        shown = tasks_page.output_tail(past, folder, row.task.task, tail)
     show(tasks_page.as_page(row, shown))
 
 
@@ -150,10 +142,10 @@ def _stop(place: RunContext, wanted: str) -> int:
 # --- Subagents -------------------------------------------------------------------------------------------------------
 
 
-def agents(place: RunContext, session: str, *, json: bool) -> int:
+def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
     """Run `longrein agents [SESSION]`; return the exit code."""
-    if session:
-        info = session_info(place.state_dir, find_session(place.state_dir, session))
+    if words:
+        info = session_info(place.state_dir, find_session(place.state_dir, words[0]))
         every = [_agents(place, info)] if info is not None else []
     else:
         opened = [info for info in list_sessions(place.state_dir) if info.open]
@@ -166,13 +158,10 @@ def agents(place: RunContext, session: str, *, json: bool) -> int:
     elif any(one.agents for one in every):
         show(agents_page.as_text(every))
     else:
-        show("this session has had no subagents\n" if session else "no subagents work now\n")
+        show("this session has had no subagents\n" if words else "no subagents work now\n")
     return 0
 
 
 def _agents(place: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
-    past = SessionHistory(place.state_dir, info.session)
-    try:
+    with closing(SessionHistory(place.state_dir, info.session)) as past:
         return agents_page.SessionSubagents(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
-    finally:
-        past.close()

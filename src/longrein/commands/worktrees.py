@@ -39,7 +39,7 @@ class Row(msgspec.Struct, frozen=True):
     """Number of files with uncommitted changes."""
 
 
-def worktrees(place: RunContext, words: Sequence[str], *, unmerged: bool, json: bool) -> int:
+def worktrees(place: RunContext, words: Sequence[str], *, unmerged: bool = False, json: bool = False) -> int:
     """Run `longrein worktrees WORDS`; return the exit code: 1 when a merge or removal was refused."""
     every = list_worktrees(f"{place.state_dir}/worktrees")
     if not words:

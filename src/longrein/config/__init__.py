@@ -16,17 +16,14 @@ from longrein.config.instructions import (
     project_root,
 )
 from longrein.config.model_choice import Probe, choose_model, subagent_model
-from longrein.config.settings import ModelSettings, Provider, Settings, known_secrets, load_settings
+from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import distrust, is_trusted, trust
 
 __all__ = [
     "Instructions",
-    "ModelSettings",
     "Probe",
-    "Provider",
-    "Settings",
     "choose_model",
     "config_dir",
     "describe_environment",

@@ -150,22 +150,23 @@ class _Reader:
             )
         return _scalar(_folded([_without_comment(text), *self._continued(indent)]))
 
+    def _continuation(self, indent: int) -> list[Line]:
+        """Take the lines that are indented further than `indent`, and the blank ones between and after them."""
+        first = self._at
+        while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
+            self._at += 1
+        return self._lines[first : self._at]
+
     def _continued(self, indent: int) -> list[str]:
         """Return the continuation lines of a plain text."""
-        found = []
-        while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
-            found.append(self.now.text)
-            self._at += 1
+        found = [line.text for line in self._continuation(indent)]
         while found and not found[-1]:
             found.pop()
         return found
 
     def _text_block(self, style: str, how: str, indent: int) -> str:
         """Return a block of text: `|` keeps lines, `>` joins them, `-` removes the last line end."""
-        raw: list[Line] = []
-        while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
-            raw.append(self.now)
-            self._at += 1
+        raw = self._continuation(indent)
         margin = min((line.indent for line in raw if line.text), default=0)
         lines = [" " * (line.indent - margin) + line.text if line.text else "" for line in raw]
         text = ("\n".join(lines) if style == "|" else _folded(lines)).rstrip("\n")
@@ -264,20 +265,13 @@ def _folded(lines: list[str]) -> str:
     return text
 
 
+QUOTED = r"""(?s)"(?:\\.|[^"\\])*+"|'(?:''|[^'])*+'"""
+
+
 def _end_of_quote(text: str) -> int:
     """Return the index of the closing quote of the quote that begins `text`; -1 without one."""
-    quote, at = text[0], 1
-    while at < len(text):
-        if quote == '"' and text[at] == "\\":
-            at += 2
-            continue
-        if text[at] == quote:
-            if quote == "'" and text[at + 1 : at + 2] == "'":
-                at += 2
-                continue
-            return at
-        at += 1
-    return -1
+    quoted = re.compile(QUOTED).match(text)
+    return quoted.end() - 1 if quoted else -1
 
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\n", '"': '"', "\\": "\\", "/": "/", "0": "", " ": " "}

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from longrein.config.environment import config_dir
-from longrein.config.settings import Settings
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
 from longrein.permissions import escape
+from longrein.settings_schema import Settings
 
 # --- Comments and imports --------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings:
     taking = _InstructionReader(root, home, settings)
     for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
         taking.take(path, own=True)
-    for folder in _folders(root, cwd):
+    for folder in folders_between(root, cwd):
         taking.take_folder(folder)
     return taking.done()
 
@@ -129,7 +129,7 @@ def nested_instructions(
     """
     taking = _InstructionReader(root, home, settings, already)
     if folder.startswith(root.rstrip("/") + "/"):
-        for below in _folders(root, folder)[1:]:
+        for below in folders_between(root, folder)[1:]:
             taking.take_folder(below)
     return taking.done()
 
@@ -146,7 +146,7 @@ def project_root(cwd: str) -> str:
         folder = above
 
 
-def _folders(root: str, folder: str) -> list[str]:
+def folders_between(root: str, folder: str) -> list[str]:
     """Return the folders from `root` to `folder`."""
     found = [folder]
     while folder != root and os.path.dirname(folder) != folder:
@@ -166,8 +166,8 @@ class _InstructionReader:
     def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
         self.root = os.path.realpath(root)
         self.home = home
-        self.names = settings.instruction_files
-        self.bytes_max = settings.instruction_bytes_max
+        self.names = settings.context.files
+        self.bytes_max = settings.context.bytes_max
         self.seen = set(already)
         self.left_bytes = self.bytes_max
         self.texts: list[str] = []

@@ -7,13 +7,13 @@ from math import isfinite
 import msgspec
 
 from longrein.config.environment import home_folder, user_file
-from longrein.config.settings import ModelSettings, Provider, Settings
 from longrein.config.settings_file import shorten_home
-from longrein.config.settings_schema import nearest
+from longrein.config.settings_keys import nearest
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
 from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, usual_price
 from longrein.models import Provider as Known
+from longrein.settings_schema import ModelSettings, Provider, Settings
 
 Probe = Callable[[str], Sequence[str]]
 """Function from a base URL to the names of the server's models; () without a server. Must return quickly."""
@@ -21,13 +21,8 @@ Probe = Callable[[str], Sequence[str]]
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
-def no_server(_url: str) -> Sequence[str]:
-    """Probe that finds nothing."""
-    return ()
-
-
 def choose_model(
-    settings: Settings, environ: Mapping[str, str], probe: Probe = no_server, *, name: str = ""
+    settings: Settings, environ: Mapping[str, str], probe: Probe = lambda _url: (), *, name: str = ""
 ) -> ModelOptions:
     """Return the options for `name` (`provider/model`), else for the settings' model, else for the first found.
 

@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.config.environment import user_file
-from longrein.config.settings_schema import KEYS, dotted, nearest, pattern_of, problem_with
+from longrein.config.settings_keys import KEYS, NAMED_TABLES, dotted, nearest, pattern_of, problem_with
 from longrein.events import SettingsError
 from longrein.permissions import check_rule
 
@@ -82,7 +82,7 @@ def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
         pattern = pattern_of(path)
         if pattern not in KEYS:
             raise SettingsError(f"{place}: {_unknown(path)}")
-        problem = problem_with(KEYS[pattern][0], value)
+        problem = problem_with(pattern, value)
         if problem:
             raise SettingsError(f"{place}: {dotted(path)} {problem}")
         found.append(SettingValue(path, value, place))
@@ -102,7 +102,7 @@ def _flat(table: dict[str, Any], path: tuple[str, ...]) -> list[tuple[tuple[str,
 
 def _is_table(path: tuple[str, ...]) -> bool:
     if len(path) == 2:
-        return path[0] in ("providers", "models")
+        return path[0] in NAMED_TABLES
     return len(path) == 1 and any(key.startswith(path[0] + ".") for key in KEYS)
 
 
@@ -110,7 +110,7 @@ def _unknown(path: tuple[str, ...]) -> str:
     if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
         return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
-    known = [_spelled_like(path, key) for key in KEYS]
+    known = [] if _is_table(path) else [_spelled_like(path, key) for key in KEYS]
     close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
     close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
@@ -168,11 +168,9 @@ def write_settings_file(path: str, data: bytes) -> None:
 # --- Adding a permission rule ----------------------------------------------------------------------------------------
 
 
-_HEADER = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
-_ANY_HEADER = r"(?m)^[ \t]*\["
-_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\["
-_DOTTED = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\["
-_TOKEN = r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]]|[^\s]'
+_TABLE = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
+_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
+_DOTTED_ALLOW = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
 
 
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
@@ -219,30 +217,18 @@ def _check_new_text(text: str, path: str, rules: set[str], before: tuple[Setting
 
 
 def with_rule(text: str, rule: str, any_before: bool) -> str:
-    """Return the TOML text with `rule` at the end of `[permissions] allow`."""
+    """Return the TOML text with `rule` at the start of `[permissions] allow`."""
     quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    header = re.compile(_HEADER).search(text)
-    end = len(text)
-    if header:
-        following = re.compile(_ANY_HEADER).search(text, header.end())
-        end = following.start() if following else end
-    listed = re.compile(_ALLOW).search(text, header.end(), end) if header else re.compile(_DOTTED).search(text)
-    if listed:
-        return _into_list(text, listed.end(), quoted, any_before)
-    if header:
-        return f"{text[: header.end()]}\nallow = [{quoted}]{text[header.end() :]}"
+    table = re.compile(_TABLE).search(text)
+    if table:
+        following = re.compile(r"(?m)^[ \t]*\[").search(text, table.end())
+        found = re.compile(_ALLOW).search(text, table.end(), following.start() if following else len(text))
+    else:
+        found = re.compile(_DOTTED_ALLOW).search(text)
+    if found:
+        after = f",{found[1] or ' '}" if any_before else ""
+        return f"{text[: found.end()]}{quoted}{after}{text[found.end() :]}"
+    if table:
+        return f"{text[: table.end()]}\nallow = [{quoted}]{text[table.end() :]}"
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
-
-
-def _into_list(text: str, start: int, quoted: str, any_before: bool) -> str:
-    """Insert an element before the closing bracket of the list whose content begins at `start`."""
-    comma_wanted, last = any_before, start
-    for token in re.compile(_TOKEN).finditer(text, start):
-        if token[0] == "]":
-            break
-        if not token[0].startswith("#"):
-            comma_wanted, last = token[0] != ",", token.end()
-    line = re.search(r"\n([ \t]*)[^\n]*\Z", text[start:last])
-    between = ("," if comma_wanted else "") + (f"\n{line[1]}" if line else " " if any_before else "")
-    return f"{text[:last]}{between}{quoted}{text[last:]}"

@@ -15,11 +15,11 @@ import msgspec
 
 from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
-from longrein.config.instructions import project_root
+from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
-from longrein.config.settings_schema import MODES
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
+from longrein.settings_schema import MODES
 from longrein.tools import SubagentType
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
@@ -57,7 +57,7 @@ def _folders(
 ) -> Iterator[tuple[str, str]]:
     """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
     root = project_root(cwd)
-    for above in _upwards(cwd, root):
+    for above in reversed(folders_between(root, cwd)):
         for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
             if above == home or not os.path.isdir(folder):
                 continue  # folders in the home belong to the user's own types
@@ -72,14 +72,6 @@ def _folders(
             yield folder, ""
 
 
-def _upwards(folder: str, root: str) -> Iterator[str]:
-    """Yield the folders from `folder` up to `root`."""
-    yield folder
-    while folder != root and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-        yield folder
-
-
 # --- Fields of several agents, read into a type ----------------------------------------------------------------------
 # Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.
 
@@ -92,46 +84,25 @@ UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", 
 """Fields of other agents that have no effect here yet."""
 
 TOOL_ALIASES: Mapping[str, str] = {
-    # name in other agents, in lower case -> name in longrein
-    "read": "Read",
-    "read_file": "Read",
-    "readfile": "Read",
-    "read_many_files": "Read",
-    "readmediafile": "Read",
-    "write": "Write",
-    "write_file": "Write",
-    "writefile": "Write",
-    "edit": "Edit",
-    "multiedit": "Edit",
-    "patch": "Edit",
-    "replace": "Edit",
-    "strreplacefile": "Edit",
-    "bash": "Bash",
-    "shell": "Bash",
-    "run_shell_command": "Bash",
-    "grep": "Grep",
-    "grep_search": "Grep",
-    "search_file_content": "Grep",
-    "glob": "Glob",
-    "list": "Glob",
-    "ls": "Glob",
-    "list_directory": "Glob",
-    "todowrite": "TodoWrite",
-    "write_todos": "TodoWrite",
-    "settodolist": "TodoWrite",
-    "webfetch": "WebFetch",
-    "web_fetch": "WebFetch",
-    "fetchurl": "WebFetch",
-    "task": "Agent",
-    "agent": "Agent",
-    "taskoutput": "TaskOutput",
-    "bashoutput": "TaskOutput",
-    "taskstop": "TaskStop",
-    "killshell": "TaskStop",
-    "killbash": "TaskStop",
-    "skill": "Skill",
-    "recall": "Recall",
+    alias: tool
+    for tool, aliases in (
+        ("Read", "read read_file readfile read_many_files readmediafile"),
+        ("Write", "write write_file writefile"),
+        ("Edit", "edit multiedit patch replace strreplacefile"),
+        ("Bash", "bash shell run_shell_command"),
+        ("Grep", "grep grep_search search_file_content"),
+        ("Glob", "glob list ls list_directory"),
+        ("TodoWrite", "todowrite write_todos settodolist"),
+        ("WebFetch", "webfetch web_fetch fetchurl"),
+        ("Agent", "task agent"),
+        ("TaskOutput", "taskoutput bashoutput"),
+        ("TaskStop", "taskstop killshell killbash"),
+        ("Skill", "skill"),
+        ("Recall", "recall"),
+    )
+    for alias in aliases.split()
 }
+"""Name in other agents, in lower case -> name in longrein."""
 
 
 class TypeSource(msgspec.Struct, frozen=True):
@@ -416,7 +387,11 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         if real in read:
             continue
         read.add(real)
-        yield _read(path, TypeSource(shown, os.path.basename(path).removesuffix(".md")))
+        stem = os.path.basename(path).removesuffix(".md")
+        try:
+            yield TypeSource(shown, stem, *_content(path))
+        except ValueError as problem:
+            yield TypeSource(shown, stem, problem=str(problem))
 
 
 def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
@@ -436,25 +411,20 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
             yield entry.path
 
 
-def _read(path: str, found: TypeSource) -> TypeSource:
-    """Return the source with the file's fields and body, or with the problem."""
-    why = ""
+def _content(path: str) -> tuple[dict[str, Any], str]:
+    """Return the fields and the body of a file. Raises `ValueError`: the problem."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return msgspec.structs.replace(found, problem="is no file")
+            raise ValueError("is no file")
         with open(path, "rb") as file:
             data = file.read(SIZE_MAX_BYTES + 1)
         if len(data) > SIZE_MAX_BYTES:
-            return msgspec.structs.replace(found, problem=f"is larger than {SIZE_MAX_BYTES // 1024} kB")
-        fields, body = split_frontmatter(data.decode("utf-8"))
-        return msgspec.structs.replace(found, fields=fields, body=body)
+            raise ValueError(f"is larger than {SIZE_MAX_BYTES // 1024} kB")
+        return split_frontmatter(data.decode("utf-8"))
     except OSError as error:
-        why = f"cannot be read ({error.strerror})"
+        raise ValueError(f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        why = "is not UTF-8 text"
-    except ValueError as bad:
-        why = str(bad)
-    return msgspec.structs.replace(found, problem=why)
+        raise ValueError("is not UTF-8 text") from None
 
 
 def _given(text: str) -> list[TypeSource]:
@@ -466,9 +436,7 @@ def _given(text: str) -> list[TypeSource]:
         raise UsageError(f"{wanted}: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise UsageError(wanted)
-    return [TypeSource(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
-
-
-def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without `name`; the key of the entry is the name."""
-    return {key: value for key, value in fields.items() if key != "name"}
+    return [
+        TypeSource(f"--agents {name}", name, {key: value for key, value in fields.items() if key != "name"})
+        for name, fields in table.items()
+    ]

@@ -1,16 +1,16 @@
 """The command-line parser: strict, pure, and every error says what to write instead.
 
-The flags come from the table in `flags`. Click is used only for the help page, because its import takes 5 ms of CPU,
-a third of what the whole start may take beyond asyncio and h11.
+The flags come from the table in `flags`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
 
+from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, Command, Flag
 
@@ -39,52 +39,47 @@ def parse(argv: Sequence[str]) -> Parsed:
         if token == "--":
             parsed.words += reversed(rest)
             break
+        may_be_command = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif _is_command(parsed, token):
+        elif may_be_command and token and token in COMMANDS:
             parsed.command = COMMANDS[token]
-        elif _is_reserved(parsed, token, rest):
-            raise UsageError(_reserved(token, rest))
+        elif may_be_command and token.lower() in RESERVED and not _is_prompt(parsed, rest):
+            prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
+            said = f"no command {token!r}: {RESERVED[token.lower()]}"
+            raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
     return parsed
 
 
+def clean(text: str) -> str:
+    """Make `text` from argv valid Unicode: invalid bytes become the replacement character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 TYPO_RATIO = 0.75
 """Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
 
-def nearest(word: str, known: Sequence[str], ratio: float = 0.6) -> str:
-    """`; did you mean X?` for a similar word in `known`, else ''. `ratio`: 0 (anything) to 1 (the same)."""
-    import difflib
-
-    near = difflib.get_close_matches(word, known, n=1, cutoff=ratio)
-    return f"; did you mean {near[0]}?" if near else ""
+def _hint(word: str, known: Iterable[str], ratio: float = 0.65) -> str:
+    """`; did you mean X?` for a similar word in `known`, else ''."""
+    near = nearest(word, known, ratio)
+    return f"; did you mean {near}?" if near else ""
 
 
 def _is_flag(token: str) -> bool:
     return token.startswith("-") and token != "-" and not any(map(str.isspace, token.partition("=")[0]))
 
 
-def _may_be_command(parsed: Parsed) -> bool:
-    return parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+def _is_prompt(parsed: Parsed, rest: Sequence[str]) -> bool:
+    """Whether a word that is a command of another agent is a prompt; `rest` holds the tokens after it, reversed.
 
-
-def _is_command(parsed: Parsed, token: str) -> bool:
-    return _may_be_command(parsed) and token != "" and token in COMMANDS
-
-
-def _is_reserved(parsed: Parsed, token: str, rest: Sequence[str]) -> bool:
-    """Whether `token` is a command of another agent; `rest` holds the tokens after it, reversed.
-
-    With -p, -c or -r it is a prompt. A prompt of several words is one token with blanks, so it may begin with any word.
+    With -p, -c or -r it is one. A prompt of several words is one token with blanks, so it may begin with any word.
     """
-    if not _may_be_command(parsed) or token.lower() not in RESERVED:
-        return False
     flags = rest[rest.index("--") + 1 :] if "--" in rest else rest
-    sure = _PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags}
-    return not sure
+    return bool(_PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags})
 
 
 _PROMPTING = frozenset(("print", "continue_newest", "resume"))
@@ -93,11 +88,6 @@ _PROMPTING = frozenset(("print", "continue_newest", "resume"))
 
 def _is_prompting(flag: str) -> bool:
     return flag in ("--print", "--continue") or flag.startswith(("-p", "-c", "-r", "--resume"))
-
-
-def _reserved(token: str, rest: Sequence[str]) -> str:
-    prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
-    return f"no command {token!r}: {RESERVED[token.lower()]} (if it is a prompt: longrein -- {prompt})"
 
 
 def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
@@ -133,13 +123,18 @@ def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
 def convert(flag: Flag, text: str) -> Any:
     """Convert `text` to a value of `flag`. Raises `UsageError`."""
     if flag.choices and text not in flag.choices:
-        near = nearest(text, flag.choices)
+        near = _hint(text, flag.choices)
         raise UsageError(f"{flag.name}: {text!r} is not one of {', '.join(flag.choices)}{near}")
     match flag.kind:
         case "count":
-            return _count(flag, text)
+            if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+                raise UsageError(f"{flag.name}: {text!r} is not a whole number above 0")
+            return int(text)
         case "money":
-            return _money(flag, text)
+            dollars = _number(text.removeprefix("$"))
+            if not (math.isfinite(dollars) and dollars > 0):
+                raise UsageError(f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50")
+            return dollars
         case "rules":
             return _rules(flag, text)
         case _:
@@ -148,20 +143,11 @@ def convert(flag: Flag, text: str) -> Any:
             return text
 
 
-def _count(flag: Flag, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
-        raise UsageError(f"{flag.name}: {text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _money(flag: Flag, text: str) -> float:
+def _number(text: str) -> float:
     try:
-        dollars = float(text.removeprefix("$"))
+        return float(text)
     except ValueError:
-        dollars = -1.0
-    if not (math.isfinite(dollars) and dollars > 0):
-        raise UsageError(f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50")
-    return dollars
+        return math.nan
 
 
 def _rules(flag: Flag, text: str) -> tuple[str, ...]:
@@ -204,7 +190,7 @@ def _unknown(command: Command, name: str) -> str:
     if command is MAIN and name in NOT_YET:
         return f"{name} is not available yet"
     here = f"longrein {command.name}".rstrip()
-    return f"{here} has no flag {name}{nearest(name, list(_BY_NAME[command.name])) or f'; see {here} --help'}"
+    return f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
@@ -222,19 +208,16 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
         raise UsageError(f"which one? longrein {command.name} {command.usage}; `longrein sessions` lists them")
     sure = sure or bool(_PROMPTING & parsed.values.keys())
     if command is MAIN and words and not sure and " " not in words[0]:
-        near = nearest(words[0], [name for name in COMMANDS if name], TYPO_RATIO)
+        near = _hint(words[0], filter(None, COMMANDS), TYPO_RATIO)
         if near:
             raise UsageError(f"no command {words[0]!r}{near} (if it is a prompt: longrein -- {words[0]})")
 
 
 def _too_many(command: Command, words: Sequence[str]) -> str:
     if command is MAIN:
-        return f"one prompt is expected, but {words[1]!r} follows {_short(words[0])}: put quotes around the whole"
+        first = words[0] if len(words[0]) <= 40 else words[0][:39] + "…"
+        return f"one prompt is expected, but {words[1]!r} follows {first!r}: put quotes around the whole"
     return f"longrein {command.name} does not know what to do with {words[command.words_max]!r}"
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 # --- Options of the main command ----------------------
@@ -244,56 +227,35 @@ BYPASS = "bypassPermissions"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The flags of the main command, passed from `cli` to `app`. '', 0 and () mean not given: settings apply."""
+    """The flags of the main command, passed from `cli` to `app`; `flags.MAIN` tells of each.
+
+    '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to choose from a list.
+    """
 
     prompt: str = ""
-    """The first message. Text piped in is added to it by `cli`."""
     print: bool = False
-    """`-p`: answer on stdout and leave."""
     output_format: Literal["text", "json", "stream-json"] = "text"
-    """`text`, `json` or `stream-json`."""
     input_format: str = "text"
-    """`text` or `stream-json`."""
     include_partial_messages: bool = False
-    """Whether `stream-json` carries the reply while it grows."""
     verbose: bool = False
-    """Whether progress goes to stderr."""
     background: str = ""
-    """Background work after the answer of `-p`: `exit`, `drain` or `steer`."""
     continue_newest: bool = False
-    """`-c`: go on with the newest session of this folder."""
     resume: str | None = None
-    """`-r`: id or its unique beginning; '' opens a list; None when not given."""
     fork_session: bool = False
-    """Go on in a copy of the session."""
     session_id: str = ""
-    """UUID for a new session."""
     model: str = ""
-    """`PROVIDER/MODEL`."""
     permission_mode: str = ""
-    """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
     allowed_tools: tuple[str, ...] = ()
-    """Rules that allow, such as `Bash(git status)`."""
     disallowed_tools: tuple[str, ...] = ()
-    """Rules that deny."""
     max_turns: int = 0
-    """Requests that one run may make; 0 for no limit."""
     max_budget_usd: float = 0.0
-    """Money that one run may spend; 0 for no limit."""
     system_prompt: str = ""
-    """Replaces longrein's system prompt."""
     append_system_prompt: str = ""
-    """Added after the system prompt."""
     agents: str = ""
-    """Further subagent types, as a JSON object."""
     add_dirs: tuple[str, ...] = ()
-    """Further folders the session may work in, as written."""
     plain: bool = False
-    """Interactive without ever redrawing."""
     profile: str = ""
-    """Context policy: `seed`; '' for the default one."""
     state_dir: str = ""
-    """Where sessions are kept."""
 
 
 def options_of(values: Mapping[str, Any]) -> Options:

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from longrein.settings_schema import BACKGROUND_MODES, PROFILES
+
 Kind = Literal["switch", "word", "maybe", "rules", "words", "count", "money"]
 """`maybe`: the value is optional; `rules`: split at commas and blanks; `words`: may be given several times."""
 
@@ -15,13 +17,11 @@ class Flag(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     """Spellings; the last one is shown in messages."""
     field: str
-    """Field of `Options` that it sets."""
+    """Field of `Options`, or argument of the subcommand's function, that it sets."""
     kind: Kind
     """Kind of its value."""
     help: str
     """One line for the help page."""
-    group: str = ""
-    """Heading in the help."""
     metavar: str = ""
     """Name of its value in the help; '' for switches."""
     choices: tuple[str, ...] = ()
@@ -31,6 +31,21 @@ class Flag(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The spelling used in messages."""
         return self.names[-1]
+
+
+def flag(
+    names: str,
+    help: str,  # noqa: A002
+    kind: Kind = "switch",
+    metavar: str = "",
+    choices: tuple[str, ...] = (),
+    *,
+    field: str = "",
+) -> Flag:
+    """Make a flag. `field`: where it is not the first long one of `names`."""
+    spelled = tuple(names.split())
+    long = next(name for name in spelled if name.startswith("--"))
+    return Flag(spelled, field or long[2:].replace("-", "_"), kind, help, metavar, choices)
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -50,130 +65,95 @@ class Command(msgspec.Struct, frozen=True):
     """Smallest number of positional words."""
 
 
-STATE = "Settings and state"
-STATE_DIR = Flag(("--state-dir",), "state_dir", "word", "where sessions are kept (LONGREIN_STATE_DIR)", STATE, "DIR")
-HELP = Flag(("-h", "--help"), "help", "switch", "show this page and exit", STATE)
+STATE_DIR = flag("--state-dir", "where sessions are kept (LONGREIN_STATE_DIR)", "word", "DIR")
+HELP = flag("-h --help", "show this page and exit")
+JSON = flag("--json", "one JSON array")
 
 MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 
-_RUN, _WHICH, _MAY, _HOW = "Headless runs", "Which session", "What it may do", "Model and instructions"
+MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
+    "Headless runs": (
+        flag("-p --print", "answer PROMPT (and what is piped in) on stdout, then exit"),
+        flag(
+            "--output-format",
+            "text: the answer; json: one result object; stream-json: a line for each thing that happens",
+            "word",
+            "FORMAT",
+            ("text", "json", "stream-json"),
+        ),
+        flag(
+            "--input-format",
+            "text: stdin is added to PROMPT; stream-json: each line of stdin is a user message",
+            "word",
+            "FORMAT",
+            ("text", "stream-json"),
+        ),
+        flag("--include-partial-messages", "stream-json: also the reply while it grows"),
+        flag("--verbose", "progress on stderr, a line for each call"),
+        flag(
+            "--background",
+            "tasks and subagents that still work when the answer is done: exit leaves them, drain waits "
+            "for them, steer (the default) goes on with what each brings",
+            "word",
+            "HOW",
+            BACKGROUND_MODES,
+        ),
+        flag("--max-turns", "stop before the request after N; exit code 4", "count", "N"),
+        flag("--max-budget-usd", "stop before spending more; exit code 4", "money", "DOLLARS"),
+    ),
+    "Which session": (
+        flag("-c --continue", "go on with the newest session of this folder", field="continue_newest"),
+        flag(
+            "-r --resume",
+            "go on with this session (the beginning of its id is enough); without ID, choose",
+            "maybe",
+            "ID",
+        ),
+        flag("--fork-session", "with -c or -r: go on in a copy"),
+        flag("--session-id", "the id a new session is to have", "word", "UUID"),
+    ),
+    "What it may do": (
+        flag(
+            "--permission-mode",
+            "default: asks before writes and commands; acceptEdits: asks before commands; plan: changes "
+            "nothing; bypassPermissions: never asks",
+            "word",
+            "MODE",
+            MODES,
+        ),
+        flag(
+            "--allowed-tools --allowedTools", "do not ask for these, such as 'Edit,Bash(git status)'", "rules", "RULES"
+        ),
+        flag("--disallowed-tools --disallowedTools", "never allow these, whatever else allows them", "rules", "RULES"),
+        flag(
+            "--dangerously-skip-permissions",
+            "the same as --permission-mode bypassPermissions",
+            field="skip_permissions",
+        ),
+        flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
+    ),
+    "Model and instructions": (
+        flag("--plain", "interactive, but lines only: nothing is ever redrawn"),
+        flag("--model", "such as anthropic/claude-sonnet-4-5", "word", "PROVIDER/MODEL"),
+        flag(
+            "--agents",
+            'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], "model": "…"}}',
+            "word",
+            "JSON",
+        ),
+        flag("--system-prompt", "in place of longrein's own", "word", "TEXT"),
+        flag("--append-system-prompt", "after longrein's own", "word", "TEXT"),
+        flag("--profile", "context policy; seed: the plainest one", "word", "NAME", PROFILES),
+    ),
+    "Settings and state": (STATE_DIR, flag("-v --version", "show the version and exit"), HELP),
+}
+"""Flags of longrein itself under their headings of the help page."""
 
 MAIN = Command(
     "",
     "[FLAGS] [PROMPT]",
     "A coding agent for the terminal. Without -p it is interactive and PROMPT is its first message.",
-    (
-        Flag(("-p", "--print"), "print", "switch", "answer PROMPT (and what is piped in) on stdout, then exit", _RUN),
-        Flag(
-            ("--output-format",),
-            "output_format",
-            "word",
-            "text: the answer; json: one result object; stream-json: a line for each thing that happens",
-            _RUN,
-            "FORMAT",
-            ("text", "json", "stream-json"),
-        ),
-        Flag(
-            ("--input-format",),
-            "input_format",
-            "word",
-            "text: stdin is added to PROMPT; stream-json: each line of stdin is a user message",
-            _RUN,
-            "FORMAT",
-            ("text", "stream-json"),
-        ),
-        Flag(
-            ("--include-partial-messages",),
-            "include_partial_messages",
-            "switch",
-            "stream-json: also the reply while it grows",
-            _RUN,
-        ),
-        Flag(("--verbose",), "verbose", "switch", "progress on stderr, a line for each call", _RUN),
-        Flag(
-            ("--background",),
-            "background",
-            "word",
-            "tasks and subagents that still work when the answer is done: exit leaves them, drain waits for them, "
-            "steer (the default) goes on with what each brings",
-            _RUN,
-            "HOW",
-            ("exit", "drain", "steer"),
-        ),
-        Flag(("--max-turns",), "max_turns", "count", "stop before the request after N; exit code 4", _RUN, "N"),
-        Flag(
-            ("--max-budget-usd",), "max_budget_usd", "money", "stop before spending more; exit code 4", _RUN, "DOLLARS"
-        ),
-        Flag(("-c", "--continue"), "continue_newest", "switch", "go on with the newest session of this folder", _WHICH),
-        Flag(
-            ("-r", "--resume"),
-            "resume",
-            "maybe",
-            "go on with this session (the beginning of its id is enough); without ID, choose",
-            _WHICH,
-            "ID",
-        ),
-        Flag(("--fork-session",), "fork_session", "switch", "with -c or -r: go on in a copy", _WHICH),
-        Flag(("--session-id",), "session_id", "word", "the id a new session is to have", _WHICH, "UUID"),
-        Flag(
-            ("--permission-mode",),
-            "permission_mode",
-            "word",
-            "default: asks before writes and commands; acceptEdits: asks before commands; plan: changes nothing; "
-            "bypassPermissions: never asks",
-            _MAY,
-            "MODE",
-            MODES,
-        ),
-        Flag(
-            ("--allowed-tools", "--allowedTools"),
-            "allowed_tools",
-            "rules",
-            "do not ask for these, such as 'Edit,Bash(git status)'",
-            _MAY,
-            "RULES",
-        ),
-        Flag(
-            ("--disallowed-tools", "--disallowedTools"),
-            "disallowed_tools",
-            "rules",
-            "never allow these, whatever else allows them",
-            _MAY,
-            "RULES",
-        ),
-        Flag(
-            ("--dangerously-skip-permissions",),
-            "skip_permissions",
-            "switch",
-            "the same as --permission-mode bypassPermissions",
-            _MAY,
-        ),
-        Flag(("--plain",), "plain", "switch", "interactive, but lines only: nothing is ever redrawn", _HOW),
-        Flag(("--add-dir",), "add_dirs", "words", "a further folder to work in; may be given again", _MAY, "DIR"),
-        Flag(("--model",), "model", "word", "such as anthropic/claude-sonnet-4-5", _HOW, "PROVIDER/MODEL"),
-        Flag(
-            ("--agents",),
-            "agents",
-            "word",
-            'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], "model": "…"}}',
-            _HOW,
-            "JSON",
-        ),
-        Flag(("--system-prompt",), "system_prompt", "word", "in place of longrein's own", _HOW, "TEXT"),
-        Flag(("--append-system-prompt",), "append_system_prompt", "word", "after longrein's own", _HOW, "TEXT"),
-        Flag(
-            ("--profile",),
-            "profile",
-            "word",
-            "context policy; seed: the plainest one",
-            _HOW,
-            "NAME",
-            ("default", "seed", "seed-later", "seed-new", "seed-framework"),
-        ),
-        STATE_DIR,
-        Flag(("-v", "--version"), "version", "switch", "show the version and exit", STATE),
-        HELP,
-    ),
+    tuple(one for group in MAIN_GROUPS.values() for one in group),
     1,
 )
 
@@ -181,18 +161,12 @@ COMMANDS: Mapping[str, Command] = {
     c.name: c
     for c in (
         MAIN,
-        Command(
-            "sessions",
-            "[FLAGS]",
-            "List the sessions on this machine, newest first.",
-            (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
-            0,
-        ),
+        Command("sessions", "[FLAGS]", "List the sessions on this machine, newest first.", (JSON, STATE_DIR, HELP), 0),
         Command(
             "context",
             "ID [FLAGS]",
             "Show what fills a session's context, item by item.",
-            (Flag(("--json",), "json", "switch", "one JSON object", STATE), STATE_DIR, HELP),
+            (flag("--json", "one JSON object"), STATE_DIR, HELP),
             1,
             1,
         ),
@@ -201,26 +175,22 @@ COMMANDS: Mapping[str, Command] = {
             "SESSION... [FLAGS]",
             "Replay recorded sessions (files, folders, ids) through a policy, offline: what it costs and keeps.",
             (
-                Flag(
-                    ("--policy",),
-                    "policy",
-                    "word",
+                flag(
+                    "--policy",
                     "default, seed (the plainest one) or keep-all; without it all three",
-                    STATE,
+                    "word",
                     "NAME",
                     ("default", "seed", "keep-all"),
                 ),
-                Flag(
-                    ("--prices",),
-                    "prices",
-                    "word",
+                flag(
+                    "--prices",
                     "ratios of cache read, cache write and output to input",
-                    STATE,
+                    "word",
                     "NAME",
                     ("anthropic", "openai10", "openai25"),
                 ),
-                Flag(("--window",), "window", "count", "context window in tokens (200000)", STATE, "N"),
-                Flag(("--json",), "json", "switch", "one JSON array", STATE),
+                flag("--window", "context window in tokens (200000)", "count", "N"),
+                JSON,
                 STATE_DIR,
                 HELP,
             ),
@@ -230,14 +200,14 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "search",
             "QUERY [FLAGS]",
-            "Find words in everything that was said, run and read in this folder's sessions, newest first. All words "
-            'must occur in one place, "quoted" ones as they stand; case does not count; parts of words are found. '
-            "Exit code 0: found; 1: nothing found.",
+            "Find words in everything that was said, run and read in this folder's sessions, newest first. All "
+            'words must occur in one place, "quoted" ones as they stand; case does not count; parts of words are '
+            "found. Exit code 0: found; 1: nothing found.",
             (
-                Flag(("--session",), "session", "word", "in this session only, wherever it was", STATE, "ID"),
-                Flag(("--all",), "every", "switch", "in the sessions of every folder", STATE),
-                Flag(("--page",), "page", "count", "which page of the hits", STATE, "N"),
-                Flag(("--json",), "json", "switch", "one JSON array of all hits", STATE),
+                flag("--session", "in this session only, wherever it was", "word", "ID"),
+                flag("--all", "in the sessions of every folder", field="every"),
+                flag("--page", "which page of the hits", "count", "N"),
+                flag("--json", "one JSON array of all hits"),
                 STATE_DIR,
                 HELP,
             ),
@@ -248,16 +218,14 @@ COMMANDS: Mapping[str, Command] = {
             "ID [FLAGS]",
             "Write a session out, every byte of it.",
             (
-                Flag(
-                    ("--format",),
-                    "format",
-                    "word",
+                flag(
+                    "--format",
                     "jsonl: every entry of the log; transcript: the conversation as providers spell it",
-                    STATE,
+                    "word",
                     "FORMAT",
                     ("jsonl", "transcript"),
                 ),
-                Flag(("-o", "--output"), "output", "word", "write here and not to stdout", STATE, "FILE"),
+                flag("-o --output", "write here and not to stdout", "word", "FILE"),
                 STATE_DIR,
                 HELP,
             ),
@@ -267,56 +235,43 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "tasks",
             "[SESSION | SESSION/TASK | stop SESSION/TASK] [FLAGS]",
-            "List the background tasks of every session that run, or ended and were not told yet; with SESSION all of "
-            "that one. With SESSION/TASK show one and the end of its output. The beginning of an id is enough; b3 "
-            "alone will do where only one session has such a task.",
-            (
-                Flag(("--tail",), "tail", "count", "how many lines of the output", STATE, "N"),
-                Flag(("--json",), "json", "switch", "one JSON array", STATE),
-                STATE_DIR,
-                HELP,
-            ),
+            "List the background tasks of every session that run, or ended and were not told yet; with SESSION "
+            "all of that one. With SESSION/TASK show one and the end of its output. The beginning of an id is "
+            "enough; b3 alone will do where only one session has such a task.",
+            (flag("--tail", "how many lines of the output", "count", "N"), JSON, STATE_DIR, HELP),
             2,
         ),
         Command(
             "agents",
             "[SESSION] [FLAGS]",
-            "Show the subagents that work now, in every open session; with SESSION all that it ever had: state, time, "
-            "requests, tokens, money and what each did last.",
-            (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
+            "Show the subagents that work now, in every open session; with SESSION all that it ever had: state, "
+            "time, requests, tokens, money and what each did last.",
+            (JSON, STATE_DIR, HELP),
             1,
         ),
         Command(
             "worktrees",
             "[merge NAME | remove NAME] [FLAGS]",
             "List the git worktrees that subagents have left with changes. merge brings one into your folder as "
-            "uncommitted changes, whole or, where both sides changed the same lines, not at all. remove takes one away "
-            "with its branch. Exit code 1: refused, with the reason.",
-            (
-                Flag(("--unmerged",), "unmerged", "switch", "remove it even with commits that were not merged", STATE),
-                Flag(("--json",), "json", "switch", "one JSON array", STATE),
-                STATE_DIR,
-                HELP,
-            ),
+            "uncommitted changes, whole or, where both sides changed the same lines, not at all. remove takes one "
+            "away with its branch. Exit code 1: refused, with the reason.",
+            (flag("--unmerged", "remove it even with commits that were not merged"), JSON, STATE_DIR, HELP),
             2,
         ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
             "trust",
             "[FLAGS]",
-            "Use what this folder brings from now on: .longrein/config.toml and subagent types. Both can only narrow "
-            "what may happen.",
-            (Flag(("--undo",), "undo", "switch", "take the trust back", STATE), STATE_DIR, HELP),
+            "Use what this folder brings from now on: .longrein/config.toml and subagent types. Both can only "
+            "narrow what may happen.",
+            (flag("--undo", "take the trust back"), STATE_DIR, HELP),
             0,
         ),
         Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",
-            (
-                Flag(("--keep",), "keep", "switch", "leave the project, the log and the state where they are", STATE),
-                HELP,
-            ),
+            (flag("--keep", "leave the project, the log and the state where they are"), HELP),
             0,
         ),
     )
@@ -362,30 +317,11 @@ RESERVED: Mapping[str, str] = {
 
 NOT_YET = frozenset(
     (
-        "--no-session-persistence",
-        "--json-schema",
-        "--tools",
-        "--permission-prompt-tool",
-        "--fallback-model",
-        "--effort",
-        "--system-prompt-file",
-        "--append-system-prompt-file",
-        "--agent",
-        "--mcp-config",
-        "--strict-mcp-config",
-        "--settings",
-        "--setting-sources",
-        "--plugin-dir",
-        "--replay-user-messages",
-        "--include-hook-events",
-        "-w",
-        "--worktree",
-        "--debug",
-        "--output-last-message",
-        "--output-schema",
-        "--ephemeral",
-        "--skip-git-repo-check",
-        "-i",
+        *("--no-session-persistence", "--json-schema", "--tools", "--permission-prompt-tool", "--fallback-model"),
+        *("--effort", "--system-prompt-file", "--append-system-prompt-file", "--agent", "--mcp-config"),
+        *("--strict-mcp-config", "--settings", "--setting-sources", "--plugin-dir", "--replay-user-messages"),
+        *("--include-hook-events", "-w", "--worktree", "--debug", "--output-last-message", "--output-schema"),
+        *("--ephemeral", "--skip-git-repo-check", "-i"),
     )
 )
 """Flags of other agents that longrein does not have yet."""
@@ -424,31 +360,38 @@ _STDIN = (
 )
 
 
+COLUMN_MAX = 34
+"""Widest first column of a help page; what follows a longer word begins on the next line."""
+
+
 def help_page(command: Command, width: int = 100) -> str:
     """Help page of `command`, at most `width` columns (at least 60 are used)."""
-    from click.formatting import HelpFormatter
+    import textwrap
 
     width = max(width, 60)
-    page = HelpFormatter(width=width, max_width=width)
-    page.write_usage(f"longrein {command.name}".rstrip(), command.usage)
-    page.write_paragraph()
-    page.write_text(command.help)
+    usage = f"Usage: longrein {command.name}".rstrip() + " "
+    page = textwrap.wrap(command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage))
+    page += ["", *textwrap.wrap(command.help, width)]
     for title, rows in _sections(command):
-        with page.section(title):
-            page.write_dl(rows, col_max=34)
-    if command is MAIN:
-        for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)):
-            with page.section(title):
-                page.write_text(text)
-    return page.getvalue()
+        page += ["", f"{title}:"]
+        column = min(max(len(word) for word, _ in rows), COLUMN_MAX) + 2
+        margin = " " * (column + 2)
+        for word, told in rows:
+            start = f"  {word:{column}}"
+            if len(start) > len(margin):
+                page.append(start)
+                start = margin
+            page += textwrap.wrap(told, width, initial_indent=start, subsequent_indent=margin)
+    for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)) if command is MAIN else ():
+        page += ["", f"{title}:", *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")]
+    return "\n".join(page) + "\n"
 
 
 def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
     """Headings with their rows of (spelling, description)."""
     if command is not MAIN:
         return [("Flags", [(_spelling(f), f.help) for f in command.flags])]
-    groups = dict.fromkeys(flag.group for flag in command.flags)
-    flags = [(group, [(_spelling(f), f.help) for f in command.flags if f.group == group]) for group in groups]
+    flags = [(group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()]
     commands = [(c.name, c.help) for c in COMMANDS.values() if c.name]
     return [("Examples", list(_EXAMPLES)), ("Commands", commands), *flags, ("Exit codes", list(EXIT_CODES))]
 

@@ -160,7 +160,7 @@ def folded(path: str) -> str:
 class PathPattern:
     """Pattern over absolute paths, matched name by name in time linear in the path for any number of `**`."""
 
-    def __init__(self, root: str, names: list["_Name | None"], *, below: bool) -> None:
+    def __init__(self, root: str, names: list[re.Pattern[str] | None], *, below: bool) -> None:
         """`root` is a folder; `names` follow below it, None for any number of names (`**`).
 
         Everything below a match is matched, too; with `below`, only that.
@@ -184,7 +184,7 @@ class PathPattern:
         wanted = self._names[state]
         if wanted is None:
             return (state,)
-        return (state + 1,) if wanted.takes(name) else ()
+        return (state + 1,) if wanted.fullmatch(name) else ()
 
     def _open(self, states: set[int]) -> set[int]:
         """Add the states after each `**`, which may match nothing."""
@@ -194,31 +194,19 @@ class PathPattern:
         return states
 
 
-class _Name:
-    """One name of a pattern: pieces of known length with any characters (`*`) between them."""
-
-    def __init__(self, text: str) -> None:
-        pieces: list[list[str]] = [[]]
-        i = 0
-        while i < len(text):
-            piece, i = _piece(text, i)
-            pieces.append([]) if piece == _STAR else pieces[-1].append(piece)
-        self._pieces = [(re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces]
-
-    def takes(self, name: str) -> bool:
-        """Whether the pattern matches `name`."""
-        (first, at), *rest = self._pieces
-        if not rest:
-            return first.fullmatch(name) is not None
-        if not first.match(name):
-            return False
-        for piece, _ in rest[:-1]:
-            found = piece.search(name, at)
-            if found is None:
-                return False
-            at = found.end()
-        last, size = rest[-1]
-        return len(name) - size >= at and last.match(name, len(name) - size) is not None
+def _name_pattern(text: str) -> re.Pattern[str]:
+    """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching linear."""
+    pieces = [""]
+    i = 0
+    while i < len(text):
+        piece, i = _piece(text, i)
+        if piece == _STAR:
+            pieces.append("")
+        else:
+            pieces[-1] += piece
+    first, *rest = pieces
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+    return re.compile(f"(?s:{first}{middle}{'.*' + rest[-1] if rest else ''})")
 
 
 @lru_cache(maxsize=1024)
@@ -238,9 +226,9 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
     if not rest:
         return PathPattern(root, [], below=folder_only)
     *names, last = rest.split("/")
-    parts = [None if name == "**" else _Name(name) for name in names]
+    parts = [None if name == "**" else _name_pattern(name) for name in names]
     deep = [] if anchored or names else [None]
-    return PathPattern(root, [*deep, *parts, _Name(last)], below=folder_only)
+    return PathPattern(root, [*deep, *parts, _name_pattern(last)], below=folder_only)
 
 
 def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:

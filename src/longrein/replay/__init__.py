@@ -1,6 +1,6 @@
 """Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
 
-from longrein.replay.costs import PRICES, CostAccount, Rates, Row, as_json, as_table
+from longrein.replay.costs import PRICES, CostAccount, Rates, as_json, as_table
 from longrein.replay.drive import POLICIES, Change, PolicyReplay
 from longrein.replay.recording import Item, Recording, base_name, of_entries, read_recording
 
@@ -13,7 +13,6 @@ __all__ = [
     "PolicyReplay",
     "Rates",
     "Recording",
-    "Row",
     "as_json",
     "as_table",
     "base_name",

@@ -27,22 +27,38 @@ class Rates(msgspec.Struct, frozen=True):
     output: float
 
 
-PRICES = {
-    "anthropic": Rates(0.1, 1.25, 5.0),
-    "openai10": Rates(0.1, 1.0, 8.0),
-    "openai25": Rates(0.25, 1.0, 4.0),
-}
+PRICES = {"anthropic": Rates(0.1, 1.25, 5.0), "openai10": Rates(0.1, 1.0, 8.0), "openai25": Rates(0.25, 1.0, 4.0)}
 """Price ratios that large providers publish."""
+
+
+class Row(msgspec.Struct):
+    """Figures of one session under one policy, or the sum of several."""
+
+    policy: str
+    session: str
+    requests: int
+    cost: float = 0
+    """Cost in units of one uncached input token."""
+    keep_all: float = 0
+    """Cost of keeping everything."""
+    cache_read: int = 0
+    carried: int = 0
+    """Input tokens of all requests."""
+    breaks: int = 0
+    peak: int = 0
+    """Input tokens of the largest request."""
+    uses: int = 0
+    kept: int = 0
+    tool_uses: int = 0
+    tool_kept: int = 0
 
 
 class CostAccount:
     """Account of the costs and uses of one session, request by request."""
 
-    def __init__(self, recording: Recording, rates: Rates) -> None:
+    def __init__(self, policy: str, recording: Recording, rates: Rates) -> None:
         self.recording, self.rates = recording, rates
-        self.cost = self.keep_all = 0.0
-        self.read = self.carried = 0
-        self.breaks = self.peak = self.uses = self.kept = self.tool_uses = self.tool_kept = 0
+        self.row = Row(policy, recording.name, recording.requests)
         self._contents = [_content(item) for item in recording.items]
         self._features = [features(text) for text in self._contents]
         self._visible: dict[str, int] = {}
@@ -84,16 +100,17 @@ class CostAccount:
         prefix = 0 if change.t == 0 or prefix < CACHED_TOKENS_MIN else prefix
         total = system + summary_tokens + sum(tokens[:end])
         output = sum(m.tokens for m in recorded.items[end:] if m.output and m.request == change.t)
-        self.cost += rates.read * prefix + rates.write * (total - prefix) + rates.output * output
+        self.row.cost += rates.read * prefix + rates.write * (total - prefix) + rates.output * output
         if change.asked_tokens:
             asked = system + sum(tokens[: self._before])
-            self.cost += rates.read * asked + rates.write * INSTRUCTION_TOKENS + rates.output * change.asked_tokens
+            self.row.cost += rates.read * asked + rates.write * INSTRUCTION_TOKENS + rates.output * change.asked_tokens
         old, new = system + sum(whole[: self._before]), sum(whole[self._before :])
         fresh = old + new if change.t == 0 else new
-        self.keep_all += rates.read * (old + new - fresh) + rates.write * fresh + rates.output * output
-        self.read, self.carried = self.read + prefix, self.carried + total
-        self.breaks += broke and change.t > 0
-        self.peak = max(self.peak, total)
+        self.row.keep_all += rates.read * (old + new - fresh) + rates.write * fresh + rates.output * output
+        self.row.cache_read += prefix
+        self.row.carried += total
+        self.row.breaks += broke and change.t > 0
+        self.row.peak = max(self.row.peak, total)
 
     def _use(self, t: int, end: int) -> None:
         """Count the features that the output of request `t`, which begins at `end`, shares with earlier items."""
@@ -106,8 +123,10 @@ class CostAccount:
         for name in used:
             if name in self._tool_only:
                 kept, tool = self._visible.get(name, 0) > 0, self._tool_only[name]
-                self.uses, self.kept = self.uses + 1, self.kept + kept
-                self.tool_uses, self.tool_kept = self.tool_uses + tool, self.tool_kept + (tool and kept)
+                self.row.uses += 1
+                self.row.kept += kept
+                self.row.tool_uses += tool
+                self.row.tool_kept += tool and kept
         self._know(last)
 
     def _know(self, end: int) -> None:
@@ -129,35 +148,6 @@ def _shown(item: Item, text: str | None) -> str:
 
 
 # --- Tables and JSON -------------------------------------------------------------------------------------------------
-
-
-class Row(msgspec.Struct, frozen=True):
-    """Figures of one session under one policy, or the sum of several."""
-
-    policy: str
-    session: str
-    requests: int
-    cost: float
-    """Cost in units of one uncached input token."""
-    keep_all: float
-    """Cost of keeping everything."""
-    cache_read: int
-    carried: int
-    """Input tokens of all requests."""
-    breaks: int
-    peak: int
-    """Input tokens of the largest request."""
-    uses: int
-    kept: int
-    tool_uses: int
-    tool_kept: int
-
-    @classmethod
-    def of(cls, policy: str, account: CostAccount) -> "Row":
-        """Create the row of one session."""
-        a, r = account, account.recording
-        figures = (a.cost, a.keep_all, a.read, a.carried, a.breaks, a.peak, a.uses, a.kept, a.tool_uses, a.tool_kept)
-        return cls(policy, r.name, r.requests, *figures)
 
 
 def total(rows: Sequence[Row]) -> Row:

@@ -1,5 +1,6 @@
 """Tools that the model can call: async functions whose signature and docstring become the tool."""
 
+from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
 from longrein.tools.builtin import builtin_tools
@@ -23,7 +24,6 @@ from longrein.tools.port import (
     TaskView,
     Tool,
     ToolContext,
-    ToolOptions,
 )
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.subagent import agent_tool, report_text

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
+from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
-from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext, ToolOptions
+from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import CommandExit

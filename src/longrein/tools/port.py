@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
+from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, SearchResult
 from longrein.workspace import CommandExit, ReplayableSink, Workspace
 
@@ -341,7 +342,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Files that the model knows, by real path."""
     todos: tuple[Todo, ...]
     """Present todo list."""
-    options: "ToolOptions"
+    options: ToolOptions
     entry: Callable[[int], Entry | None]
     """An entry of this session by seq, from the log."""
     note: Callable[[bytes], None]
@@ -364,31 +365,6 @@ class ToolContext(msgspec.Struct, frozen=True):
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None
     """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None without rules."""
-
-
-class ToolOptions(msgspec.Struct, frozen=True):
-    """Limits of the tools. The model cannot raise them."""
-
-    bash_timeout_s: float = 120.0
-    """Default time limit of `Bash`; its argument `timeout` may raise it."""
-    bash_timeout_max_s: float = 600.0
-    """Maximum of `timeout`."""
-    output_inline_bytes: int = 30_000
-    """Maximum command output given as text; longer output becomes a document with head and tail."""
-    output_bytes_max: int = 256 * 1024 * 1024
-    """Maximum output of a command; a command that prints more is ended."""
-    head_bytes: int = 4_000
-    """Head of a document."""
-    tail_bytes: int = 6_000
-    """Tail of a document."""
-    read_lines_max: int = 2_000
-    """Lines of one `Read` without `limit`."""
-    read_bytes_max: int = 256 * 1024
-    """Maximum size of one `Read`."""
-    line_chars_max: int = 2_000
-    """Maximum length of a line; a longer one is cut, with a note."""
-    keep_bytes_max: int = 5 * 1024 * 1024
-    """Maximum size of a file that is kept as a blob when seen or changed."""
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.ports import UNBOUND, Limits, RemainingBudget
+from longrein.agent.ports import UNBOUND, RemainingBudget
 from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
+from longrein.settings_schema import Limits
 
 REPORT_TOKENS_MAX = 8_000
 """Tokens of one report in its parent's view."""

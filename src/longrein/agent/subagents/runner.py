@@ -21,7 +21,6 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.moves import Record, check_idle
-from longrein.agent.ports import Limits
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.subagents.budget import limits_within, share_budget
 from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
@@ -38,6 +37,7 @@ from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
+from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, finish_worktree, read_worktree, remove_worktree
 

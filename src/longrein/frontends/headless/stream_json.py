@@ -1,6 +1,5 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
-
 from longrein.events import (
     Asked,
     AskFailed,

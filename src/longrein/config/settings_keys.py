@@ -1,0 +1,214 @@
+"""Keys of the settings: read from the fields of `settings_schema`; checks of values, environment variables."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.permissions import check_rule, rule_tool
+from longrein.settings_schema import Setting, Settings
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key of the settings, as its field declares it."""
+
+    table: str
+    """Field of `Settings` that holds its struct; '' for `Settings` itself."""
+    field: str
+    """Field of that struct."""
+    type: type
+    """Type of that field: `str`, `bool`, `int`, `float` or `tuple`."""
+    default: Any
+    """Built-in value, in units of the setting."""
+    setting: Setting
+
+    @property
+    def adds(self) -> bool:
+        """True for a list to which a nearer layer adds."""
+        return self.type is tuple and not self.setting.replaces
+
+
+NAMED_TABLES = ("providers", "models")
+"""Tables of tables, each under a name that the user chooses."""
+
+
+def _structs() -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Yield (field of `Settings`, struct in it) for each table."""
+    for name, declared in Settings.__annotations__.items():
+        if name in NAMED_TABLES:
+            yield name, declared.__args__[1]
+        elif isinstance(declared, type(msgspec.Struct)):
+            yield name, declared
+
+
+def _keys(table: str, struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key]]:
+    """Yield (key, its description) for each field of a struct that is a setting."""
+    prefix = f"{table}.*." if table in NAMED_TABLES else f"{table}." if table else ""
+    for name, default in zip(struct.__struct_fields__, struct.__struct_defaults__, strict=True):
+        declared = struct.__annotations__[name]
+        setting = next(iter(getattr(declared, "__metadata__", ())), None)
+        if setting is not None:
+            kind = declared.__origin__
+            value = default / setting.factor if setting.factor > 1 else default
+            yield prefix + (setting.key or name), Key(table, name, getattr(kind, "__origin__", kind), value, setting)
+
+
+STRUCTS: Mapping[str, type[msgspec.Struct]] = {"": Settings, **dict(_structs())}
+"""Table -> its struct; '' for the settings without a table."""
+KEYS: Mapping[str, Key] = {key: found for table, struct in STRUCTS.items() for key, found in _keys(table, struct)}
+"""Key, such as `limits.max_turns` or `providers.*.wire`, -> its description."""
+
+FLAGS: Mapping[str, tuple[str, str]] = {
+    key.setting.flag[2:].replace("-", "_"): (name, key.setting.flag) for name, key in KEYS.items() if key.setting.flag
+}
+"""Field of the command line's options -> (key, flag)."""
+
+
+PREFIX = "LONGREIN_"
+"""Beginning of the variables' names."""
+
+
+def _variable(key: str) -> str:
+    return PREFIX + (key if key.startswith("tasks.") else key.rpartition(".")[2]).replace(".", "_").upper()
+
+
+VARIABLES: Mapping[str, str] = {
+    _variable(name): name for name, key in KEYS.items() if "*" not in name and key.type not in (bool, tuple)
+}
+"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` by both."""
+
+OTHER_VARIABLES = (
+    "LONGREIN_STATE_DIR",
+    "LONGREIN_SESSION",
+    "LONGREIN_COMMAND",
+    "LONGREIN_DEPTH",
+    "LONGREIN_TEST_TAG",
+    "LONGREIN_SUBAGENT_MODEL",
+)
+"""Variables that are not settings."""
+
+
+def pattern_of(path: Sequence[str]) -> str:
+    """Return the key of `KEYS` for a path: `providers.mock.wire` becomes `providers.*.wire`."""
+    if len(path) == 3 and path[0] in NAMED_TABLES:
+        return f"{path[0]}.*.{path[2]}"
+    return ".".join(path)
+
+
+def dotted(path: Sequence[str]) -> str:
+    """Return a path as TOML spells it: `models."mock/small".window`."""
+    return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
+
+
+def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
+    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0 (anything) to 1 (the same)."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1, ratio)), "")
+
+
+# --- Checking values -------------------------------------------------------------------------------------------------
+
+
+COUNT_MAX = 2**53
+"""Larger numbers are typos."""
+
+
+def problem_with(key: str, value: Any) -> str:
+    """Return the problem of a value of a key of `KEYS`, to follow the key in a message; '' without one."""
+    declared = KEYS[key]
+    wanted = _wanted(declared.type, declared.setting, value)
+    return f"must be {wanted}, not {_shown_value(value)}" if wanted else _item_problem(declared.setting.check, value)
+
+
+def _wanted(kind: type, setting: Setting, value: Any) -> str:
+    """Return what a value should be; '' where it is that."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and setting.least <= value <= COUNT_MAX
+    if setting.choices:
+        right, wanted = value in setting.choices, f"one of {', '.join(setting.choices)}"
+    elif setting.check == "model":
+        right, wanted = isinstance(value, str) and _is_model(value), "PROVIDER/MODEL"
+    elif setting.check == "headers":
+        right = isinstance(value, dict) and all(isinstance(v, str) and "\n" not in v for v in value.values())
+        wanted = "a table of texts"
+    elif kind is bool:
+        right, wanted = isinstance(value, bool), "true or false"
+    elif kind is str:
+        right, wanted = isinstance(value, str), "a text"
+    elif kind is tuple:
+        right = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        wanted = "a list of texts"
+    elif kind is float:
+        right, wanted = is_number, f"a number of {setting.least} or more"
+    else:
+        right, wanted = is_number and isinstance(value, int), f"a whole number of {setting.least} or more"
+    return "" if right else wanted
+
+
+def _item_problem(check: str, value: Any) -> str:
+    """Return the problem of the first wrong item of a list of rules or patterns; '' without one."""
+    if check in ("allow", "rules", "patterns"):
+        for item in value:
+            problem = _pattern_problem(item) if check == "patterns" else check_rule(item, check)
+            if problem:
+                return f"{_shown_value(item)}: {problem}"
+    return ""
+
+
+def _pattern_problem(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        return f"is no regular expression ({error})"
+    return "matches the empty text" if compiled.match("") else ""
+
+
+def _is_model(name: str) -> bool:
+    provider, slash, model = name.partition("/")
+    return bool(provider and slash and model) and name.isprintable() and " " not in name
+
+
+def _shown_value(value: Any) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    text = text.encode("unicode_escape").decode() if not text.isprintable() else text
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def from_text(key: str, text: str) -> Any:
+    """Convert the value of an environment variable. Invalid numbers stay text and are refused later."""
+    for kind in (int, float):
+        if KEYS[key].type in (kind, float):
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    return text
+
+
+# --- Tool names in rules ---------------------------------------------------------------------------------------------
+# A typo in a tool's name would make a rule without effect.
+
+
+OWN_TOOLS = (
+    *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
+    *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
+)
+"""Tools of longrein."""
+FOREIGN_TOOLS = (
+    *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
+    *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),
+    *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
+    *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
+)
+"""Tools of other agents, whose rules users copy into settings."""
+
+
+def unknown_tool(rule: str) -> str:
+    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers (`mcp__…`)."""
+    name = rule_tool(rule)
+    if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
+        return ""
+    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)):
+        return ""
+    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(name, OWN_TOOLS)
+    return f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no effect."

@@ -1,0 +1,296 @@
+"""The settings: one annotated field for each, one struct for each table of config.toml.
+
+To add a setting, add a field with its `Setting` and its default, use it where the struct arrives, and run `make docs`.
+Its key, checks, variable and built-in value (`config.settings_keys`) and its row in docs/settings.md are generated. A
+field without a `Setting` is no setting.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
+"""Permission modes, narrowest first."""
+PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
+POLICIES = ("ask", "keep", "stop")
+"""Policies for background tasks when longrein exits."""
+BACKGROUND_MODES = ("exit", "drain", "steer")
+"""Policies of a headless run for background work at its end."""
+EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
+WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
+MIB = 1024 * 1024
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Mark of a field that users can set. The type of the field and this mark check its values."""
+
+    help: str
+    """Meaning, as Markdown for docs/settings.md."""
+    project: Literal["set", "narrow", "add", "nothing"] = "set"
+    """What the file of a trusted project may do with it."""
+    key: str = ""
+    """Name in its table where it is not the field's."""
+    factor: int = 1
+    """Units of the field in one unit of the setting, such as bytes in a megabyte."""
+    least: int = 0
+    """Smallest number."""
+    choices: tuple[str, ...] = ()
+    """Allowed texts; () for any."""
+    check: Literal["", "model", "allow", "rules", "patterns", "headers"] = ""
+    """Further check of its value."""
+    replaces: bool = False
+    """True for a list or table that replaces that of the layer before; other lists add to it."""
+    flag: str = ""
+    """Flag of the command line that sets it."""
+
+
+class PermissionRules(msgspec.Struct, frozen=True):
+    """Table `permissions`: rules such as `Bash(git status)`."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Setting(
+            "runs without a question. A command that a shell would join, expand or redirect (`;`, pipes, `$`, `>`) "
+            "matches no rule: it asks",
+            "nothing",
+            check="allow",
+            flag="--allowed-tools",
+        ),
+    ] = ()
+    ask: Annotated[
+        tuple[str, ...],
+        Setting("asks even when another rule allows it; not in `bypassPermissions`", "add", check="rules"),
+    ] = ()
+    deny: Annotated[tuple[str, ...], Setting("is refused", "add", check="rules", flag="--disallowed-tools")] = ()
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """Table `providers.NAME`; '' and () where not set."""
+
+    wire: Annotated[
+        str,
+        Setting(
+            "`anthropic`, `openai-chat`, `openai-responses`, `gemini`; `scripted` plays a file",
+            "nothing",
+            choices=WIRES,
+        ),
+    ] = ""
+    base_url: Annotated[str, Setting("address of requests; for `scripted` the path of the file", "nothing")] = ""
+    api_key_env: Annotated[str, Setting("the variable that holds the key", "nothing")] = ""
+    headers: Annotated[
+        tuple[tuple[str, str], ...], Setting("a table of further headers", "nothing", check="headers", replaces=True)
+    ] = ()
+    text_tools: Annotated[bool, Setting("for models without tool calls: tools are called in the text", "nothing")] = (
+        False
+    )
+    idle_timeout_s: Annotated[
+        int,
+        Setting(
+            "longest pause inside an answer, in seconds; five times as long before its first byte", "nothing", least=1
+        ),
+    ] = 120
+    content_timeout_s: Annotated[
+        int,
+        Setting(
+            "longest time without content, in seconds; comments, pings and empty events do not count",
+            "nothing",
+            least=1,
+        ),
+    ] = 900
+
+
+class ModelSettings(msgspec.Struct, frozen=True):
+    """Table `models."PROVIDER/MODEL"`; negative where not set."""
+
+    window: Annotated[int, Setting("tokens, input and output together", "nothing", least=1)] = -1
+    max_output: Annotated[int, Setting("tokens of one answer", "nothing", least=1)] = -1
+    price_input: Annotated[
+        float, Setting("US dollars for a million tokens; goes with `price_output`", "nothing")
+    ] = -1.0
+    price_output: Annotated[float, Setting("the same for output", "nothing")] = -1.0
+    price_cache_read: Annotated[
+        float, Setting("for input read from the cache; default: the usual price of the provider's family", "nothing")
+    ] = -1.0
+    price_cache_write: Annotated[float, Setting("for input written to the cache; likewise", "nothing")] = -1.0
+    cache_ttl_s: Annotated[float, Setting("seconds a cached prefix lives after its last use", "nothing")] = -1.0
+    effort: Annotated[
+        str,
+        Setting("effort of thinking: `none`, `minimal`, `low`, `medium`, `high`, `max`", "nothing", choices=EFFORTS),
+    ] = ""
+
+
+class ToolOptions(msgspec.Struct, frozen=True):
+    """Table `tools`: limits of the tools. The model cannot raise them."""
+
+    bash_timeout_s: Annotated[
+        float, Setting("seconds of a command without a timeout; then it continues in the background")
+    ] = 120.0
+    bash_timeout_max_s: Annotated[float, Setting("largest timeout of a command, in seconds")] = 600.0
+    output_inline_bytes: Annotated[
+        int, Setting("output up to this is shown whole; larger output by both ends and a handle")
+    ] = 30_000
+    output_bytes_max: Annotated[int, Setting("a command that prints more is ended")] = 256 * MIB
+    head_bytes: Annotated[int, Setting("shown start of a larger output")] = 4_000
+    tail_bytes: Annotated[int, Setting("shown end of a larger output")] = 6_000
+    read_lines_max: Annotated[int, Setting("lines of a `Read` without a limit")] = 2_000
+    read_bytes_max: Annotated[int, Setting("bytes of one `Read`")] = 256 * 1024
+    line_chars_max: Annotated[int, Setting("longer lines are cut, with a note")] = 2_000
+    keep_bytes_max: Annotated[int, Setting("larger files are not kept for rewinds and merges when read or changed")] = (
+        5 * MIB
+    )
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Table `limits`, and the limits of a subagent. 0 means no limit."""
+
+    turns_max: Annotated[int, Setting("requests for one prompt", "narrow", key="max_turns", flag="--max-turns")] = 0
+    usd_max: Annotated[
+        float,
+        Setting("money of a session, its subagents included", "narrow", key="max_budget_usd", flag="--max-budget-usd"),
+    ] = 0.0
+    parallel_max: Annotated[int, Setting("calls that run at once; in the `seed` profiles 10", "narrow", least=1)] = 32
+    continuations_max: int = 3
+    """Times the model is told to continue an answer that the output limit cut."""
+    barren_steps_max: int = 20
+    """Steps in a row without one successful call."""
+    empty_max: int = 2
+    """Empty answers in a row that are retried."""
+    tokens_max: int = 0
+    """Input and output tokens of the session and its subagents."""
+    seconds_max: float = 0.0
+    """Wall time of one turn; for a subagent, of its task."""
+    agents_max: Annotated[int, Setting("subagents that run at once", "narrow", least=1)] = 20
+    depth_max: Annotated[int, Setting("levels of subagents", "narrow", key="agents_depth", least=1)] = 1
+    spawns_max: Annotated[int, Setting("subagents of one session in all", "narrow", key="agents_spawns", least=1)] = 200
+    memory_mb: Annotated[
+        int, Setting("memory limit of longrein itself, MB; the system's limits apply in any case", "narrow")
+    ] = 0
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """Table `tasks`: limits and notices of background tasks. 0 means no limit."""
+
+    running_max: Annotated[int, Setting("tasks that run at once; more wait", "narrow", key="max", least=1)] = 32
+    keep_s: Annotated[
+        float, Setting("hours that a task continues without longrein", "narrow", key="keep_hours", factor=3600)
+    ] = 24 * 3600.0
+    quota_bytes: Annotated[
+        int,
+        Setting(
+            "MB of output kept per task: the first and the newest half", "narrow", key="quota_mb", factor=MIB, least=1
+        ),
+    ] = 64 * MIB
+    memory_bytes: Annotated[
+        int, Setting("MB of memory of a task and its child processes", "narrow", key="memory_mb", factor=MIB)
+    ] = 0
+    cpu_s: Annotated[float, Setting("CPU seconds of a task and its child processes", "narrow")] = 0
+    timeout_s: Annotated[float, Setting("seconds of a task without a timeout", "narrow")] = 0
+    policy: Annotated[
+        str, Setting("on exit of the terminal: `keep`, `stop` or `ask`; default: ask", "nothing", choices=POLICIES)
+    ] = ""
+    promote: Annotated[bool, Setting("a command becomes a task at its timeout; `false` ends it")] = True
+    wake: Annotated[bool, Setting("an end wakes an idle agent")] = True
+    wake_after_s: Annotated[float, Setting("seconds to wait for further ends before that")] = 0.5
+    stall_s: Annotated[
+        float, Setting("seconds of silence after which a task that seems to ask a question is reported; 0 for never")
+    ] = 45.0
+    background: Annotated[
+        str,
+        Setting(
+            "headless run that has its answer while tasks run: `exit`, `drain`, `steer`",
+            "nothing",
+            choices=BACKGROUND_MODES,
+            flag="--background",
+        ),
+    ] = "steer"
+    background_s: Annotated[float, Setting("longest wait for these tasks, in seconds", "nothing")] = 600.0
+    tail_bytes: int = 2_000
+    """End of the output that goes with the notice."""
+    leave_s: float = 5.0
+    """Wait for tasks that are ended when longrein leaves."""
+
+
+class InstructionOptions(msgspec.Struct, frozen=True):
+    """Table `context`: instruction files."""
+
+    files: Annotated[tuple[str, ...], Setting("instruction files; the first that exists per folder", replaces=True)] = (
+        "AGENTS.override.md",
+        "AGENTS.md",
+        "CLAUDE.md",
+        "GEMINI.md",
+    )
+    bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
+
+
+class EnvironmentOptions(msgspec.Struct, frozen=True):
+    """Table `env`."""
+
+    keep: Annotated[
+        tuple[str, ...],
+        Setting(
+            "variables that commands get beside the usual ones; `AWS_*` matches all with this prefix that do not look "
+            "like a secret",
+            "nothing",
+        ),
+    ] = ()
+
+
+class RedactOptions(msgspec.Struct, frozen=True):
+    """Table `redact`: secrets."""
+
+    patterns: Annotated[
+        tuple[str, ...], Setting("regular expressions of secrets: matches never reach the log", "add", check="patterns")
+    ] = ()
+    env: Annotated[tuple[str, ...], Setting("variables whose values are secrets", "add")] = ()
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """All settings, merged."""
+
+    model: Annotated[
+        str,
+        Setting(
+            "`PROVIDER/MODEL`; without it the first whose key is in the environment, then a local server",
+            check="model",
+            flag="--model",
+        ),
+    ] = ""
+    fallback_model: Annotated[str, Setting("the model to change to after three overloads in a row", check="model")] = ""
+    compact_model: Annotated[
+        str, Setting("the model that writes summaries; without it the session's own", check="model")
+    ] = ""
+    permission_mode: Annotated[
+        str,
+        Setting(
+            "`plan` changes nothing, `default` asks before writes and commands, `acceptEdits` before commands, "
+            "`bypassPermissions` only before it writes files that run or configure later, such as `.git/config`; `-c` "
+            "and `-r` never restore it",
+            "narrow",
+            choices=MODES,
+            flag="--permission-mode",
+        ),
+    ] = "default"
+    profile: Annotated[
+        str,
+        Setting(
+            "context policy; `seed`, `seed-later`, `seed-new` and `seed-framework` are simple ones for comparison",
+            choices=PROFILES,
+            flag="--profile",
+        ),
+    ] = "default"
+    permissions: PermissionRules = PermissionRules()
+    providers: Mapping[str, Provider] = {}
+    """By name."""
+    models: Mapping[str, ModelSettings] = {}
+    """By `provider/model`."""
+    tools: ToolOptions = ToolOptions()
+    limits: Limits = Limits()
+    tasks: TaskOptions = TaskOptions()
+    context: InstructionOptions = InstructionOptions()
+    env: EnvironmentOptions = EnvironmentOptions()
+    redact: RedactOptions = RedactOptions()
+    origin: Mapping[str, str] = {}
+    """Origin of each value that is not built in: key to `file:line`, variable or flag."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user: values that were left out, and why."""
