@@ -766,9 +766,7 @@ async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_pa
 async def test_where_there_is_no_proc_psutil_tells_of_processes(
     tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = (
-        "import socket, longrein.workspace.supervisor.process_tree as p; del socket.MSG_CMSG_CLOEXEC; p.LINUX = False\n"
-    )
+    elsewhere = "import longrein.workspace.supervisor.process_tree as p; p.LINUX = False\n"
     last = "from longrein.workspace.supervisor.main"
     monkeypatch.setattr("longrein.workspace.supervisor.process_tree.LINUX", False)
     monkeypatch.setattr(supervisor_client, "PYTHON_FLAGS", ("-E", "-s"))

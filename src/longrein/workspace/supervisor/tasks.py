@@ -1,6 +1,5 @@
 """Background tasks in the supervisor: their limits, and the one-time record of their end."""
 
-import importlib
 import os
 from collections.abc import Callable, Iterable
 
@@ -96,10 +95,11 @@ class Tasks:
 
         `written` describes the output that is in the spool already.
         """
-        import json  # slow to import
+        import json
+
+        from longrein.events.redact import redactor  # slow to import, and most sessions keep no task
 
         secrets, nonce, patterns = self._secrets
-        redactor = importlib.import_module("longrein.events.redact").redactor  # slow to import, seldom needed
         redact = redactor(secrets, nonce, patterns)
         began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
         times = {"began_s": command.began_s, "started_at": began_at}
@@ -109,8 +109,8 @@ class Tasks:
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         reserve_end(HERE, kept.task)
-        kept.output = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
-        kept.output.resume_from(written)
+        command.spool = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
+        command.spool.resume_from(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
@@ -162,8 +162,8 @@ class Tasks:
     def _write_end(self, command: Command) -> None:
         kept = command.kept
         assert kept is not None
-        assert kept.output is not None
-        kept.output.close()
+        assert command.spool is not None
+        command.spool.close()
         self._pipes.discard_output(command)
         end = command.end_record(self.wall_us())
         try:
