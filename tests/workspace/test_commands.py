@@ -228,7 +228,7 @@ async def test_output_over_the_limit_is_cut_there_also_while_it_is_waited_for(mo
     running.exited()
     await running.ended
     assert (sum(sizes), stopped) == (most, ["flood"])
-    running.abandon()
+    os.close(running.detach_output())
     os.close(ours)
 
 

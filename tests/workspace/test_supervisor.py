@@ -631,7 +631,7 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
             output_bytes_max=99,
         )
     )
-    await harness.until(lambda: any(one.pid for one in harness.spawner._commands.values()))
+    await harness.until(lambda: any(one.pid for one in harness.spawner.commands.values()))
     frozen()
     ended = await run
     assert (ended.cause, ended.code) == ("lost", None)

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from subprocess import Popen
 
-import msgspec
-
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import CommandExit, Sink
+from longrein.workspace.port import BackgroundOptions, CommandExit, Sink, SpooledTask
 from longrein.workspace.supervisor.launch import launch
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, has_marked, owner_mark
 from longrein.workspace.supervisor.shell import (
@@ -163,10 +161,6 @@ class OutputReader:
             self._loop.remove_reader(output)
         return output
 
-    def abandon(self) -> None:
-        """Close the pipe and drop the rest."""
-        self._close_output()
-
 
 class OpenPipes:
     """Pipes of processes that outlive their command (`server &`).
@@ -205,25 +199,121 @@ class OpenPipes:
             self._drop(output)
 
 
-# --- One child process -----------------------------------------------------------------------------------------------
+# --- Started commands ------------------------------------------------------------------------------------------------
+
+
+class RunningCommand:
+    """A `StartedCommand`: the part that does not depend on whose child the process is."""
+
+    def __init__(self, pipes: tuple[int, int], sink: Sink | None, output_bytes_max: int) -> None:
+        """`pipes`: our ends of output and report (-1 for none). Without a sink nothing is read."""
+        self.pid = 0
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._on_output_end)
+        self._report = pipes[1]
+        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
+
+    def _on_output_end(self, _: object) -> None:
+        """Set `_end`, once the process has exited and its output is read."""
+        raise NotImplementedError
+
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
+        ended = await asyncio.shield(self._end)
+        self.abandon()
+        return ended
+
+    def end(self, cause: str) -> None:
+        """See `StartedCommand.end`. After an interrupt, output is discarded."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Close the pipes; the command can no longer go to the background."""
+        raise NotImplementedError
+
+    async def run(self, until: float) -> CommandExit:
+        """Wait for the end; end the command at `until` (loop time), or when the wait is cancelled."""
+        timer = self._loop.call_at(until, self.end, "timeout")
+        try:
+            return await self.ended()
+        except asyncio.CancelledError:
+            self.end("interrupt")
+            self.abandon()
+            raise
+        finally:
+            timer.cancel()
+
+    def _exit(self, returncode: int, cause: str) -> CommandExit:
+        """Build the outcome of a return code: an exit code or the name of a signal."""
+        code, name = (returncode, "") if returncode >= 0 else (None, signal_name(-returncode))
+        return CommandExit(code, name, cause, "", self._loop.time() - self._began, last_folder(self._report))
+
+    def _close_pipes(self) -> None:
+        close(self._output.detach_output(), self._report)
+        self._report = -1
+
+
+class ChildCommand(RunningCommand):
+    """A child of this process, which cannot go to the background."""
+
+    def __init__(
+        self,
+        process: Popen[bytes],
+        mark: str,
+        pipes: tuple[int, int],
+        sink: Sink,
+        output_bytes_max: int,
+        trees: TreeTerminator,
+        left_open: OpenPipes,
+    ) -> None:
+        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end."""
+        super().__init__(pipes, sink, output_bytes_max)
+        self.pid = process.pid
+        self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
+        self._cause = "exit"
+        self._tree_end: asyncio.Future[None] | None = None
+        on_exit(process, self._output.exited)
+
+    def end(self, cause: str) -> None:
+        """See `StartedCommand.end`."""
+        if self._tree_end is None and self._process.returncode is None:
+            self._cause = cause
+            self._tree_end = self._trees.end(self._mark, self.pid)
+            if cause == "interrupt":
+                self._output.discard_output()
+
+    def _on_output_end(self, _: object) -> None:
+        if self._tree_end is not None and not self._tree_end.done():
+            self._trees.hurry()
+            self._tree_end.add_done_callback(self._on_output_end)
+        else:
+            self._end.set_result(self._exit(self._process.returncode, self._cause))
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the pipes. After an exit, other processes may go on writing: theirs is read and dropped."""
+        if self._end.done() and self._cause == "exit" and (output := self._output.detach_output()) >= 0:
+            self._left_open.keep(output)
+        self._close_pipes()
+
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`. Always raises OSError."""
+        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+
+
+# --- Child processes -------------------------------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03
 """Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
-class ChildProcess(msgspec.Struct):
-    """A started process and our ends of its pipes."""
-
-    process: Popen[bytes]
-    output: int
-    """Read end, non-blocking."""
-    report: int
-    """Read end of the pipe in which the shell reports its last folder; -1 for none."""
-
-
-def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> ChildProcess:
-    """Start a process. Raises OSError or ValueError (empty command, NUL, unencodable text)."""
+def start_child(
+    command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]
+) -> tuple[Popen[bytes], tuple[int, int]]:
+    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -234,7 +324,7 @@ def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping
     finally:
         close(their_output, their_report)
     os.set_blocking(output, False)
-    return ChildProcess(process, output, report)
+    return process, (output, report)
 
 
 def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
@@ -279,21 +369,12 @@ def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable
     return stop
 
 
-def exit_of(returncode: int, cause: str, elapsed_s: float, cwd: str) -> CommandExit:
-    """Build the `CommandExit` of a return code: an exit code or the name of a signal."""
-    if returncode >= 0:
-        return CommandExit(returncode, "", cause, "", elapsed_s, cwd)
-    return CommandExit(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
-
-
 def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
     """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
     return CommandExit(
         127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
     )
 
-
-# --- The spawner -----------------------------------------------------------------------------------------------------
 
 _spawners = count(1)
 
@@ -317,6 +398,25 @@ class PlainSpawner:
         self._trees = TreeTerminator(grace_s)
         self._left_open = OpenPipes()
 
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink,
+        output_bytes_max: int,
+    ) -> ChildCommand | CommandExit:
+        """Start a command; see `Supervision.start`."""
+        mark = f"{self._mark}{next(self._numbers)}/"
+        marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
+        try:
+            process, pipes = start_child(command, self.shell, cwd, marked)
+        except (OSError, ValueError) as error:
+            return start_failure(error, command, cwd)
+        self._used = True
+        return ChildCommand(process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open)
+
     async def run(
         self,
         command: str | Sequence[str],
@@ -328,46 +428,9 @@ class PlainSpawner:
         output_bytes_max: int,
     ) -> CommandExit:
         """See `Spawner.run`."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        own = f"{self._mark}{next(self._numbers)}/"
-        try:
-            child = start_child(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
-        except (OSError, ValueError) as error:
-            return start_failure(error, command, cwd)
-        self._used = True
-        cause, ending = "exit", None
-
-        def stop(why: str) -> None:
-            nonlocal cause, ending
-            if ending is None and child.process.returncode is None:
-                cause, ending = why, self._trees.end(own, child.process.pid)
-
-        running = OutputReader(child.output, sink, output_bytes_max, stop)
-        on_exit(child.process, running.exited)
-        timer = loop.call_later(timeout_s, stop, "timeout")
-        try:
-            await running.ended
-            if ending is not None:
-                self._trees.hurry()
-                await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            stop("interrupt")
-            running.abandon()
-            raise
-        finally:
-            timer.cancel()
-            cwd_left = last_folder(child.report)
-            close(child.report)
-        self._leave(running, cause)
-        return exit_of(child.process.returncode, cause, loop.time() - started, cwd_left)
-
-    def _leave(self, running: OutputReader, cause: str) -> None:
-        output = running.detach_output()
-        if cause == "exit" and output >= 0:
-            self._left_open.keep(output)
-        else:
-            close(output)
+        until = asyncio.get_running_loop().time() + timeout_s
+        started = self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def drain(self) -> None:
         """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""

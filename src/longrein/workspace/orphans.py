@@ -22,6 +22,7 @@ from longrein.workspace.supervisor.process_tree import (
     Process,
     ancestors,
     descendants,
+    owner_process,
     process,
     processes,
     processes_with,
@@ -67,17 +68,10 @@ def find_orphans(
         pid: session
         for pid, session, command in suspects
         if pid in table and pid not in spared and not held[session]
-        if not _owner_lives(command, table) and _same_namespace(pid)
+        if owner_process(command.rstrip("/").rpartition("/")[2]) is None and _same_namespace(pid)
     }
     below = descendants(table, set(lost)) - spared
     return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]
-
-
-def _owner_lives(command: str, table: dict[int, Process]) -> bool:
-    """Tell whether the process that started it, named by the innermost mark, is alive. False without a mark."""
-    pid, _, rest = command.rstrip("/").rpartition("/")[2].partition(".")
-    owner = table.get(int(pid)) if pid.isdecimal() else None
-    return owner is not None and str(owner.start) == rest.partition(".")[0]
 
 
 def _same_namespace(pid: int) -> bool:
@@ -158,8 +152,7 @@ def _watch(one: Process) -> int:
         descriptor = os.pidfd_open(one.pid)
     except (AttributeError, OSError):
         return -1
-    now = process(one.pid)
-    if now is not None and now.start == one.start:
+    if process(one.pid, one.start) is not None:
         return descriptor
     os.close(descriptor)
     return -1

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
-from longrein.workspace.supervisor.process_tree import children_of, process
+from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
 from longrein.workspace.supervisor.spool_writer import write_end
 
 SPOOL = "tasks"
@@ -90,7 +90,7 @@ def unreadable_tasks(session_folder: str) -> list[str]:
 def is_supervised(session_folder: str) -> bool:
     """Tell whether a session has a live supervisor."""
     owner = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"), _Owner)
-    return bool(owner) and _lives(owner["pid"], owner["start"])
+    return bool(owner) and process(owner["pid"], owner["start"]) is not None
 
 
 def task_ids(folder: str) -> list[str]:
@@ -170,13 +170,7 @@ def has_end(folder: str, task: str) -> bool:
 
 def owner_lives(record: Mapping[str, Any]) -> bool:
     """Tell whether the supervisor that kept a task is alive."""
-    pid, _, start = str(record.get("owner", "")).lstrip("/").partition(".")
-    return pid.isdecimal() and start.isdecimal() and _lives(int(pid), int(start))
-
-
-def _lives(pid: int, start: int) -> bool:
-    one = process(pid) if pid else None
-    return one is not None and one.start == start
+    return owner_process(str(record.get("owner", ""))) is not None
 
 
 def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:

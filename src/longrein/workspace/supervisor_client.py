@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
-from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, Process, process, send
+from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, owner_process, process, send
 
 LOG_NAME = f"v{VERSION}.log"
 """Error output of a failing supervisor; almost always empty."""
@@ -201,12 +201,12 @@ class SupervisorConnection:
 
     def wake(self) -> None:
         """Resume a stopped supervisor (SIGSTOP), so that it can handle an end."""
-        if (one := self._process()) is not None:
+        if (one := owner_process(self.owner)) is not None:
             send(one, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the supervisor, which does not answer."""
-        if (one := self._process()) is not None:
+        if (one := owner_process(self.owner)) is not None:
             send(one, signal.SIGKILL)
 
     async def wait_exit(self, limit_s: float) -> None:
@@ -218,9 +218,4 @@ class SupervisorConnection:
     def _lives(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is None
-        return self._process() is not None
-
-    def _process(self) -> Process | None:
-        pid, _, start = self.owner.lstrip("/").partition(".")
-        one = process(int(pid)) if pid else None
-        return one if one is not None and str(one.start) == start else None
+        return owner_process(self.owner) is not None
