@@ -387,7 +387,7 @@ def _is_alive(pid: int, start: int) -> bool:
 
 def _recover(temp: TempFile) -> list[str]:
     """Remove a file whose content is elsewhere, restore one whose content is not. Raises OSError."""
-    text = _read_closed(temp.path)
+    text = read_closed(temp.path)
     digest = "" if text is None else short_hash(sha256(text).hexdigest())
     if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
         os.unlink(temp.path)
@@ -405,7 +405,7 @@ def _recover(temp: TempFile) -> list[str]:
 
 def _check_restored(temp: TempFile, target: str) -> list[str]:
     """After the exchange: keep what came out when another program wrote at that moment."""
-    text = _read_closed(temp.path)
+    text = read_closed(temp.path)
     if text is not None and short_hash(sha256(text).hexdigest()) == temp.new_hash:
         os.unlink(temp.path)
         return []
@@ -413,7 +413,7 @@ def _check_restored(temp: TempFile, target: str) -> list[str]:
     return [_move_beside(temp, target)]
 
 
-def _read_closed(path: str) -> bytes | None:
+def read_closed(path: str) -> bytes | None:
     """Read a file once no process writes to it; None when that takes too long."""
     descriptor, _ = open_regular(path)
     try:
