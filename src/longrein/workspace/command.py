@@ -39,6 +39,17 @@ BATCH_PAUSE_S = 0.001
 """Pause between two batches. A pipe of 1 MB does not fill in less."""
 
 
+class CollectingSink:
+    """A `Sink` that collects all bytes."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """See `Sink.write`."""
+        self.data += data
+
+
 class NullSink:
     """A `Sink` that discards everything."""
 

@@ -20,7 +20,6 @@ def spawn(
     shell: str,
     cwd: str,
     env: Mapping[str, str],
-    *,
     output: int,
     report: int,
     stdin: int,

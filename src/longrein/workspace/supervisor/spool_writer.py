@@ -6,8 +6,10 @@ two files tells what was not kept. `<task>.end` is written under another name, f
 absent.
 """
 
+import codecs
 import errno
 import os
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 
 # --- Redaction of a stream -------------------------------------------------------------------------------------------
@@ -16,21 +18,7 @@ from collections.abc import Callable, Sequence
 
 HOLD_CHARS_MAX = 1 << 14
 """Longest secret; a private key of 16,384 bits is shorter."""
-_BEGINNINGS = (
-    "sk-",
-    "gh",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "eyJ",
-    "xox",
-    "glpat-",
-    "npm_",
-    "hf_",
-    "pypi-",
-    "xai-",
-    "gsk_",
-)
+_BEGINNINGS = ["sk-", "gh", "AKIA", "ASIA", "AIza", "eyJ", "xox", "glpat-", "npm_", "hf_", "pypi-", "xai-", "gsk_"]
 _TOKEN_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _TOKEN_BEGINS_CHARS = 16
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
@@ -50,8 +38,7 @@ class StreamRedactor:
     def take(self, data: bytes) -> bytes:
         """Add `data` and return what can be given out now."""
         data = self.held + data
-        whole = _whole_characters(data)
-        text = data[:whole].decode("utf-8", "surrogateescape")
+        text, whole = codecs.utf_8_decode(data, "surrogateescape", False)  # up to an incomplete last character
         end = self._settled(text)
         if len(text) - end > HOLD_CHARS_MAX:
             end = len(text)
@@ -93,17 +80,6 @@ class StreamRedactor:
             if 0 <= at < end:
                 return at
         return end
-
-
-def _whole_characters(data: bytes) -> int:
-    """Number of bytes before an incomplete last character."""
-    for back in range(1, min(3, len(data)) + 1):
-        first = data[-back]
-        if first >= 0xC0:
-            return len(data) - back if back < (2 if first < 0xE0 else 3 if first < 0xF0 else 4) else len(data)
-        if first < 0x80:
-            break
-    return len(data)
 
 
 def _before_header(text: str, recent: int, end: int) -> int:
@@ -157,6 +133,10 @@ REASONS = {
     errno.ENOENT: "its folder is gone",
     errno.EROFS: "the disk became read-only",
 }
+
+
+WriterState = namedtuple("WriterState", "size head lost_bytes lost pieces held")
+"""State with which another process goes on writing: numbers in bytes, (offset, size) of each piece, held text."""
 
 
 class SpoolWriter:
@@ -263,20 +243,15 @@ class SpoolWriter:
         """Return the state for another process to go on writing. This one must not write any more."""
         self.release()
         held = self._redactor.held.decode("latin-1")
-        pieces = [list(piece) for piece in self._pieces]
-        numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
-        return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
+        state = WriterState(self.size_bytes, self._head_bytes, self.lost_bytes, self.lost, self._pieces, held)
+        return state._asdict()
 
     def resume_from(self, handed: dict[str, object]) -> None:
         """Go on where another process stopped."""
-        self._take_over(**handed)  # type: ignore[arg-type]  # messages are untyped
-
-    def _take_over(
-        self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
-    ) -> None:
-        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
-        self._pieces = [(piece[0], piece[1]) for piece in pieces]
-        self._redactor.held = held.encode("latin-1")
+        state = WriterState(**handed)
+        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = state[:4]
+        self._pieces = [(offset, size) for offset, size in state.pieces]
+        self._redactor.held = state.held.encode("latin-1")
 
     def rename(self, task: str) -> None:
         """Give the files written so far to `task`. Raises OSError."""

@@ -11,7 +11,7 @@ from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Terminations, Tree, owner_mark
 from longrein.workspace.supervisor.shell import close
 from longrein.workspace.supervisor.spawn import spawn
-from longrein.workspace.supervisor.tasks import Tasks
+from longrein.workspace.supervisor.tasks import Context, Tasks
 
 ALONE_S = 2.0
 """Seconds between longrein's death and the end of what may not outlive it."""
@@ -207,21 +207,23 @@ class Supervisor:
         self.attached = client
         self._attachments += 1
         self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
-        self.tasks.set_context(**known)  # type: ignore[arg-type]  # messages are untyped
+        self.tasks.set_context(Context(**known))
         return self.tell(client, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 
-    def do_start(
+    def do_start(  # noqa: PLR0913 - the fields of the message
         self,
         client: Client,
         descriptors: Sequence[int],
         *,
         number: int,
+        command: str | list[str],
+        shell: str,
+        cwd: str,
         env: dict[str, str],
         stdin: bool,
         until_s: float,
-        **what: str | list[str],
     ) -> None:
-        """Start a command; `what` holds the command, its shell and its folder.
+        """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
         (monotonic) nothing is started, because longrein no longer waits.
@@ -240,8 +242,7 @@ class Supervisor:
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            pipes = {"output": theirs, "report": report, "stdin": their_input}
-            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are untyped
+            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
