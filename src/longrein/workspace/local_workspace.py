@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import TypeVar
 
@@ -40,18 +41,11 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
 def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
     try:
-        result = work()
+        tell = partial(done.set_result, work())
     except BaseException as error:  # raised in the caller
-        _tell(loop, done.set_exception, error)
-    else:
-        _tell(loop, done.set_result, result)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) -> None:
-    try:
-        loop.call_soon_threadsafe(tell, value)
-    except RuntimeError:
-        return  # the loop is closed
+        tell = partial(done.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(tell)
 
 
 # --- Workspace -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -77,29 +78,25 @@ def connect(folder: str) -> socket.socket | None:
     sock = socket.socket(socket.AF_UNIX)
     sock.setblocking(False)
     try:
-        _connect(sock, folder)
+        with _short_path(folder) as short:
+            sock.connect(f"{short}/{SOCKET}")
     except OSError:
         sock.close()
         return None
     return sock
 
 
-def _connect(sock: socket.socket, folder: str) -> None:
-    """Connect, also where the path is too long for a socket: by the folder's descriptor or a symlink."""
-    path = os.path.join(folder, SOCKET)
-    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
-        return sock.connect(path)
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if os.path.isdir(f"/proc/self/fd/{at}"):
-            return sock.connect(f"/proc/self/fd/{at}/{SOCKET}")
-    finally:
-        os.close(at)
+@contextmanager
+def _short_path(folder: str) -> Iterator[str]:
+    """Give a path of the folder that is short enough for a socket: itself, or a symlink to it."""
+    if len(os.fsencode(os.path.join(folder, SOCKET))) <= PATH_BYTES_MAX:
+        yield folder
+        return
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="lr", dir="/tmp") as short:
         os.symlink(folder, f"{short}/t")
-        return sock.connect(f"{short}/t/{SOCKET}")
+        yield f"{short}/t"
 
 
 class SupervisorConnection:

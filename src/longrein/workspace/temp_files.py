@@ -7,7 +7,6 @@ yet merged. Such a text goes back to the target, or beside it when the target ha
 """
 
 import atexit
-import contextlib
 import errno
 import os
 import signal
@@ -22,7 +21,7 @@ from itertools import count
 import msgspec
 
 from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
-from longrein.workspace.supervisor.process_tree import LINUX, process
+from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
 # --- Exchange of two files -------------------------------------------------------------------------------------------
 #
@@ -119,12 +118,17 @@ def wait_for_writers(descriptor: int, wait_s: float) -> bool:
 
     `descriptor` must be open for reading only. True also where the system does not tell.
     """
+    return _poll(lambda: not is_open_for_writing(descriptor), wait_s, PAUSE_MAX_S)
+
+
+def _poll(is_ready: Callable[[], bool], wait_s: float, pause_max_s: float) -> bool:
+    """Wait in growing pauses until `is_ready()`; False after `wait_s`."""
     until, pause_s = time.monotonic() + wait_s, PAUSE_S
-    while is_open_for_writing(descriptor):
+    while not is_ready():
         if time.monotonic() >= until:
             return False
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        pause_s = min(2 * pause_s, pause_max_s)
     return True
 
 
@@ -155,23 +159,22 @@ def folder_lock(folder: str) -> Iterator[None]:
     """
     import fcntl
 
-    until, pause_s = time.monotonic() + LOCK_WAIT_S, PAUSE_S
+    def is_locked() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # this folder cannot be locked
+            pass
+        return True
+
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield
         return
     try:
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, LOCK_PAUSE_MAX_S)
-            except OSError:
-                break
-            else:
-                break
+        _poll(is_locked, LOCK_WAIT_S, LOCK_PAUSE_MAX_S)
         yield
     finally:
         os.close(descriptor)
@@ -312,15 +315,13 @@ class TempFile(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """Path, built from the fields."""
-        parts = filter(
-            None, (self.owner, self.number, self.target_hash, self.new_hash, self.expected_hash, self.merged_hash)
-        )
-        return os.path.join(self.folder, PREFIX + "-".join(parts) + SUFFIX)
+        _, *parts = msgspec.structs.astuple(self)
+        return os.path.join(self.folder, PREFIX + "-".join(filter(None, parts)) + SUFFIX)
 
 
 def new_temp_file(folder: str) -> TempFile:
     """Return an unused temporary file of this process."""
-    return TempFile(folder, _owner(os.getpid()), str(next(_serial)))
+    return TempFile(folder, *_own_name())
 
 
 def short_hash(digest: str) -> str:
@@ -333,10 +334,14 @@ def name_hash(path: str) -> str:
     return short_hash(sha256(os.fsencode(os.path.basename(path))).hexdigest())
 
 
+def _own_name() -> tuple[str, str]:
+    """Return the owner and the number of a new temporary file."""
+    return _owner_of(os.getpid()), str(next(_serial))
+
+
 @cache
-def _owner(pid: int) -> str:
-    own = process(pid) if LINUX else None
-    return f"{pid}.{own.start if own else 0}"
+def _owner_of(_pid: int) -> str:  # once a process, also after a fork
+    return owner_mark().strip("/") if LINUX else f"{os.getpid()}.0"
 
 
 def recover_temp_files(folders: Iterable[str]) -> list[str]:
@@ -347,7 +352,7 @@ def recover_temp_files(folders: Iterable[str]) -> list[str]:
     said: list[str] = []
     for folder in folders:
         for temp in _abandoned_files(folder):
-            with contextlib.suppress(OSError):  # another process recovers it too, or the folder is not writable
+            with suppress(OSError):  # another process recovers it too, or the folder is not writable
                 said += _recover(temp)
     return said
 
@@ -368,8 +373,9 @@ def _abandoned_files(folder: str) -> Iterator[TempFile]:
 
 def _claim(path: str, temp: TempFile) -> TempFile:
     """Rename the file to one of this process, so that no other process recovers it too."""
-    own = msgspec.structs.replace(temp, owner=_owner(os.getpid()), number=str(next(_serial)))
-    with contextlib.suppress(OSError):
+    owner, number = _own_name()
+    own = msgspec.structs.replace(temp, owner=owner, number=number)
+    with suppress(OSError):
         os.rename(path, own.path)
     return own
 
