@@ -13,7 +13,7 @@ from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import BackgroundOptions, CommandExit, Sink, SpooledTask
 from longrein.workspace.supervisor.launch import launch
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, has_marked, owner_mark
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LEFT_OPEN_BYTES_MAX,
@@ -338,53 +338,34 @@ def start_child(
     return process, (output, report)
 
 
-def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` once the process has exited and is reaped. Returns a function that stops watching."""
+def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> None:
+    """Call `tell` once the process has exited and is reaped."""
     loop = asyncio.get_running_loop()
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        return _poll(loop, process, tell)
-
-    def stop() -> None:
-        nonlocal descriptor
-        if descriptor >= 0:
-            loop.remove_reader(descriptor)
-            close(descriptor)
-            descriptor = -1
-
-    def look() -> None:
-        if process.poll() is not None:
-            stop()
-            tell()
-
-    loop.add_reader(descriptor, look)
-    return stop
-
-
-def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    timer: asyncio.TimerHandle
 
     def look(pause_s: float) -> None:
-        nonlocal timer
         if process.poll() is not None:
             tell()
         else:
-            timer = loop.call_later(pause_s, look, min(pause_s * 1.5, POLL_LAST_S))
+            loop.call_later(pause_s, look, min(pause_s * 1.5, POLL_LAST_S))
 
-    timer = loop.call_later(POLL_FIRST_S, look, POLL_FIRST_S)
+    def on_readable() -> None:
+        if process.poll() is not None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            tell()
 
-    def stop() -> None:
-        timer.cancel()
-
-    return stop
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        look(POLL_FIRST_S)
+    else:
+        loop.add_reader(descriptor, on_readable)
 
 
 def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
     """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
-    return CommandExit(
-        127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
-    )
+    code = 127 if isinstance(error, FileNotFoundError) else 126
+    return CommandExit(code, "", "not_started", start_error_text(error, command, cwd))
 
 
 _spawners = count(1)
@@ -446,7 +427,7 @@ class PlainSpawner:
     async def drain(self) -> None:
         """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""
         await self._trees.wait_all()
-        if self._used and has_marked(self._mark):
+        if self._used:
             self._trees.end(self._mark, 0)
             await self._trees.wait_all()
         self._left_open.close()

@@ -37,10 +37,8 @@ UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 """Errors where the system, its sandbox or the file system does not support the call."""
 LOCK_WAIT_S = 2.0
 """Longest wait for another longrein that writes in the same folder."""
-LOCK_PAUSE_MAX_S = 0.002
-"""Longest pause between two tries."""
-PAUSE_S, PAUSE_MAX_S = 0.0005, 0.01
-"""First and longest pause between two checks for an open writer."""
+PAUSE_S, PAUSE_MAX_S = 0.0005, 0.002
+"""First and longest pause between two tries."""
 
 
 def exchange(source: str, other: str) -> bool:
@@ -113,22 +111,14 @@ def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
     return call
 
 
-def wait_for_writers(descriptor: int, wait_s: float) -> bool:
-    """Wait until no process has the file open for writing; False after `wait_s`.
-
-    `descriptor` must be open for reading only. True also where the system does not tell.
-    """
-    return _poll(lambda: not is_open_for_writing(descriptor), wait_s, PAUSE_MAX_S)
-
-
-def _poll(is_ready: Callable[[], bool], wait_s: float, pause_max_s: float) -> bool:
+def _poll(is_ready: Callable[[], bool], wait_s: float) -> bool:
     """Wait in growing pauses until `is_ready()`; False after `wait_s`."""
     until, pause_s = time.monotonic() + wait_s, PAUSE_S
     while not is_ready():
         if time.monotonic() >= until:
             return False
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, pause_max_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
     return True
 
 
@@ -174,7 +164,7 @@ def folder_lock(folder: str) -> Iterator[None]:
         yield
         return
     try:
-        _poll(is_locked, LOCK_WAIT_S, LOCK_PAUSE_MAX_S)
+        _poll(is_locked, LOCK_WAIT_S)
         yield
     finally:
         os.close(descriptor)
@@ -226,7 +216,7 @@ def read_when_closed(descriptor: int) -> bytes | None:
     `descriptor` must be open for reading only.
     """
     for _ in range(READS_MAX):
-        if not wait_for_writers(descriptor, WRITER_WAIT_S):
+        if not _poll(lambda: not is_open_for_writing(descriptor), WRITER_WAIT_S):
             return None
         before = _numbers(descriptor)
         os.lseek(descriptor, 0, os.SEEK_SET)

@@ -317,8 +317,3 @@ class Terminations:
             tree.set_kill_time(self._clock())
         self.hurry()
         self.walk()
-
-
-def has_marked(mark: str) -> bool:
-    """Tell whether any process carries a mark that contains `mark`."""
-    return any(mark in variable(environment, COMMAND_MARK) for _, environment in processes_with(COMMAND_MARK))
