@@ -6,6 +6,7 @@ A command ends when its process exits, not when its output pipe closes (R051): a
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from subprocess import Popen
 
@@ -69,14 +70,12 @@ class OutputReader:
         self._sink = sink
         self._left_bytes = output_bytes_max
         self._stop = stop
-        self._wide = False
-        self._pause: asyncio.TimerHandle | None = None
+        self._wide = self._exited = False
         self.size_bytes = 0
         """Bytes given to the sink."""
         self.output = output
         """Read end of the output; -1 once it is closed or handed on."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._grace_timer: asyncio.TimerHandle | None = None
         if sink is not None:
             self._loop.add_reader(self.output, self._on_readable)
 
@@ -89,7 +88,7 @@ class OutputReader:
             return
         if self.size_bytes > BATCH_ABOVE_BYTES and self.output >= 0 and self._left_bytes > 0:
             self._loop.remove_reader(self.output)
-            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._resume)
+            self._loop.call_later(BATCH_PAUSE_S, self._resume)
 
     def _resume(self) -> None:
         if self.output >= 0 and self._left_bytes > 0:
@@ -102,7 +101,9 @@ class OutputReader:
         except BlockingIOError:
             return 0
         if not data:
-            self._close_output()
+            os.close(self.detach_output())
+            if self._exited:
+                self._finish()
             return 0
         self._take(data)
         if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
@@ -121,42 +122,24 @@ class OutputReader:
 
     def _widen(self) -> None:
         """Enlarge the pipe, to save switches between reader and writer."""
-        self._wide = True
-        try:
-            import fcntl
+        import fcntl
 
+        self._wide = True
+        with suppress(AttributeError, OSError):  # macOS, or this user's pipes hold enough already
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        except (AttributeError, OSError):
-            return  # macOS, or this user's pipes hold enough already
 
     def exited(self) -> None:
         """Read the rest after the exit; wait a moment when another process holds the pipe."""
         pieces = 2 * PIPE_BYTES // READ_BYTES if self._sink is not None else 0
         while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
             pieces -= 1
+        self._exited = True
         if self.output < 0 or self._left_bytes <= 0 or self._sink is None:
             self._finish()
         else:
-            self._grace_timer = self._loop.call_later(HELD_PIPE_S, self._finish)
-
-    def _close_output(self) -> None:
-        if self.output >= 0:
-            self._loop.remove_reader(self.output)
-            os.close(self.output)
-            self.output = -1
-        self._cancel_pause()
-        if self._grace_timer is not None:
-            self._finish()
-
-    def _cancel_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+            self._loop.call_later(HELD_PIPE_S, self._finish)
 
     def _finish(self) -> None:
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
-            self._grace_timer = None
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -167,7 +150,6 @@ class OutputReader:
     def detach_output(self) -> int:
         """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
-        self._cancel_pause()
         if output >= 0:
             self._loop.remove_reader(output)
         return output

@@ -19,16 +19,16 @@ from longrein.workspace.background_tasks import END_S, BackgroundTasks
 from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.port import BackgroundOptions, CommandExit, ReplayableSink, Sink, SpooledTask, StartedCommand
-from longrein.workspace.spool import EARLY_PREFIX
+from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
 from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
 # --- One command, until it has ended or is in the background ---------------------------------------------------------
 
-SENT_OPTIONS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
-"""Fields of `BackgroundOptions` that are sent to the supervisor."""
 LOST_EXIT = CommandExit(
     None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
 )
@@ -55,7 +55,7 @@ async def spool_early_output(
     try:
         output.rename(keeping.task)
     except OSError:
-        output.remove()
+        remove_task(output.folder, output.task)
         raise
     return output.export_state()
 
@@ -172,7 +172,7 @@ class SupervisedCommand(RunningCommand):
         )
         shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
-        wanted = {name: getattr(keeping, name) for name in SENT_OPTIONS}
+        wanted = {name: getattr(keeping, name) for name in KeptTask._fields}
         answer = await self._connection.ask(
             do="keep", number=self.number, keeping=wanted, record=record, written=written
         )
@@ -321,12 +321,7 @@ class SupervisedSpawner(BackgroundTasks):
 
     def _hello(self) -> dict[str, Any]:
         options = self._options
-        known = {
-            "secrets": options.secrets,
-            "nonce": options.nonce,
-            "patterns": options.patterns,
-            "wall_us": self._wall_us(),
-        }
+        known = Context(options.secrets, options.nonce, options.patterns, self._wall_us())._asdict()
         return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
@@ -435,19 +430,12 @@ class SupervisedSpawner(BackgroundTasks):
             raise
         if running.started.done():
             return running.started.result()
-        self._mark_unresponsive(connection, running)
-        return TimeoutError()
-
-    def _mark_unresponsive(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
-        """Stop using a supervisor that does not answer.
-
-        The command will not start later: the supervisor knows the time limit of the request.
-        """
         if not connection.unresponsive:
             self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
         connection.unresponsive = True
-        running.abandon()
+        running.abandon()  # it will not start later: the supervisor knows the time limit of the request
         self.commands.pop(running.number, None)
+        return TimeoutError()
 
     def open_early_output(self) -> SpoolWriter:
         """Open a file in the spool for output that belongs to no task yet."""

@@ -11,6 +11,7 @@ import errno
 import os
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 # --- Redaction of a stream -------------------------------------------------------------------------------------------
 #
@@ -146,7 +147,7 @@ class SpoolWriter:
     """
 
     def __init__(self, folder: str, task: str, quota_bytes: int, redactor: StreamRedactor) -> None:
-        self._folder, self._task, self._redactor = folder, task, redactor
+        self.folder, self.task, self._redactor = folder, task, redactor
         self.set_quota(quota_bytes)
         self.size_bytes = 0
         """Bytes printed, after redaction."""
@@ -215,7 +216,7 @@ class SpoolWriter:
         while self._pieces and self._no_room():
             self._unlink(self._pieces.pop(0)[0])
         if not self._pieces:
-            os.makedirs(os.path.join(self._folder, f"{self._task}.more"), FOLDER_MODE, exist_ok=True)
+            os.makedirs(os.path.join(self.folder, f"{self.task}.more"), FOLDER_MODE, exist_ok=True)
         self._file = self._open(self.size_bytes)
         self._pieces.append((self.size_bytes, 0))
         self._room = self._piece_bytes
@@ -225,10 +226,10 @@ class SpoolWriter:
         return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
 
     def _open(self, piece: int) -> int:
-        return os.open(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        return _open_private(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 
     def _path(self, piece: int) -> str:
-        return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
+        return os.path.join(self.folder, f"{self.task}.out" if piece < 0 else f"{self.task}.more/{piece}")
 
     def count_lost(self, error: OSError, size_bytes: int) -> None:
         """Count bytes that could not be written; the next write begins a new file."""
@@ -258,40 +259,20 @@ class SpoolWriter:
         self.release()
         for wanted, suffix in ((self._head_bytes, "out"), (self._pieces, "more")):
             if wanted:
-                before = os.path.join(self._folder, f"{self._task}.{suffix}")
-                os.rename(before, os.path.join(self._folder, f"{task}.{suffix}"))
-        self._task = task
-
-    def remove(self) -> None:
-        """Remove the files."""
-        self.release()
-        self._unlink(NOT_A_PIECE)
-        for offset, _ in self._pieces:
-            self._unlink(offset)
-        try:
-            os.rmdir(os.path.join(self._folder, f"{self._task}.more"))
-        except OSError:
-            return  # there was none
+                before = os.path.join(self.folder, f"{self.task}.{suffix}")
+                os.rename(before, os.path.join(self.folder, f"{task}.{suffix}"))
+        self.task = task
 
     def _unlink(self, piece: int) -> None:
-        try:
+        with suppress(OSError):  # it is gone already, with its folder
             os.unlink(self._path(piece))
-        except OSError:
-            return  # it is gone already, with its folder
 
 
 def reserve_end(folder: str, task: str) -> None:
     """Reserve space for the task's end, so that it can be written on a full disk. Failure is no error."""
-    try:
-        file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    except OSError:
-        return
-    try:
-        os.posix_fallocate(file, 0, END_BYTES)
-    except (AttributeError, OSError):
-        pass  # not supported by every system and file system
-    finally:
-        os.close(file)
+    # not supported by every system and file system
+    with suppress(AttributeError, OSError), open(_end_path(folder, task) + ".new", "ab", opener=_open_private) as file:
+        os.posix_fallocate(file.fileno(), 0, END_BYTES)
 
 
 def write_end(folder: str, task: str, end: dict[str, object]) -> None:
@@ -300,7 +281,7 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
     path = _end_path(folder, task)
     data = json.dumps(end).encode()
-    file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    file = _open_private(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
     try:
         os.write(file, data.ljust(END_BYTES))
         os.ftruncate(file, max(len(data), END_BYTES))
@@ -313,9 +294,13 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 def write_record(folder: str, name: str, record: str) -> None:
     """Write a JSON record, complete or not at all. Raises OSError."""
     path = os.path.join(folder, f"{name}.json")
-    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
+    with open(path + ".new", "wb", opener=_open_private) as file:
         file.write(record.encode())
     os.rename(path + ".new", path)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _end_path(folder: str, task: str) -> str:
