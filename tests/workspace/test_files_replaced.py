@@ -81,11 +81,6 @@ def put(path: Path, merge: object = joined) -> ReplaceResult:
     return replace(str(path), OURS, expect=sha(OLD), base=OLD, merge=merge)  # type: ignore[arg-type]
 
 
-def test_nobody_else(path: Path, way: str) -> None:
-    assert put(path) == ReplaceResult(OURS)
-    assert path.read_bytes() == OURS
-
-
 @pytest.mark.parametrize("write", [in_place, by_rename])
 def test_R079_somebody_was_there_before(path: Path, write: Callable[[Path, bytes], None]) -> None:
     write(path, THEIRS)

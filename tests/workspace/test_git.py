@@ -91,14 +91,3 @@ async def test_the_environment_cannot_point_git_elsewhere(harness: CommandHarnes
     assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
         1
     ] == f"{hostile}\n".encode()
-
-
-async def test_R086_worktree_bare_and_submodule(harness: CommandHarness, hostile: Path) -> None:
-    git(hostile, "-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", "--no-checkout", "tree")
-    git(harness.folder, "init", "-q", "--bare", "bare")
-    top = ["rev-parse", "--show-toplevel"]
-    assert (await run_git(harness.workspace, top, str(hostile / "tree")))[1] == f"{hostile}/tree\n".encode()
-    assert (await run_git(harness.workspace, ["rev-parse", "--is-bare-repository"], str(harness.folder / "bare"))) == (
-        0,
-        b"true\n",
-    )

@@ -12,6 +12,8 @@ from longrein.workspace import search as search_module
 from longrein.workspace.walk import compile_glob
 from tests.workspace.conftest import CommandHarness
 
+pytestmark = pytest.mark.anyio
+
 TREE = {
     ".gitignore": "*.log\nbuild/\n!keep.log\n/top.txt\n",
     "a.py": "import os\n\ndef one():\n    return os.sep\n",
@@ -61,7 +63,6 @@ def told(found: SearchResult, folder: Path) -> list[str]:
     return paths + [f"{one.path[start:]}:{one.number}{':' if one.match else '-'}{one.text}" for one in found.lines]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -108,7 +109,6 @@ async def test_both_engines_find_the_same(
     assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -129,7 +129,6 @@ async def test_names_are_found_newest_first(
     assert told(await glob(harness.workspace, pattern, str(tree)), tree) == expected
 
 
-@pytest.mark.anyio
 async def test_a_limit_is_kept_and_told(harness: CommandHarness, tree: Path, engine: str) -> None:
     files = await grep(harness.workspace, Query(str(tree), "one", limit=2))
     assert (told(files, tree), files.more) == (["a.py", "b.txt"], True)
@@ -138,20 +137,17 @@ async def test_a_limit_is_kept_and_told(harness: CommandHarness, tree: Path, eng
     assert (await glob(harness.workspace, "**/*", str(tree), 3)).more
 
 
-@pytest.mark.anyio
 async def test_a_pattern_that_is_none_is_told(harness: CommandHarness, tree: Path, engine: str) -> None:
     found = await grep(harness.workspace, Query(str(tree), "(unclosed"))
     assert "unclosed" in found.error or "unterminated" in found.error
     assert found.paths == ()
 
 
-@pytest.mark.anyio
 async def test_one_file_is_searched_even_if_ignored(harness: CommandHarness, tree: Path, engine: str) -> None:
     found = await grep(harness.workspace, Query(str(tree / "lost.log"), "one", mode="content"))
     assert told(found, tree) == ["lost.log:1:one ignored"]
 
 
-@pytest.mark.anyio
 async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine: str) -> None:
     name = os.fsencode(harness.folder) + b"/odd \xff\n name.txt"
     with open(name, "wb") as file:
@@ -166,7 +162,6 @@ async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine:
     assert [os.fsencode(path) for path in (await glob(harness.workspace, "*", str(harness.folder))).paths] == [name]
 
 
-@pytest.mark.anyio
 async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
     harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +173,6 @@ async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
     assert found.partial == "time"
 
 
-@pytest.mark.anyio
 async def test_R088_too_much_is_partial(harness: CommandHarness, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (harness.folder / "a.txt").write_text("one line\n" * 20_000)
     monkeypatch.setattr(search_module, "CONTENT_BYTES_MAX", 100_000)
@@ -187,7 +181,6 @@ async def test_R088_too_much_is_partial(harness: CommandHarness, engine: str, mo
     assert 100 < len(found.lines) < 20_000
 
 
-@pytest.mark.anyio
 async def test_the_search_in_python_runs_nothing_of_the_folder(
     harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +193,6 @@ async def test_the_search_in_python_runs_nothing_of_the_folder(
     assert not (harness.folder / "tripped").exists()
 
 
-@pytest.mark.anyio
 async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
     harness: CommandHarness, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

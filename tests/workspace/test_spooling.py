@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.events import redactor
@@ -77,6 +77,7 @@ def test_bytes_that_are_no_text_pass_as_they_are() -> None:
     assert b"".join(one.take(data[n : n + 1]) for n in range(len(data))) + one.rest() == data
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 400), max_size=30), st.integers(2, 900), st.integers(0, 29))
 def test_B4_quota_reading_and_handing_over(sizes: list[int], quota: int, handed_at: int) -> None:
     printed = b"".join(b"%d " % n for n in range(4000))

@@ -129,8 +129,11 @@ class CrashScenario:
         self.harness.communicate()
 
 
+Start = Callable[..., CrashScenario]
+
+
 @pytest.fixture
-def start_scenario(tmp_path: Path, tag: str) -> Iterator[Callable[..., CrashScenario]]:
+def start_scenario(tmp_path: Path, tag: str) -> Iterator[Start]:
     scenarios: list[CrashScenario] = []
 
     def begin(*kinds: dict[str, str]) -> CrashScenario:
@@ -159,9 +162,7 @@ async def adopt(scenario: CrashScenario, news: list[str]) -> tuple[Any, list[Spo
     return spawner, list(await spawner.adopt())
 
 
-async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(
-    start_scenario: Callable[..., CrashScenario],
-) -> None:
+async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(start_scenario: Start) -> None:
     scenario = start_scenario(KINDS, UNMARKED)
     at_work = len(scenario.sleepers())
     scenario.kill(scenario.harness.pid)
@@ -194,9 +195,7 @@ def lines(scenario: CrashScenario) -> list[bytes]:
     return found
 
 
-async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(
-    start_scenario: Callable[..., CrashScenario],
-) -> None:
+async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(start_scenario: Start) -> None:
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.supervisor)
     said = await asyncio.get_running_loop().run_in_executor(None, scenario.hear)
@@ -211,7 +210,7 @@ async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them
 
 
 async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_what_is_left(
-    start_scenario: Callable[..., CrashScenario],
+    start_scenario: Start,
 ) -> None:
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.harness.pid, scenario.supervisor)
@@ -234,9 +233,7 @@ async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_
     await spawner.drain()
 
 
-async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(
-    start_scenario: Callable[..., CrashScenario],
-) -> None:
+async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(start_scenario: Start) -> None:
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.harness.pid, scenario.supervisor)
     news: list[str] = []
@@ -250,9 +247,7 @@ async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(
     await spawner.drain()
 
 
-async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
-    start_scenario: Callable[..., CrashScenario],
-) -> None:
+async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(start_scenario: Start) -> None:
     scenario = start_scenario({"plain": ""})
     scenario.kill(scenario.harness.pid)
     assert end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder)) == []
@@ -264,9 +259,7 @@ async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
     assert (left.state, left.code) == ("failed", 7), "its end is there when nobody was"
 
 
-async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(
-    start_scenario: Callable[..., CrashScenario],
-) -> None:
+async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(start_scenario: Start) -> None:
     scenario = start_scenario({"plain": ""})
     scenario.kill(scenario.harness.pid, scenario.supervisor)
     assert (scenario.folder / "tasks" / f"v{VERSION}.sock").exists()

@@ -16,7 +16,7 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import check_writable, not_a_file_error, open_regular, read, write_and_close
+from longrein.workspace.files import check_writable, not_a_file_error, read, write_and_close
 from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.temp_files import (
     LateWrite,
@@ -29,6 +29,7 @@ from longrein.workspace.temp_files import (
     link_new,
     name_hash,
     new_temp_file,
+    read_closed,
     read_when_closed,
     recover_temp_files,
     remove_later,
@@ -38,9 +39,6 @@ from longrein.workspace.temp_files import (
 
 ROUNDS_MAX = 8
 """Writes by others in a row before the replacement is refused and their content stays."""
-
-DEPTH_MAX = 3
-"""Nested restorations."""
 UNKNOWN_HASH = "0" * 16
 BUSY = "is open for writing in another program"
 
@@ -178,21 +176,19 @@ def _remove_temp_file(temp: TempFile | None) -> None:
 class _Replacement:
     """A replacement, with the contents that others wrote meanwhile."""
 
-    def __init__(self, target: str, base: bytes | None, merge: Merge | None, depth: int = 0) -> None:
+    def __init__(self, target: str, base: bytes | None, merge: Merge | None) -> None:
         self.target = target
         self.base = base
         """Common ancestor of our content and theirs."""
         self.merge = merge
-        self.depth = depth
-        """Number of replacements that this one restores for."""
         self.foreign: list[bytes] = []
         """Unexpected contents that were found, the present one last."""
         self.versions: list[bytes] = []
         """Contents that the file has held since, ours and others'."""
         self.displaced: TempFile | None = None
         """The last replaced file, while its content is not in the target again."""
-        self.displaced_data = b""
-        """Its content."""
+        self.displaced_data: bytes | None = None
+        """Its content; None while it is not known."""
         self.ours = b""
         """The content that replaced it."""
 
@@ -201,15 +197,15 @@ class _Replacement:
         try:
             data = self._exchange_until_stable(ours, expect)
         except OSError:
-            for one in self.foreign:
-                if one != self.displaced_data:
-                    self._save_beside(one)
-            self._restore_file()
+            self._put_back()
             if not self.foreign:
                 raise
-            return ReplaceResult(None, tuple(self.foreign))
+            data = None
+        else:
+            if data is None and self.displaced_data == self.foreign[-1]:  # ours stands in the place of theirs
+                self._put_back()
         if data is None:
-            self._restore_text()
+            self._keep_beside()
         else:
             _remove_temp_file(self.displaced)  # its text is in the merged content
         return ReplaceResult(data, tuple(self.foreign))
@@ -234,11 +230,7 @@ class _Replacement:
 
         Raises OSError when the file is gone or busy.
         """
-        descriptor, _ = open_regular(self.target)
-        try:
-            data = read_when_closed(descriptor)
-        finally:
-            os.close(descriptor)
+        data = read_closed(self.target)
         if data is None:
             raise OSError(errno.EBUSY, BUSY, self.target)
         return None if _sha256_hex(data) == expect else data
@@ -274,7 +266,7 @@ class _Replacement:
         if not exchanged:
             return None
         _remove_temp_file(self.displaced)  # its text is in `ours`
-        self.displaced, self.ours, self.displaced_data = temp, ours, b""
+        self.displaced, self.ours, self.displaced_data = temp, ours, None
         self.versions.append(ours)
         return self._check_displaced(temp, expect)
 
@@ -296,70 +288,40 @@ class _Replacement:
         self.displaced_data = data
         return data
 
-    def _restore_text(self) -> None:
-        """Put the replaced text back into the file, together with what others wrote over ours.
-
-        Texts that cannot be in the file are kept beside it until the caller has stored them.
-        """
-        displaced_data, there = self.displaced_data, self.foreign[-1]
-        if self.displaced is None:
-            return
-        if there == displaced_data:  # the file holds our content
-            for one in self.foreign[:-1]:
-                if not contains_all_lines(there, one):
-                    self._save_beside(one)
-            came = self._restore_file()
-            if came is None:
-                return
-            stands = self._restore_into(came, there, came)
-        else:
-            stands = self._restore_into(displaced_data, there, there)
-        self.foreign = [one for one in self.foreign if one != stands] + [stands]
-
-    def _restore_into(self, text: bytes, there: bytes, otherwise: bytes) -> bytes:
-        """Restore `text` (in `displaced`) over content `there`; returns the final content."""
-        both = None if self.base is None or self.merge is None else self.merge(self.base, text, there)
-        stands, goal = there, otherwise if both is None else both
-        self.foreign.append(text)
-        if goal != there and self.depth < DEPTH_MAX:
-            again = _Replacement(self.target, self.base, self.merge, self.depth + 1)
-            again.versions = self.versions.copy()
-            try:
-                back = again.run(goal, _sha256_hex(there))
-            except OSError:
-                return there  # recovery keeps it beside the target
-            self.foreign += back.taken
-            stands = back.taken[-1] if back.data is None else back.data
-        if contains_all_lines(stands, text):
-            _remove_temp_file(self.displaced)
-        elif self.displaced is not None:
-            remove_later(self.displaced.path)
-        return stands
-
-    def _save_beside(self, text: bytes) -> None:
-        """Save a text under a temporary name that recovery takes for another program's text."""
-        with suppress(OSError):
-            temp = prepare_temp_file(self.target, text)
-            unknown = msgspec.structs.replace(temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH)
-            os.rename(temp.path, unknown.path)
-            remove_later(unknown.path)
-
-    def _restore_file(self) -> bytes | None:
+    def _put_back(self) -> None:
         """Put the replaced file itself back: another program may still write to it.
 
-        Returns what others wrote to ours meanwhile; it is then in `displaced` and, if it stays there, left to recovery.
+        A text that others wrote over ours meanwhile is newer and stands. Over a file that is still being written it
+        does not, and is left to recovery.
         """
         with suppress(OSError):
-            if self.displaced is None or not exchange(self.displaced.path, self.target):
-                return None
-            descriptor, _ = open_regular(self.displaced.path)
-            came = read_when_closed(descriptor)
-            os.close(descriptor)
-            if came != self.ours:
-                return came
+            is_known, newer = self.displaced_data is not None, self._swap_displaced()
+            if is_known and newer not in (None, self.ours):
+                older = self._swap_displaced()
+                self.foreign += [one for one in (older, newer) if one is not None and one != self.foreign[-1]]
+
+    def _swap_displaced(self) -> bytes | None:
+        """Exchange the displaced file with the target; returns the content that came out."""
+        if self.displaced is None or not exchange(self.displaced.path, self.target):
+            return None
+        self.displaced_data = read_closed(self.displaced.path)
+        if self.displaced_data == self.ours:
             _remove_temp_file(self.displaced)
             self.displaced = None
-        return None
+        return self.displaced_data
+
+    def _keep_beside(self) -> None:
+        """Keep texts that are not in the file beside it until the caller has stored them."""
+        *others, stands = self.foreign
+        for text in others:
+            if self.displaced is not None and text == self.displaced_data:
+                remove_later(self.displaced.path)
+            elif not contains_all_lines(stands, text):
+                with suppress(OSError):
+                    temp = prepare_temp_file(self.target, text)
+                    unknown = msgspec.structs.replace(temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH)
+                    os.rename(temp.path, unknown.path)
+                    remove_later(unknown.path)
 
 
 def _has_all_changes(merged: bytes, base: bytes, *sides: bytes) -> bool:

@@ -104,7 +104,7 @@ class BackgroundTasks:
 
     # --- Tasks without a live supervisor -----------------------------------------------------------------------------
 
-    async def adopt(self, owner: str) -> list[SpooledTask]:
+    async def adopt_tasks(self, owner: str) -> list[SpooledTask]:
         """See `Supervision.adopt`. `owner` is the connected supervisor, '' for none."""
         spool.sweep_spool(self._folder)
         tasks = spool.task_ids(self._folder)
@@ -127,7 +127,7 @@ class BackgroundTasks:
         self.tell("")
 
     def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Run `ending` beside other work; `wait` waits for it."""
+        """Run `ending` beside other work; `wait_ended` waits for it."""
         closing = asyncio.get_running_loop().create_task(ending)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -156,9 +156,8 @@ class BackgroundTasks:
         return lost
 
     def _end_tree(self, record: Mapping[str, Any]) -> "asyncio.Future[None]":
-        leader = process(record["pid"])
-        alive = leader is not None and leader.start == record["start"]
-        return self._trees.end(record["mark"], record["pid"] if alive else 0)
+        leader = process(record["pid"], record["start"])
+        return self._trees.end(record["mark"], record["pid"] if leader else 0)
 
     async def end_without_supervisor(self, task: str, cause: str) -> None:
         """End a task whose supervisor does not answer, and write its end."""
@@ -168,7 +167,7 @@ class BackgroundTasks:
 
     # --- Tasks of a supervisor of another version --------------------------------------------------------------------
 
-    def stop(self, task: str) -> None:
+    def stop_marked(self, task: str) -> None:
         """End a task by its mark, for a supervisor that cannot be asked; it writes the end itself."""
         if self._is_running(task):
             self._end_tree(self.record(task))
@@ -200,7 +199,7 @@ class BackgroundTasks:
                 return
             await asyncio.sleep(POLL_S)
 
-    async def wait(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait for everything that is being ended. For shutdown."""
         if self._timer is not None:
             self._timer.cancel()
@@ -235,7 +234,7 @@ async def stop_background_task(session_folder: str, task: str, cause: str = "the
     except ConnectionError:
         answer = {"known": False}
     if not answer["known"]:
-        kept.stop(task)
+        kept.stop_marked(task)
     await kept.wait_for_end(task, END_S)
     if connection is not None:
         connection.close()

@@ -6,16 +6,15 @@ A command ends when its process exits, not when its output pipe closes (R051): a
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from subprocess import Popen
 
-import msgspec
-
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import CommandExit, Sink
+from longrein.workspace.port import BackgroundOptions, CommandExit, Sink, SpooledTask
 from longrein.workspace.supervisor.launch import launch
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, has_marked, owner_mark
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LEFT_OPEN_BYTES_MAX,
@@ -41,6 +40,17 @@ BATCH_PAUSE_S = 0.001
 """Pause between two batches. A pipe of 1 MB does not fill in less."""
 
 
+class CollectingSink:
+    """A `Sink` that collects all bytes."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """See `Sink.write`."""
+        self.data += data
+
+
 class NullSink:
     """A `Sink` that discards everything."""
 
@@ -60,14 +70,12 @@ class OutputReader:
         self._sink = sink
         self._left_bytes = output_bytes_max
         self._stop = stop
-        self._wide = False
-        self._pause: asyncio.TimerHandle | None = None
+        self._wide = self._exited = False
         self.size_bytes = 0
         """Bytes given to the sink."""
         self.output = output
         """Read end of the output; -1 once it is closed or handed on."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._grace_timer: asyncio.TimerHandle | None = None
         if sink is not None:
             self._loop.add_reader(self.output, self._on_readable)
 
@@ -80,7 +88,7 @@ class OutputReader:
             return
         if self.size_bytes > BATCH_ABOVE_BYTES and self.output >= 0 and self._left_bytes > 0:
             self._loop.remove_reader(self.output)
-            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._resume)
+            self._loop.call_later(BATCH_PAUSE_S, self._resume)
 
     def _resume(self) -> None:
         if self.output >= 0 and self._left_bytes > 0:
@@ -93,7 +101,9 @@ class OutputReader:
         except BlockingIOError:
             return 0
         if not data:
-            self._close_output()
+            os.close(self.detach_output())
+            if self._exited:
+                self._finish()
             return 0
         self._take(data)
         if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
@@ -112,42 +122,24 @@ class OutputReader:
 
     def _widen(self) -> None:
         """Enlarge the pipe, to save switches between reader and writer."""
-        self._wide = True
-        try:
-            import fcntl
+        import fcntl
 
+        self._wide = True
+        with suppress(AttributeError, OSError):  # macOS, or this user's pipes hold enough already
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        except (AttributeError, OSError):
-            return  # macOS, or this user's pipes hold enough already
 
     def exited(self) -> None:
         """Read the rest after the exit; wait a moment when another process holds the pipe."""
         pieces = 2 * PIPE_BYTES // READ_BYTES if self._sink is not None else 0
         while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
             pieces -= 1
+        self._exited = True
         if self.output < 0 or self._left_bytes <= 0 or self._sink is None:
             self._finish()
         else:
-            self._grace_timer = self._loop.call_later(HELD_PIPE_S, self._finish)
-
-    def _close_output(self) -> None:
-        if self.output >= 0:
-            self._loop.remove_reader(self.output)
-            os.close(self.output)
-            self.output = -1
-        self._cancel_pause()
-        if self._grace_timer is not None:
-            self._finish()
-
-    def _cancel_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+            self._loop.call_later(HELD_PIPE_S, self._finish)
 
     def _finish(self) -> None:
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
-            self._grace_timer = None
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -158,14 +150,9 @@ class OutputReader:
     def detach_output(self) -> int:
         """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
-        self._cancel_pause()
         if output >= 0:
             self._loop.remove_reader(output)
         return output
-
-    def abandon(self) -> None:
-        """Close the pipe and drop the rest."""
-        self._close_output()
 
 
 class OpenPipes:
@@ -205,25 +192,121 @@ class OpenPipes:
             self._drop(output)
 
 
-# --- One child process -----------------------------------------------------------------------------------------------
+# --- Started commands ------------------------------------------------------------------------------------------------
+
+
+class RunningCommand:
+    """A `StartedCommand`: the part that does not depend on whose child the process is."""
+
+    def __init__(self, pipes: tuple[int, int], sink: Sink | None, output_bytes_max: int) -> None:
+        """`pipes`: our ends of output and report (-1 for none). Without a sink nothing is read."""
+        self.pid = 0
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._on_output_end)
+        self._report = pipes[1]
+        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
+
+    def _on_output_end(self, _: object) -> None:
+        """Set `_end`, once the process has exited and its output is read."""
+        raise NotImplementedError
+
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
+        ended = await asyncio.shield(self._end)
+        self.abandon()
+        return ended
+
+    def end(self, cause: str) -> None:
+        """See `StartedCommand.end`. After an interrupt, output is discarded."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Close the pipes; the command can no longer go to the background."""
+        raise NotImplementedError
+
+    async def run(self, until: float) -> CommandExit:
+        """Wait for the end; end the command at `until` (loop time), or when the wait is cancelled."""
+        timer = self._loop.call_at(until, self.end, "timeout")
+        try:
+            return await self.ended()
+        except asyncio.CancelledError:
+            self.end("interrupt")
+            self.abandon()
+            raise
+        finally:
+            timer.cancel()
+
+    def _exit(self, returncode: int, cause: str) -> CommandExit:
+        """Build the outcome of a return code: an exit code or the name of a signal."""
+        code, name = (returncode, "") if returncode >= 0 else (None, signal_name(-returncode))
+        return CommandExit(code, name, cause, "", self._loop.time() - self._began, last_folder(self._report))
+
+    def _close_pipes(self) -> None:
+        close(self._output.detach_output(), self._report)
+        self._report = -1
+
+
+class ChildCommand(RunningCommand):
+    """A child of this process, which cannot go to the background."""
+
+    def __init__(
+        self,
+        process: Popen[bytes],
+        mark: str,
+        pipes: tuple[int, int],
+        sink: Sink,
+        output_bytes_max: int,
+        trees: TreeTerminator,
+        left_open: OpenPipes,
+    ) -> None:
+        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end."""
+        super().__init__(pipes, sink, output_bytes_max)
+        self.pid = process.pid
+        self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
+        self._cause = "exit"
+        self._tree_end: asyncio.Future[None] | None = None
+        on_exit(process, self._output.exited)
+
+    def end(self, cause: str) -> None:
+        """See `StartedCommand.end`."""
+        if self._tree_end is None and self._process.returncode is None:
+            self._cause = cause
+            self._tree_end = self._trees.end(self._mark, self.pid)
+            if cause == "interrupt":
+                self._output.discard_output()
+
+    def _on_output_end(self, _: object) -> None:
+        if self._tree_end is not None and not self._tree_end.done():
+            self._trees.hurry()
+            self._tree_end.add_done_callback(self._on_output_end)
+        else:
+            self._end.set_result(self._exit(self._process.returncode, self._cause))
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the pipes. After an exit, other processes may go on writing: theirs is read and dropped."""
+        if self._end.done() and self._cause == "exit" and (output := self._output.detach_output()) >= 0:
+            self._left_open.keep(output)
+        self._close_pipes()
+
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`. Always raises OSError."""
+        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+
+
+# --- Child processes -------------------------------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03
 """Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
-class ChildProcess(msgspec.Struct):
-    """A started process and our ends of its pipes."""
-
-    process: Popen[bytes]
-    output: int
-    """Read end, non-blocking."""
-    report: int
-    """Read end of the pipe in which the shell reports its last folder; -1 for none."""
-
-
-def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> ChildProcess:
-    """Start a process. Raises OSError or ValueError (empty command, NUL, unencodable text)."""
+def start_child(
+    command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]
+) -> tuple[Popen[bytes], tuple[int, int]]:
+    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -234,66 +317,38 @@ def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping
     finally:
         close(their_output, their_report)
     os.set_blocking(output, False)
-    return ChildProcess(process, output, report)
+    return process, (output, report)
 
 
-def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` once the process has exited and is reaped. Returns a function that stops watching."""
+def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> None:
+    """Call `tell` once the process has exited and is reaped."""
     loop = asyncio.get_running_loop()
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        return _poll(loop, process, tell)
-
-    def stop() -> None:
-        nonlocal descriptor
-        if descriptor >= 0:
-            loop.remove_reader(descriptor)
-            close(descriptor)
-            descriptor = -1
-
-    def look() -> None:
-        if process.poll() is not None:
-            stop()
-            tell()
-
-    loop.add_reader(descriptor, look)
-    return stop
-
-
-def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    timer: asyncio.TimerHandle
 
     def look(pause_s: float) -> None:
-        nonlocal timer
         if process.poll() is not None:
             tell()
         else:
-            timer = loop.call_later(pause_s, look, min(pause_s * 1.5, POLL_LAST_S))
+            loop.call_later(pause_s, look, min(pause_s * 1.5, POLL_LAST_S))
 
-    timer = loop.call_later(POLL_FIRST_S, look, POLL_FIRST_S)
+    def on_readable() -> None:
+        if process.poll() is not None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            tell()
 
-    def stop() -> None:
-        timer.cancel()
-
-    return stop
-
-
-def exit_of(returncode: int, cause: str, elapsed_s: float, cwd: str) -> CommandExit:
-    """Build the `CommandExit` of a return code: an exit code or the name of a signal."""
-    if returncode >= 0:
-        return CommandExit(returncode, "", cause, "", elapsed_s, cwd)
-    return CommandExit(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        look(POLL_FIRST_S)
+    else:
+        loop.add_reader(descriptor, on_readable)
 
 
 def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
     """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
-    return CommandExit(
-        127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
-    )
+    code = 127 if isinstance(error, FileNotFoundError) else 126
+    return CommandExit(code, "", "not_started", start_error_text(error, command, cwd))
 
-
-# --- The spawner -----------------------------------------------------------------------------------------------------
 
 _spawners = count(1)
 
@@ -317,6 +372,25 @@ class PlainSpawner:
         self._trees = TreeTerminator(grace_s)
         self._left_open = OpenPipes()
 
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink,
+        output_bytes_max: int,
+    ) -> ChildCommand | CommandExit:
+        """Start a command; see `Supervision.start`."""
+        mark = f"{self._mark}{next(self._numbers)}/"
+        marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
+        try:
+            process, pipes = start_child(command, self.shell, cwd, marked)
+        except (OSError, ValueError) as error:
+            return start_failure(error, command, cwd)
+        self._used = True
+        return ChildCommand(process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open)
+
     async def run(
         self,
         command: str | Sequence[str],
@@ -328,51 +402,14 @@ class PlainSpawner:
         output_bytes_max: int,
     ) -> CommandExit:
         """See `Spawner.run`."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        own = f"{self._mark}{next(self._numbers)}/"
-        try:
-            child = start_child(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
-        except (OSError, ValueError) as error:
-            return start_failure(error, command, cwd)
-        self._used = True
-        cause, ending = "exit", None
-
-        def stop(why: str) -> None:
-            nonlocal cause, ending
-            if ending is None and child.process.returncode is None:
-                cause, ending = why, self._trees.end(own, child.process.pid)
-
-        running = OutputReader(child.output, sink, output_bytes_max, stop)
-        on_exit(child.process, running.exited)
-        timer = loop.call_later(timeout_s, stop, "timeout")
-        try:
-            await running.ended
-            if ending is not None:
-                self._trees.hurry()
-                await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            stop("interrupt")
-            running.abandon()
-            raise
-        finally:
-            timer.cancel()
-            cwd_left = last_folder(child.report)
-            close(child.report)
-        self._leave(running, cause)
-        return exit_of(child.process.returncode, cause, loop.time() - started, cwd_left)
-
-    def _leave(self, running: OutputReader, cause: str) -> None:
-        output = running.detach_output()
-        if cause == "exit" and output >= 0:
-            self._left_open.keep(output)
-        else:
-            close(output)
+        until = asyncio.get_running_loop().time() + timeout_s
+        started = self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def drain(self) -> None:
         """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""
         await self._trees.wait_all()
-        if self._used and has_marked(self._mark):
+        if self._used:
             self._trees.end(self._mark, 0)
             await self._trees.wait_all()
         self._left_open.close()

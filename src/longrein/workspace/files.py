@@ -4,7 +4,8 @@ import errno
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
@@ -19,8 +20,7 @@ def read(path: str, limit_bytes: int = 0) -> bytes:
     """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file."""
     descriptor, size = open_regular(path)
     try:
-        wanted = limit_bytes or READ_BYTES_MAX + 1
-        data = read_up_to(descriptor, wanted, size)
+        data = read_up_to(descriptor, limit_bytes or READ_BYTES_MAX + 1, size)
     finally:
         os.close(descriptor)
     if len(data) > READ_BYTES_MAX:
@@ -53,14 +53,10 @@ def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
 
     Most files come in one read; a growing file, or one of /proc with size 0, needs more.
     """
-    data = os.read(descriptor, min(wanted, size + 1))
-    if len(data) >= wanted or len(data) == 0:
-        return data
-    pieces, total = [data], len(data)
-    while total < wanted and (data := os.read(descriptor, min(CHUNK_BYTES, wanted - total))):
-        pieces.append(data)
-        total += len(data)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    pieces, total = [os.read(descriptor, min(wanted, size + 1))], 0
+    while pieces[-1] and (total := total + len(pieces[-1])) < wanted:
+        pieces.append(os.read(descriptor, min(CHUNK_BYTES, wanted - total)))
+    return b"".join(pieces)
 
 
 def content_hash(path: str) -> str:
@@ -116,22 +112,11 @@ def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
             os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
             mode &= 0o777
-    for name, value in _extended_attributes(target):
-        try:
-            os.setxattr(descriptor, name, value)
-        except OSError:
-            continue  # best effort: labels of the system may be refused
-    os.fchmod(descriptor, mode)
-
-
-def _extended_attributes(target: str) -> Iterator[tuple[str, bytes]]:
-    if not hasattr(os, "listxattr"):  # macOS
-        return
-    try:
+    with suppress(OSError, AttributeError):  # macOS has none
         for name in os.listxattr(target):
-            yield name, os.getxattr(target, name)
-    except OSError:
-        return
+            with suppress(OSError):  # labels of the system may be refused
+                os.setxattr(descriptor, name, os.getxattr(target, name))
+    os.fchmod(descriptor, mode)
 
 
 def remove(path: str) -> None:
@@ -214,25 +199,15 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     except (OSError, ValueError):
         return ResolvedPath(path, written, "", inside=False, kind="")
     inside = is_inside(written, roots) and is_inside(real, roots)
-    return _with_kind(path, written, real, inside)
-
-
-def _with_kind(path: str, written: str, real: str, inside: bool) -> ResolvedPath:
     try:
         status = os.stat(real)
     except FileNotFoundError:
         return ResolvedPath(path, written, real, inside, "")
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
         return ResolvedPath(path, written, real, inside=inside and len(real) < 4096, kind="")
-    kind = kind_of(status.st_mode)
-    return ResolvedPath(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
-
-
-def kind_of(mode: int) -> str:
-    """Return `file`, `folder` or `other` for a mode."""
-    if stat.S_ISREG(mode):
-        return "file"
-    return "folder" if stat.S_ISDIR(mode) else "other"
+    if stat.S_ISREG(status.st_mode):
+        return ResolvedPath(path, written, real, inside, "file", status.st_size)
+    return ResolvedPath(path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other")
 
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:
@@ -245,15 +220,11 @@ def expand_home(path: str, home: str) -> str:
     if not path.startswith("~"):
         return path
     name, slash, rest = path[1:].partition("/")
-    folder = _home_of(name) if name else home
-    return folder + slash + rest if folder else path
-
-
-def _home_of(name: str) -> str:
-    try:
-        return pwd.getpwnam(name).pw_dir
-    except (KeyError, ValueError):
-        return ""
+    if name:
+        home = ""
+        with suppress(KeyError, ValueError):
+            home = pwd.getpwnam(name).pw_dir
+    return home + slash + rest if home else path
 
 
 def _normalize(path: str) -> str:
@@ -275,10 +246,7 @@ def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
     """
     for folder in search_path.split(":"):
         found = os.path.join(folder, name)
-        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _is_outside(found, roots):
+        is_program = folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found)
+        if is_program and not any(is_inside(one, roots) for one in (_normalize(found), os.path.realpath(found))):
             return found
     return ""
-
-
-def _is_outside(path: str, roots: Iterable[str]) -> bool:
-    return not is_inside(_normalize(path), roots) and not is_inside(os.path.realpath(path), roots)

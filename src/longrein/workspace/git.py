@@ -9,6 +9,7 @@ are listed first, which runs nothing, and then disabled by name.
 import os
 from collections.abc import Mapping, Sequence
 
+from longrein.workspace.command import CollectingSink
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import Workspace
 
@@ -64,21 +65,6 @@ NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "s
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
 
 
-class CollectingSink:
-    """A `Sink` that collects all bytes."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        """Add output."""
-        self._pieces.append(data)
-
-    def all(self) -> bytes:
-        """Return all output."""
-        return b"".join(self._pieces)
-
-
 async def run_git(
     workspace: Workspace, args: Sequence[str], cwd: str, session: str = "", *, timeout_s: float = GIT_TIMEOUT_S
 ) -> tuple[int, bytes]:
@@ -106,16 +92,10 @@ async def _run(
 ) -> tuple[int, bytes]:
     output = CollectingSink()
     ended = await workspace.spawner.run(
-        words,
-        cwd=cwd,
-        env=environment,
-        sink=output,
-        timeout_s=timeout_s,
-        output_bytes_max=GIT_BYTES_MAX,
+        words, cwd=cwd, env=environment, sink=output, timeout_s=timeout_s, output_bytes_max=GIT_BYTES_MAX
     )
-    if ended.cause in ("timeout", "flood"):
-        return GIT_CUT, output.all()
-    return 128 if ended.code is None else ended.code, output.all()
+    code = GIT_CUT if ended.cause in ("timeout", "flood") else ended.code
+    return 128 if code is None else code, bytes(output.data)
 
 
 def setting_options(values: Mapping[str, str]) -> list[str]:
@@ -123,10 +103,8 @@ def setting_options(values: Mapping[str, str]) -> list[str]:
 
     An empty filter disables it; `required` needs a boolean.
     """
-    words = []
-    for key, value in values.items():
-        words += ["-c", f"{key}={'false' if key.endswith('.required') else value}"]
-    return words
+    given = (f"{key}={'false' if key.endswith('.required') else value}" for key, value in values.items())
+    return [word for one in given for word in ("-c", one)]
 
 
 def safe_arguments(args: Sequence[str]) -> list[str]:

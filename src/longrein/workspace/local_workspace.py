@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import TypeVar
 
@@ -16,47 +17,17 @@ from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPat
 from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
-# --- Threads for slow work -------------------------------------------------------------------------------------------
-#
-# Each call has a thread of its own. In the loop's small thread pool one slow disk would delay all other work.
-
+SESSION_MARK = "LONGREIN_SESSION"
 T = TypeVar("T")
-
-
-async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work()` in a new thread and return its result, or raise its error.
-
-    `work` must end by itself, and soon. A cancelled call still waits for the end and returns the result, so that a
-    changed file is never unreported; the task's `cancelling()` tells that it was to stop.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-    Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
-    while not done.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([done])
-    return done.result()
 
 
 def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
     try:
-        result = work()
+        tell = partial(done.set_result, work())
     except BaseException as error:  # raised in the caller
-        _tell(loop, done.set_exception, error)
-    else:
-        _tell(loop, done.set_result, result)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) -> None:
-    try:
-        loop.call_soon_threadsafe(tell, value)
-    except RuntimeError:
-        return  # the loop is closed
-
-
-# --- Workspace -------------------------------------------------------------------------------------------------------
-
-SESSION_MARK = "LONGREIN_SESSION"
+        tell = partial(done.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(tell)
 
 
 class PlainWorkspace:
@@ -93,7 +64,14 @@ class PlainWorkspace:
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
         """See `Workspace.run_in_thread`."""
-        return await run_in_thread(work)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        # a thread of its own: in the loop's small pool one slow disk would delay all other work
+        Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
+        while not done.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([done])
+        return done.result()
 
     def remove(self, path: str) -> None:
         """See `Workspace.remove`."""

@@ -81,7 +81,8 @@ def _group_limits(resident: int) -> Iterator[MemoryUse]:
     for folder in _groups():
         limit = _number(os.path.join(folder, "memory.max"))
         if 0 < limit < UNLIMITED_BYTES:
-            yield MemoryUse(max(resident, _anonymous(folder)), limit, "control group")
+            anonymous = _number(os.path.join(folder, "memory.stat"), "anon ")
+            yield MemoryUse(max(resident, anonymous), limit, "control group")
 
 
 def _groups() -> Iterator[str]:
@@ -98,20 +99,11 @@ def _groups() -> Iterator[str]:
         yield CGROUP  # inside a container its own group is the root
 
 
-def _number(path: str) -> int:
-    """Read the number in a file; 0 when there is none."""
+def _number(path: str, key: str = "") -> int:
+    """Read the number in the first line of a file, after `key`; 0 when there is none."""
     try:
         with open(path, encoding="ascii") as file:
-            text = file.read().strip()
+            text = file.readline().removeprefix(key).strip()
     except OSError:
         return 0
     return int(text) if text.isdigit() else 0
-
-
-def _anonymous(folder: str) -> int:
-    try:
-        with open(os.path.join(folder, "memory.stat"), encoding="ascii") as file:
-            line = file.readline().split()
-    except OSError:
-        return 0
-    return int(line[1]) if len(line) == 2 and line[0] == "anon" else 0

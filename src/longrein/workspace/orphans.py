@@ -7,7 +7,6 @@ without are marked as lost.
 """
 
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from longrein.workspace.supervisor.process_tree import (
     Process,
     ancestors,
     descendants,
+    owner_process,
     process,
     processes,
     processes_with,
@@ -32,7 +32,7 @@ from longrein.workspace.supervisor.process_tree import (
 SESSION_MARK = "LONGREIN_SESSION"
 TERM_WAIT_S = 0.25
 """Time between TERM and KILL. Short, because every start waits for it."""
-NO_PIDFD_WAIT_MS = 20
+GONE_POLL_S = 0.005
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -67,17 +67,10 @@ def find_orphans(
         pid: session
         for pid, session, command in suspects
         if pid in table and pid not in spared and not held[session]
-        if not _owner_lives(command, table) and _same_namespace(pid)
+        if owner_process(command.rstrip("/").rpartition("/")[2]) is None and _same_namespace(pid)
     }
     below = descendants(table, set(lost)) - spared
     return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]
-
-
-def _owner_lives(command: str, table: dict[int, Process]) -> bool:
-    """Tell whether the process that started it, named by the innermost mark, is alive. False without a mark."""
-    pid, _, rest = command.rstrip("/").rpartition("/")[2].partition(".")
-    owner = table.get(int(pid)) if pid.isdecimal() else None
-    return owner is not None and str(owner.start) == rest.partition(".")[0]
 
 
 def _same_namespace(pid: int) -> bool:
@@ -137,29 +130,7 @@ def _wake_supervisors(found: Sequence[tuple[int, bytes]], session_is_held: Calla
 
 
 def _wait_gone(those: list[Process], limit_s: float) -> None:
-    """Wait until all have exited, at most `limit_s`; a fixed moment where exits cannot be awaited."""
-    poll, until = select.poll(), time.monotonic() + limit_s
-    watched = [descriptor for one in those if (descriptor := _watch(one)) >= 0]
-    for descriptor in watched:
-        poll.register(descriptor, select.POLLIN)
-    left = len(watched)
-    while left and (wait_s := until - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(wait_s * 1000 + 1):
-            poll.unregister(descriptor)
-            left -= 1
-    if not LINUX:
-        poll.poll(NO_PIDFD_WAIT_MS)
-    for descriptor in watched:
-        os.close(descriptor)
-
-
-def _watch(one: Process) -> int:
-    try:
-        descriptor = os.pidfd_open(one.pid)
-    except (AttributeError, OSError):
-        return -1
-    now = process(one.pid)
-    if now is not None and now.start == one.start:
-        return descriptor
-    os.close(descriptor)
-    return -1
+    """Wait until all have exited, at most `limit_s`."""
+    until = time.monotonic() + limit_s
+    while any(process(one.pid, one.start) for one in those) and time.monotonic() < until:
+        time.sleep(GONE_POLL_S)

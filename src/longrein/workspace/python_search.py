@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import msgspec
 
 from longrein.workspace.files import read
-from longrein.workspace.search import Query
-from longrein.workspace.walk import compile_glob, entries
+from longrein.workspace.search import Query, glob_test
+from longrein.workspace.walk import entries
 
 FILE_BYTES_MAX = 64 << 20
 """Larger files are skipped."""
@@ -43,11 +43,9 @@ def files_of(query: Query) -> Iterator[str]:
     if not os.path.isdir(query.path):
         yield query.path
         return
-    excludes = query.glob.startswith("!")
-    matcher = compile_glob(query.glob.removeprefix("!"), anywhere=query.mode != "names") if query.glob else None
-    start = len(query.path.rstrip("/")) + 1
+    wanted = glob_test(query)
     for path, is_folder in entries(query.path, lambda _: True):
-        if not is_folder and (matcher is None or (matcher.match(path, start) is None) == excludes):
+        if not is_folder and wanted(path):
             yield path
 
 

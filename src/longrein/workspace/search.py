@@ -9,11 +9,13 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
+from longrein.workspace.command import CollectingSink
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import CommandExit, Workspace
 from longrein.workspace.walk import compile_glob, name_glob
@@ -82,16 +84,6 @@ class SearchResult(msgspec.Struct, frozen=True):
     """Why nothing could be searched, for the model."""
 
 
-class _BytesSink:
-    """A `Sink` that collects all bytes."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-
 async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = None) -> SearchResult:
     """Search lines. Never raises for what is on the disk or in the pattern."""
     rg = _rg(workspace)
@@ -123,15 +115,11 @@ def _rg(workspace: Workspace) -> str:
 
 
 async def _search(workspace: Workspace, query: Query, words: list[str], hidden: IsHidden | None) -> SearchResult:
-    taken = _BytesSink()
+    taken = CollectingSink()
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
+    environment = workspace.environment("")
     ended = await workspace.spawner.run(
-        words,
-        cwd="/",
-        env=workspace.environment(""),
-        sink=taken,
-        timeout_s=SEARCH_S,
-        output_bytes_max=most,
+        words, cwd="/", env=environment, sink=taken, timeout_s=SEARCH_S, output_bytes_max=most
     )
     return await read_output(query, bytes(taken.data), ended, hidden)
 
@@ -141,7 +129,9 @@ async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsH
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
     if error := _error_text(data, ended):
         return SearchResult(error=error)
-    wanted = _wanted(query) if hidden is None else _not_hidden(_wanted(query), hidden)
+    wanted = passes = glob_test(query)
+    if hidden is not None:
+        wanted = cache(lambda path: passes(path) and not hidden(path))  # once a file, however many lines match
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "count":
@@ -162,7 +152,7 @@ def _error_text(data: bytes, ended: CommandExit) -> str:
     return data.decode("utf-8", "replace").strip().removeprefix("rg: ")[:1000]
 
 
-def _wanted(query: Query) -> Callable[[str], bool]:
+def glob_test(query: Query) -> Callable[[str], bool]:
     """Return a test whether a path passes the query's glob."""
     if not query.glob or not os.path.isdir(query.path):
         return lambda _: True
@@ -170,11 +160,6 @@ def _wanted(query: Query) -> Callable[[str], bool]:
     matcher = compile_glob(query.glob.removeprefix("!"), anywhere=query.mode != "names")
     start = len(query.path.rstrip("/")) + 1
     return lambda path: (matcher.match(path, start) is None) == excludes
-
-
-def _not_hidden(wanted: Callable[[str], bool], hidden: IsHidden) -> Callable[[str], bool]:
-    """Return the same test without hidden files. Each file is tested once, however many lines match."""
-    return cache(lambda path: wanted(path) and not hidden(path))
 
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
@@ -227,18 +212,12 @@ async def newest_first(names: list[bytes], wanted: Callable[[str], bool]) -> lis
     """Return the wanted regular files, newest first, then by name. Yields to the loop in between."""
     times: list[tuple[int, str]] = []
     for at, path in enumerate(map(os.fsdecode, names)):
-        if wanted(path) and (status := _status(path)) is not None:
-            times.append((-status.st_mtime_ns, path))
+        if wanted(path):
+            with suppress(OSError):
+                times.append((-os.lstat(path).st_mtime_ns, path))
         if at % FILES_A_GO == FILES_A_GO - 1:
             await asyncio.sleep(0)
     return [path for _, path in sorted(times)]
-
-
-def _status(path: str) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except OSError:
-        return None
 
 
 def rg_words(rg: str, query: Query) -> list[str]:
@@ -267,10 +246,7 @@ def _flags(query: Query) -> Sequence[str]:
 
 def python_words(query: Query) -> list[str]:
     """Build the command line of the Python search. Isolated: folder and environment add no modules."""
-    clean = msgspec.structs.replace(query, path="", pattern=_utf8(query.pattern), glob=_utf8(query.glob))
+    pattern, glob = (text.encode("utf-8", "replace").decode() for text in (query.pattern, query.glob))
+    clean = msgspec.structs.replace(query, path="", pattern=pattern, glob=glob)
     asked = msgspec.json.encode(clean).decode()
     return [sys.executable, "-I", "-B", "-m", "longrein.workspace.python_search", asked, query.path]
-
-
-def _utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

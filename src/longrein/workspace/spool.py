@@ -5,7 +5,8 @@ The supervisor writes the spool; `supervisor.spool_writer` describes the files. 
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -13,10 +14,11 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
-from longrein.workspace.supervisor.process_tree import children_of, process
+from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
 from longrein.workspace.supervisor.spool_writer import write_end
 
 SPOOL = "tasks"
+COPY_BYTES = 1 << 20
 """Folder of the spool in a session's folder."""
 DEPTH_MAX = 6
 """Generations of processes that are searched for one that waits for input."""
@@ -26,7 +28,6 @@ ENDINGS = ("out", "whole", "whole.new", "end.new", "end")
 """Suffixes of a task's files, beside its record and its newest half."""
 EARLY_PREFIX = "early"
 """Prefix of output that belongs to no task yet; the pid of a longrein follows."""
-COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
 UNREADABLE = "its end was written and cannot be read"
 RECORD_BYTES_MAX = 4 << 20
@@ -91,7 +92,7 @@ def unreadable_tasks(session_folder: str) -> list[str]:
 def is_supervised(session_folder: str) -> bool:
     """Tell whether a session has a live supervisor."""
     owner = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"), _Owner)
-    return bool(owner) and _lives(owner["pid"], owner["start"])
+    return bool(owner) and process(owner["pid"], owner["start"]) is not None
 
 
 def task_ids(folder: str) -> list[str]:
@@ -132,36 +133,22 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     end = _json(os.path.join(folder, f"{task}.end"), _End)
     if not end and has_end(folder, task):
         end = lost_end(folder, task, UNREADABLE)
-    if end:
-        return with_end(spooled, end, _last_written(folder, task))
-    head, pieces = extent(folder, task)
-    size = _size(head, pieces)
-    alive = owner_lives(record)
+    spooled = with_end(spooled, end or lost_end(folder, task, NO_SUPERVISOR), _last_written(folder, task))
+    if end or not owner_lives(record):
+        return spooled
     return msgspec.structs.replace(
         spooled,
-        size_bytes=size,
-        elided_bytes=size - head - sum(length for _, length in pieces),
-        state="running" if alive else "lost",
-        cause="" if alive else NO_SUPERVISOR,
-        elapsed_s=max(0.0, time.monotonic() - record["began_s"]) if alive else 0.0,
-        written_at=_last_written(folder, task),
-        reads_input=alive and waits_for_input(record["pid"], record.get("stdin_inode", 0)),
+        state="running",
+        cause="",
+        elapsed_s=max(0.0, time.monotonic() - record["began_s"]),
+        reads_input=waits_for_input(record["pid"], record.get("stdin_inode", 0)),
     )
 
 
 def with_end(spooled: SpooledTask, end: Mapping[str, Any], written_at: int = 0) -> SpooledTask:
     """Return the task with the fields of its end."""
-    return msgspec.structs.replace(
-        spooled,
-        size_bytes=end["size_bytes"],
-        elided_bytes=end["elided_bytes"],
-        lost=end["lost"],
-        state=end["state"],
-        code=end["code"],
-        cause=end["cause"],
-        elapsed_s=end["elapsed_s"],
-        written_at=written_at,
-    )
+    fields = {name: end[name] for name in _End.__annotations__}
+    return msgspec.structs.replace(spooled, written_at=written_at, **fields)
 
 
 def has_end(folder: str, task: str) -> bool:
@@ -171,20 +158,13 @@ def has_end(folder: str, task: str) -> bool:
 
 def owner_lives(record: Mapping[str, Any]) -> bool:
     """Tell whether the supervisor that kept a task is alive."""
-    pid, _, start = str(record.get("owner", "")).lstrip("/").partition(".")
-    return pid.isdecimal() and start.isdecimal() and _lives(int(pid), int(start))
-
-
-def _lives(pid: int, start: int) -> bool:
-    one = process(pid) if pid else None
-    return one is not None and one.start == start
+    return owner_process(str(record.get("owner", ""))) is not None
 
 
 def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:
     """Build the end of a task whose outcome is unknown."""
-    head, pieces = extent(folder, task)
-    size = _size(head, pieces)
-    sizes = {"size_bytes": size, "elided_bytes": size - head - sum(length for _, length in pieces), "lost": ""}
+    size, elided = _sizes(folder, task)
+    sizes = {"size_bytes": size, "elided_bytes": elided, "lost": ""}
     return {"state": "lost", "code": None, "cause": cause, "elapsed_s": 0.0, "ended_at": 0, **sizes}
 
 
@@ -227,14 +207,14 @@ def _piece(folder: str, task: str, offset: int) -> str:
 
 
 def _file_size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def _size(head: int, pieces: list[tuple[int, int]]) -> int:
-    return sum(pieces[-1]) if pieces else head
+def _sizes(folder: str, task: str) -> tuple[int, int]:
+    """Return (bytes printed, bytes of them that were not kept), as far as the files tell."""
+    head, pieces = extent(folder, task)
+    size = sum(pieces[-1]) if pieces else head
+    return size, size - head - sum(length for _, length in pieces)
 
 
 def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
@@ -244,18 +224,10 @@ def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[in
         at = max(0, offset)
         if start < at + size:
             begin = max(start, at)
-            data = _read(_piece(folder, task, offset), begin - at, size_bytes)
-            if data:
-                return begin, data
-    return max(start, _size(head, pieces)), b""
-
-
-def _read(path: str, at: int, size_bytes: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return os.pread(file.fileno(), size_bytes, at)
-    except OSError:
-        return b""
+            with suppress(OSError), open(_piece(folder, task, offset), "rb") as file:
+                if data := os.pread(file.fileno(), size_bytes, begin - at):
+                    return begin, data
+    return max(start, _sizes(folder, task)[0]), b""
 
 
 def make_whole(folder: str, task: str, gap: str) -> str:
@@ -290,12 +262,12 @@ def _kept_output(folder: str, task: str, spans: Sequence[tuple[int, int]], gap: 
 
 def remove_task(folder: str, task: str) -> None:
     """Remove a task's files, its record first: what a crash leaves belongs to no task and is swept."""
-    _remove(os.unlink, os.path.join(folder, f"{task}.json"))
-    for offset in _offsets(folder, task):
-        _remove(os.unlink, _piece(folder, task, offset))
-    _remove(os.rmdir, os.path.join(folder, f"{task}.more"))
-    for end in ENDINGS:
-        _remove(os.unlink, os.path.join(folder, f"{task}.{end}"))
+    names = [f"{task}.json", *(f"{task}.more/{offset}" for offset in _offsets(folder, task))]
+    for name in (*names, *(f"{task}.{end}" for end in ENDINGS)):
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+    with suppress(OSError):
+        os.rmdir(os.path.join(folder, f"{task}.more"))
 
 
 def sweep_spool(folder: str) -> None:
@@ -316,19 +288,11 @@ def _early_of_the_living(name: str) -> bool:
     return begin == EARLY_PREFIX and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
 
 
-def _remove(remove: Callable[[str], None], path: str) -> None:
-    try:
-        remove(path)
-    except OSError:
-        return  # it did not exist
-
-
 def _last_written(folder: str, task: str) -> int:
     """Time of the last output, microseconds UTC; 0 for none."""
-    try:
+    with suppress(OSError):
         return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD_OFFSET))).st_mtime_ns // 1000
-    except OSError:
-        return 0
+    return 0
 
 
 def _json(path: str, kind: Any) -> dict[str, Any]:

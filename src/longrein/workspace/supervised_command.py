@@ -15,21 +15,20 @@ from typing import Any
 import msgspec
 
 from longrein.events import redactor
-from longrein.workspace import command as children
 from longrein.workspace.background_tasks import END_S, BackgroundTasks
-from longrein.workspace.command import NullSink, OutputReader, PlainSpawner, start_failure
+from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.port import BackgroundOptions, CommandExit, ReplayableSink, Sink, SpooledTask, StartedCommand
-from longrein.workspace.spool import EARLY_PREFIX
+from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
-from longrein.workspace.supervisor.shell import close, last_folder, report_pipe
+from longrein.workspace.supervisor.shell import close, report_pipe
 from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
 # --- One command, until it has ended or is in the background ---------------------------------------------------------
 
-SENT_OPTIONS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
-"""Fields of `BackgroundOptions` that are sent to the supervisor."""
 LOST_EXIT = CommandExit(
     None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
 )
@@ -37,72 +36,57 @@ NO_ANSWER = "the supervisor of processes did not answer, so longrein ended it it
 _numbers = count(1)
 
 
-class EarlyOutput:
-    """Moves the output that a command printed in the foreground into the spool."""
+async def spool_early_output(
+    output: SpoolWriter, printed: ReplayableSink | None, printed_bytes: int, keeping: BackgroundOptions
+) -> dict[str, object]:
+    """Write a command's foreground output to the spool, redacted and within the quota. Raises OSError.
 
-    def __init__(self, printout: ReplayableSink | None, output: Callable[[], SpoolWriter]) -> None:
-        """`printout` has the output, None when nothing was read; `output()` opens a file in the spool."""
-        self._printout, self._open = printout, output
-
-    async def keep(self, keeping: BackgroundOptions, printed_bytes: int) -> dict[str, object]:
-        """Write the output to the spool, redacted and within the quota. Raises OSError.
-
-        Output that cannot be read again is counted as lost. Returns the state with which the supervisor goes on
-        writing. The event loop gets its turn between pieces.
-        """
-        output = self._open()
-        output.set_quota(keeping.quota_bytes)
-        try:
-            for piece in self._printout.pieces() if self._printout is not None else ():
-                output.write(piece)
-                printed_bytes -= len(piece)
-                await asyncio.sleep(0)
-        except OSError as error:
-            output.count_lost(error, max(0, printed_bytes))
-        try:
-            output.rename(keeping.task)
-        except OSError:
-            output.remove()
-            raise
-        return output.export_state()
+    `printed` has the output, None when nothing was read. Output that cannot be read again is counted as lost. Returns
+    the state with which the supervisor goes on writing. The event loop gets its turn between pieces.
+    """
+    output.set_quota(keeping.quota_bytes)
+    try:
+        for piece in printed.pieces() if printed is not None else ():
+            output.write(piece)
+            printed_bytes -= len(piece)
+            await asyncio.sleep(0)
+    except OSError as error:
+        output.count_lost(error, max(0, printed_bytes))
+    try:
+        output.rename(keeping.task)
+    except OSError:
+        remove_task(output.folder, output.task)
+        raise
+    return output.export_state()
 
 
-class SupervisedCommand:
-    """A `StartedCommand` whose parent is the supervisor.
+class SupervisedCommand(RunningCommand):
+    """A command whose parent is the supervisor.
 
-    It is in `running` until it has ended or is in the background.
+    It is in the spawner's `commands` until it has ended or is in the background.
     """
 
     def __init__(
         self,
+        spawner: "SupervisedSpawner",
         connection: SupervisorConnection,
-        running: dict[int, "SupervisedCommand"],
-        kept: BackgroundTasks,
-        *,
         pipes: tuple[int, int],
         sink: Sink | None,
         output_bytes_max: int,
         cwd: str,
     ) -> None:
-        """`pipes`: our ends of output and report (-1 for none). Without a sink nothing is read."""
-        self._loop = asyncio.get_running_loop()
-        self.pid, self._mark = 0, ""
+        super().__init__(pipes, sink, output_bytes_max)
         self.number = next(_numbers)
         """Number that identifies the command in messages to the supervisor."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
-        """See `wait_started`."""
-        self._connection, self._running, self._background, self._cwd = connection, running, kept, cwd
-        running[self.number] = self
-        self._began = self._loop.time()
-        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
-        self._output.ended.add_done_callback(self._report_end)
-        self._report = pipes[1]
-        self.early: EarlyOutput | None = None
-        """Set when the command can go to the background."""
+        """None once the command runs, else why it does not."""
+        self.printed: ReplayableSink | None = None
+        """Has the foreground output; None when it is still in the pipe."""
+        self._spawner, self._connection, self._cwd, self._mark = spawner, connection, cwd, ""
+        spawner.commands[self.number] = self
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
         self._why_lost = LOST_EXIT.message
-        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
 
     # --- Messages from the supervisor --------------------------------------------------------------------------------
 
@@ -112,27 +96,17 @@ class SupervisedCommand:
         if not self.started.done():
             self.started.set_result(None)
 
-    async def wait_started(self, limit_s: float) -> OSError | ValueError | None:
-        """Return None once the command runs, else why it does not.
-
-        Raises `TimeoutError` when the supervisor says neither within `limit_s`.
-        """
-        await asyncio.wait([self.started], timeout=limit_s)
-        if not self.started.done():
-            raise TimeoutError
-        return self.started.result()
-
     def on_start_failed(self, error: OSError | ValueError) -> None:
         """Handle `not_started`."""
-        self._running.pop(self.number, None)
+        self._spawner.commands.pop(self.number, None)
         self._done = True
-        self._let_go()
+        self._close_pipes()
         if not self.started.done():
             self.started.set_result(error)
 
     def on_ended(self, how: Mapping[str, Any]) -> None:
         """Handle `ended`: the process has exited; if it was told to end, its whole tree has."""
-        self._running.pop(self.number, None)
+        self._spawner.commands.pop(self.number, None)
         self._over = how
         self._output.exited()
 
@@ -143,35 +117,28 @@ class SupervisedCommand:
         elif self._over is None:
             self.on_ended({})
 
-    def _report_end(self, _: object) -> None:
+    def _on_output_end(self, _: object) -> None:
         if self._is_kept or self._end.done() or self._over is None:
             return
-        how, elapsed_s = self._over, self._loop.time() - self._began
-        left_in = last_folder(self._report)
-        if not how:
+        elapsed_s = self._loop.time() - self._began
+        if not self._over:
             ended = msgspec.structs.replace(LOST_EXIT, message=self._why_lost, elapsed_s=elapsed_s)
-        elif how["returncode"] is None:
-            ended = CommandExit(None, "", how["cause"], "it could not be ended", elapsed_s)
+        elif self._over["returncode"] is None:
+            ended = CommandExit(None, "", self._over["cause"], "it could not be ended", elapsed_s)
         else:
-            ended = children.exit_of(how["returncode"], how["cause"], elapsed_s, left_in)
+            ended = self._exit(self._over["returncode"], self._over["cause"])
         self._end.set_result(ended)
         if self._told_to_end:
             self.abandon()
 
     # --- Requests of longrein ----------------------------------------------------------------------------------------
 
-    async def ended(self) -> CommandExit:
-        """See `StartedCommand.ended`."""
-        ended = await asyncio.shield(self._end)
-        self.abandon()
-        return ended
-
     def end(self, cause: str) -> None:
-        """See `StartedCommand.end`. After an interrupt, output is discarded."""
+        """See `StartedCommand.end`."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._connection.send(do="end", number=self.number, cause=cause)
-            self._background.run_in_background(self._end_if_unanswered(cause))
+            self._spawner.run_in_background(self._end_if_unanswered(cause))
             if cause == "interrupt":
                 self._output.discard_output()
 
@@ -181,65 +148,37 @@ class SupervisedCommand:
             await self._connection.ask(do="ping")
         except ConnectionError:
             if not self._connection.gone and self._over is None and self._mark:
-                await self._background.end_marked(self._mark, self.pid)
+                await self._spawner.end_marked(self._mark, self.pid)
                 self._why_lost = NO_ANSWER.format(cause)
                 self.on_lost()
 
     def abandon(self) -> None:
-        """Drop the rest of the output; the command can no longer go to the background."""
-        if self._done or self._is_kept:
-            return
-        self._done = True
-        self._connection.send(do="done", number=self.number)
-        self._let_go()
-
-    def _let_go(self) -> None:
-        close(self._output.detach_output(), self._report)
-        self._report = -1
+        """Close the pipes; the supervisor drops the rest of the output."""
+        if not self._done and not self._is_kept:
+            self._done = True
+            self._connection.send(do="done", number=self.number)
+            self._close_pipes()
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """See `StartedCommand.keep`."""
-        if self._done or self.early is None or self._connection.gone:
+        if self._done or self._connection.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
-        self._background.check_new(keeping.task)
+        self._spawner.check_new(keeping.task)
         self._is_kept = True
-        self._running.pop(self.number, None)
-        close(self._output.detach_output(), self._report)
-        self._report = -1
-        written = await self.early.keep(keeping, self._output.size_bytes)
+        self._spawner.commands.pop(self.number, None)
+        self._close_pipes()
+        written = await spool_early_output(
+            self._spawner.open_early_output(), self.printed, self._output.size_bytes, keeping
+        )
         shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
-        wanted = {name: getattr(keeping, name) for name in SENT_OPTIONS}
+        wanted = {name: getattr(keeping, name) for name in KeptTask._fields}
         answer = await self._connection.ask(
             do="keep", number=self.number, keeping=wanted, record=record, written=written
         )
         if answer["error"]:
             raise OSError(answer["error"])
-        return self._background.known(keeping.task)
-
-
-class UnsupervisedCommand:
-    """A `StartedCommand` without a supervisor, which cannot go to the background."""
-
-    pid = 0
-
-    def __init__(self, run: "asyncio.Task[CommandExit]") -> None:
-        self._run = run
-        self._cause = ""
-
-    async def ended(self) -> CommandExit:
-        """See `StartedCommand.ended`."""
-        await asyncio.wait([self._run])
-        return CommandExit(None, "", self._cause) if self._run.cancelled() else self._run.result()
-
-    def end(self, cause: str) -> None:
-        """See `StartedCommand.end`."""
-        self._cause = self._cause or cause
-        self._run.cancel()
-
-    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
-        """See `StartedCommand.keep`. Always raises OSError."""
-        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+        return self._spawner.known(keeping.task)
 
 
 def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
@@ -266,7 +205,6 @@ DRAIN_S = END_S + GIVE_UP_S
 """Longest wait for commands to end at shutdown."""
 EXIT_S = 1.0
 """Longest wait for an idle supervisor to exit."""
-NO_LIMIT_S = 1e9
 _early_numbers = count(1)
 
 
@@ -289,7 +227,7 @@ class SupervisionOptions(msgspec.Struct, frozen=True):
     """Time from TERM to KILL."""
 
 
-class SupervisedSpawner:
+class SupervisedSpawner(BackgroundTasks):
     """A `Spawner` and `Supervision` through the supervisor."""
 
     def __init__(
@@ -307,11 +245,12 @@ class SupervisedSpawner:
         `folder` is the spool (made when needed), `wall_us` the time in microseconds UTC, `environ` longrein's
         environment. No shell is taken from `roots`. `notice` gets one line when no supervisor can be started.
         """
+        super().__init__(folder, f"longrein:{options.nonce}", options.grace_s)
         self.plain = PlainSpawner(environ.get("PATH", DEFAULT_PATH), roots, grace_s=options.grace_s)
         """Starts commands when there is no supervisor."""
         self.shell = self.plain.shell
         """The shell that runs command lines."""
-        self._folder, self._options = folder, options
+        self._options = options
         self._wall_us, self._environ = wall_us, environ
         self.notice = notice
         """Gets a line for the user; may be replaced."""
@@ -319,8 +258,8 @@ class SupervisedSpawner:
         self._opening: asyncio.Task[SupervisorConnection | None] | None = None
         self._unavailable = False
         """True when no supervisor can be started."""
-        self._commands: dict[int, SupervisedCommand] = {}
-        self._background = BackgroundTasks(folder, f"longrein:{options.nonce}", options.grace_s)
+        self.commands: dict[int, SupervisedCommand] = {}
+        """Foreground commands by number."""
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
     # --- Connection to the supervisor --------------------------------------------------------------------------------
@@ -382,12 +321,7 @@ class SupervisedSpawner:
 
     def _hello(self) -> dict[str, Any]:
         options = self._options
-        known = {
-            "secrets": options.secrets,
-            "nonce": options.nonce,
-            "patterns": options.patterns,
-            "wall_us": self._wall_us(),
-        }
+        known = Context(options.secrets, options.nonce, options.patterns, self._wall_us())._asdict()
         return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
@@ -398,16 +332,16 @@ class SupervisedSpawner:
     def _receive(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
             case "news":
-                self._background.tell(message["task"], message["end"])
+                self.tell(message["task"], message["end"])
             case "started":
-                if command := self._commands.get(message["number"]):
+                if command := self.commands.get(message["number"]):
                     command.on_started(message["pid"], message["mark"])
             case "not_started":
-                if command := self._commands.get(message["number"]):
+                if command := self.commands.get(message["number"]):
                     errno, text = message["errno"], message["text"]
                     command.on_start_failed(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
             case "ended":
-                if command := self._commands.get(message["number"]):
+                if command := self.commands.get(message["number"]):
                     command.on_ended(message)
 
     def _on_lost(self, connection: SupervisorConnection) -> None:
@@ -416,12 +350,12 @@ class SupervisedSpawner:
             self._connection = None
         if not connection.owner:
             return  # it died before it was identified; the spool tells whose tasks it had
-        commands = list(self._commands.values())
+        commands = list(self.commands.values())
         if not connection.has_answered:
             self._give_up("it ended at once")
         for command in commands:
             command.on_lost()
-        self._background.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
+        self.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
 
     # --- Starting commands -------------------------------------------------------------------------------------------
 
@@ -436,86 +370,10 @@ class SupervisedSpawner:
         stdin: bool = False,
     ) -> StartedCommand | CommandExit:
         """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
-        running = await self._start_supervised(
-            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin
-        )
-        if running is None:
-            run = self.plain.run(
-                command,
-                cwd=cwd,
-                env=env,
-                sink=sink or NullSink(),
-                timeout_s=NO_LIMIT_S,
-                output_bytes_max=output_bytes_max,
-            )
-            return UnsupervisedCommand(asyncio.get_running_loop().create_task(run))
-        if isinstance(running, SupervisedCommand):
-            running.early = EarlyOutput(sink, self._early_output)
-        return running
-
-    async def _start_supervised(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink | None,
-        output_bytes_max: int,
-        stdin: bool = False,
-    ) -> SupervisedCommand | CommandExit | None:
-        """Start the command; None when there is no supervisor to start it."""
-        connection = await self._connected()
-        if connection is None or connection.unresponsive:
-            return None
-        try:
-            ours, theirs = open_pipes(command, self.shell)
-        except OSError as error:
-            return start_failure(error, command, cwd)
-        running = SupervisedCommand(
-            connection,
-            self._commands,
-            self._background,
-            pipes=ours,
-            sink=sink,
-            output_bytes_max=output_bytes_max,
-            cwd=cwd,
-        )
-        words = command if isinstance(command, str) else list(command)
-        until_s = time.monotonic() + START_S
-        what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
-        connection.send(theirs, do="start", number=running.number, until_s=until_s, **what)
-        try:
-            failure = await running.wait_started(START_S + START_GRACE_S)
-        except TimeoutError:
-            self._mark_unresponsive(connection, running)
-            return None
-        except asyncio.CancelledError:
-            running.end("interrupt")
-            running.abandon()
-            raise
-        if failure is None:
-            return running
-        if not connection.has_answered:
-            return None  # the supervisor never came up, so nothing was started
-        return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
-
-    def _mark_unresponsive(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
-        """Stop using a supervisor that does not answer.
-
-        The command will not start later: the supervisor knows the time limit of the request.
-        """
-        if not connection.unresponsive:
-            self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
-        connection.unresponsive = True
-        running.abandon()
-        self._commands.pop(running.number, None)
-
-    def _early_output(self) -> SpoolWriter:
-        name = f"{EARLY_PREFIX}-{os.getpid()}-{next(_early_numbers)}"
-        return SpoolWriter(self._folder, name, self._options.quota_bytes, self._redactor())
-
-    def _redactor(self) -> StreamRedactor:
-        return StreamRedactor(self._redact, self._options.secrets, bool(self._options.patterns))
+        started = await self._start(command, cwd, env, sink, output_bytes_max, stdin=stdin)
+        if isinstance(started, SupervisedCommand):
+            started.printed = sink
+        return started
 
     async def run(
         self,
@@ -528,24 +386,62 @@ class SupervisedSpawner:
         output_bytes_max: int,
     ) -> CommandExit:
         """See `Spawner.run`."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout_s
-        running = await self._start_supervised(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
-        if running is None:
-            return await self.plain.run(
-                command, cwd=cwd, env=env, sink=sink, timeout_s=timeout_s, output_bytes_max=output_bytes_max
-            )
-        if isinstance(running, CommandExit):
-            return running
-        timer = loop.call_at(until, running.end, "timeout")
+        until = asyncio.get_running_loop().time() + timeout_s
+        started = await self._start(command, cwd, env, sink, output_bytes_max)
+        return started if isinstance(started, CommandExit) else await started.run(until)
+
+    async def _start(
+        self,
+        command: str | Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink | None,
+        output_bytes_max: int,
+        *,
+        stdin: bool = False,
+    ) -> SupervisedCommand | ChildCommand | CommandExit:
+        """Start a command, without the supervisor where there is none."""
+        connection = await self._connected()
+        if connection is not None and not connection.unresponsive:
+            try:
+                ours, theirs = open_pipes(command, self.shell)
+            except OSError as error:
+                return start_failure(error, command, cwd)
+            running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
+            words = command if isinstance(command, str) else list(command)
+            what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
+            connection.send(theirs, do="start", number=running.number, until_s=time.monotonic() + START_S, **what)
+            failure = await self._wait_started(running, connection)
+            if failure is None:
+                return running
+            if connection.has_answered and not isinstance(failure, TimeoutError):
+                return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
+        return self.plain.start(command, cwd=cwd, env=env, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+
+    async def _wait_started(
+        self, running: SupervisedCommand, connection: SupervisorConnection
+    ) -> OSError | ValueError | None:
+        """Wait until the command runs; else return why not, `TimeoutError` when the supervisor does not say."""
         try:
-            return await running.ended()
+            await asyncio.wait([running.started], timeout=START_S + START_GRACE_S)
         except asyncio.CancelledError:
             running.end("interrupt")
             running.abandon()
             raise
-        finally:
-            timer.cancel()
+        if running.started.done():
+            return running.started.result()
+        if not connection.unresponsive:
+            self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
+        connection.unresponsive = True
+        running.abandon()  # it will not start later: the supervisor knows the time limit of the request
+        self.commands.pop(running.number, None)
+        return TimeoutError()
+
+    def open_early_output(self) -> SpoolWriter:
+        """Open a file in the spool for output that belongs to no task yet."""
+        name = f"{EARLY_PREFIX}-{os.getpid()}-{next(_early_numbers)}"
+        redactor = StreamRedactor(self._redact, self._options.secrets, bool(self._options.patterns))
+        return SpoolWriter(self._folder, name, self._options.quota_bytes, redactor)
 
     async def drain(self) -> None:
         """See `Spawner.drain`. Background tasks go on."""
@@ -556,15 +452,15 @@ class SupervisedSpawner:
             connection.wake()
             with suppress(ConnectionError):  # it died and its commands are being ended, or it does not answer
                 await connection.ask(limit_s=DRAIN_S, do="drain")
-            stays = bool(self._background.owned(connection.owner))
+            stays = bool(self.owned(connection.owner))
             if connection.unresponsive and not stays:
                 connection.kill()
-                self._background.supervisor_died(connection.owner, ())
+                self.supervisor_died(connection.owner, ())
             connection.close()
             self._connection = None
             if not stays:
                 await connection.wait_exit(EXIT_S)
-        await self._background.wait()
+        await self.wait_ended()
         await self.plain.drain()
 
     # --- Background tasks --------------------------------------------------------------------------------------------
@@ -572,45 +468,25 @@ class SupervisedSpawner:
     async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
         connection = await self._open(start=False) if os.path.isdir(self._folder) else None
-        return await self._background.adopt(connection.owner if connection else "")
-
-    def spooled(self, task: str) -> SpooledTask | None:
-        """See `Supervision.spooled`."""
-        return self._background.spooled(task)
-
-    def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
-        """See `Supervision.read`."""
-        return self._background.read(task, start, size_bytes)
-
-    def on_news(self, call: Callable[[str], None]) -> None:
-        """See `Supervision.on_news`."""
-        self._background.on_news(call)
-
-    def whole(self, task: str) -> str:
-        """See `Supervision.whole`."""
-        return self._background.whole(task)
-
-    def settle(self, task: str) -> None:
-        """See `Supervision.settle`."""
-        self._background.settle(task)
+        return await self.adopt_tasks(connection.owner if connection else "")
 
     async def stop(self, task: str, cause: str) -> None:
         """See `Supervision.stop`."""
         connection = self._connection
-        if connection is not None and self._background.record(task).get("owner") == connection.owner:
+        if connection is not None and self.record(task).get("owner") == connection.owner:
             try:
                 await connection.ask(do="stop", task=task, cause=cause)
             except ConnectionError:
                 if connection.gone:
                     raise
-                await self._background.end_without_supervisor(task, cause)
+                await self.end_without_supervisor(task, cause)
         else:
-            self._background.stop(task)
+            self.stop_marked(task)
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
         """See `Supervision.give`."""
         connection = self._connection
-        if connection is None or self._background.record(task).get("owner") != connection.owner:
+        if connection is None or self.record(task).get("owner") != connection.owner:
             raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
         answer = await connection.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:

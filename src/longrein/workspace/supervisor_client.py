@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
-from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, Process, process, send
+from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, owner_process, process, send
 
 LOG_NAME = f"v{VERSION}.log"
 """Error output of a failing supervisor; almost always empty."""
@@ -77,29 +78,25 @@ def connect(folder: str) -> socket.socket | None:
     sock = socket.socket(socket.AF_UNIX)
     sock.setblocking(False)
     try:
-        _connect(sock, folder)
+        with _short_path(folder) as short:
+            sock.connect(f"{short}/{SOCKET}")
     except OSError:
         sock.close()
         return None
     return sock
 
 
-def _connect(sock: socket.socket, folder: str) -> None:
-    """Connect, also where the path is too long for a socket: by the folder's descriptor or a symlink."""
-    path = os.path.join(folder, SOCKET)
-    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
-        return sock.connect(path)
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if os.path.isdir(f"/proc/self/fd/{at}"):
-            return sock.connect(f"/proc/self/fd/{at}/{SOCKET}")
-    finally:
-        os.close(at)
+@contextmanager
+def _short_path(folder: str) -> Iterator[str]:
+    """Give a path of the folder that is short enough for a socket: itself, or a symlink to it."""
+    if len(os.fsencode(os.path.join(folder, SOCKET))) <= PATH_BYTES_MAX:
+        yield folder
+        return
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="lr", dir="/tmp") as short:
         os.symlink(folder, f"{short}/t")
-        return sock.connect(f"{short}/t/{SOCKET}")
+        yield f"{short}/t"
 
 
 class SupervisorConnection:
@@ -201,12 +198,12 @@ class SupervisorConnection:
 
     def wake(self) -> None:
         """Resume a stopped supervisor (SIGSTOP), so that it can handle an end."""
-        if (one := self._process()) is not None:
+        if (one := owner_process(self.owner)) is not None:
             send(one, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the supervisor, which does not answer."""
-        if (one := self._process()) is not None:
+        if (one := owner_process(self.owner)) is not None:
             send(one, signal.SIGKILL)
 
     async def wait_exit(self, limit_s: float) -> None:
@@ -218,9 +215,4 @@ class SupervisorConnection:
     def _lives(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is None
-        return self._process() is not None
-
-    def _process(self) -> Process | None:
-        pid, _, start = self.owner.lstrip("/").partition(".")
-        one = process(int(pid)) if pid else None
-        return one if one is not None and str(one.start) == start else None
+        return owner_process(self.owner) is not None

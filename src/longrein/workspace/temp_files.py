@@ -7,7 +7,6 @@ yet merged. Such a text goes back to the target, or beside it when the target ha
 """
 
 import atexit
-import contextlib
 import errno
 import os
 import signal
@@ -22,7 +21,7 @@ from itertools import count
 import msgspec
 
 from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
-from longrein.workspace.supervisor.process_tree import LINUX, process
+from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
 # --- Exchange of two files -------------------------------------------------------------------------------------------
 #
@@ -38,10 +37,8 @@ UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 """Errors where the system, its sandbox or the file system does not support the call."""
 LOCK_WAIT_S = 2.0
 """Longest wait for another longrein that writes in the same folder."""
-LOCK_PAUSE_MAX_S = 0.002
-"""Longest pause between two tries."""
-PAUSE_S, PAUSE_MAX_S = 0.0005, 0.01
-"""First and longest pause between two checks for an open writer."""
+PAUSE_S, PAUSE_MAX_S = 0.0005, 0.002
+"""First and longest pause between two tries."""
 
 
 def exchange(source: str, other: str) -> bool:
@@ -114,13 +111,10 @@ def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
     return call
 
 
-def wait_for_writers(descriptor: int, wait_s: float) -> bool:
-    """Wait until no process has the file open for writing; False after `wait_s`.
-
-    `descriptor` must be open for reading only. True also where the system does not tell.
-    """
+def _poll(is_ready: Callable[[], bool], wait_s: float) -> bool:
+    """Wait in growing pauses until `is_ready()`; False after `wait_s`."""
     until, pause_s = time.monotonic() + wait_s, PAUSE_S
-    while is_open_for_writing(descriptor):
+    while not is_ready():
         if time.monotonic() >= until:
             return False
         time.sleep(pause_s)
@@ -155,23 +149,22 @@ def folder_lock(folder: str) -> Iterator[None]:
     """
     import fcntl
 
-    until, pause_s = time.monotonic() + LOCK_WAIT_S, PAUSE_S
+    def is_locked() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # this folder cannot be locked
+            pass
+        return True
+
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield
         return
     try:
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, LOCK_PAUSE_MAX_S)
-            except OSError:
-                break
-            else:
-                break
+        _poll(is_locked, LOCK_WAIT_S)
         yield
     finally:
         os.close(descriptor)
@@ -223,7 +216,7 @@ def read_when_closed(descriptor: int) -> bytes | None:
     `descriptor` must be open for reading only.
     """
     for _ in range(READS_MAX):
-        if not wait_for_writers(descriptor, WRITER_WAIT_S):
+        if not _poll(lambda: not is_open_for_writing(descriptor), WRITER_WAIT_S):
             return None
         before = _numbers(descriptor)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -312,15 +305,13 @@ class TempFile(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """Path, built from the fields."""
-        parts = filter(
-            None, (self.owner, self.number, self.target_hash, self.new_hash, self.expected_hash, self.merged_hash)
-        )
-        return os.path.join(self.folder, PREFIX + "-".join(parts) + SUFFIX)
+        _, *parts = msgspec.structs.astuple(self)
+        return os.path.join(self.folder, PREFIX + "-".join(filter(None, parts)) + SUFFIX)
 
 
 def new_temp_file(folder: str) -> TempFile:
     """Return an unused temporary file of this process."""
-    return TempFile(folder, _owner(os.getpid()), str(next(_serial)))
+    return TempFile(folder, *_own_name())
 
 
 def short_hash(digest: str) -> str:
@@ -333,10 +324,14 @@ def name_hash(path: str) -> str:
     return short_hash(sha256(os.fsencode(os.path.basename(path))).hexdigest())
 
 
+def _own_name() -> tuple[str, str]:
+    """Return the owner and the number of a new temporary file."""
+    return _owner_of(os.getpid()), str(next(_serial))
+
+
 @cache
-def _owner(pid: int) -> str:
-    own = process(pid) if LINUX else None
-    return f"{pid}.{own.start if own else 0}"
+def _owner_of(_pid: int) -> str:  # once a process, also after a fork
+    return owner_mark().strip("/") if LINUX else f"{os.getpid()}.0"
 
 
 def recover_temp_files(folders: Iterable[str]) -> list[str]:
@@ -347,7 +342,7 @@ def recover_temp_files(folders: Iterable[str]) -> list[str]:
     said: list[str] = []
     for folder in folders:
         for temp in _abandoned_files(folder):
-            with contextlib.suppress(OSError):  # another process recovers it too, or the folder is not writable
+            with suppress(OSError):  # another process recovers it too, or the folder is not writable
                 said += _recover(temp)
     return said
 
@@ -368,8 +363,9 @@ def _abandoned_files(folder: str) -> Iterator[TempFile]:
 
 def _claim(path: str, temp: TempFile) -> TempFile:
     """Rename the file to one of this process, so that no other process recovers it too."""
-    own = msgspec.structs.replace(temp, owner=_owner(os.getpid()), number=str(next(_serial)))
-    with contextlib.suppress(OSError):
+    owner, number = _own_name()
+    own = msgspec.structs.replace(temp, owner=owner, number=number)
+    with suppress(OSError):
         os.rename(path, own.path)
     return own
 
@@ -387,7 +383,7 @@ def _is_alive(pid: int, start: int) -> bool:
 
 def _recover(temp: TempFile) -> list[str]:
     """Remove a file whose content is elsewhere, restore one whose content is not. Raises OSError."""
-    text = _read_closed(temp.path)
+    text = read_closed(temp.path)
     digest = "" if text is None else short_hash(sha256(text).hexdigest())
     if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
         os.unlink(temp.path)
@@ -405,7 +401,7 @@ def _recover(temp: TempFile) -> list[str]:
 
 def _check_restored(temp: TempFile, target: str) -> list[str]:
     """After the exchange: keep what came out when another program wrote at that moment."""
-    text = _read_closed(temp.path)
+    text = read_closed(temp.path)
     if text is not None and short_hash(sha256(text).hexdigest()) == temp.new_hash:
         os.unlink(temp.path)
         return []
@@ -413,7 +409,7 @@ def _check_restored(temp: TempFile, target: str) -> list[str]:
     return [_move_beside(temp, target)]
 
 
-def _read_closed(path: str) -> bytes | None:
+def read_closed(path: str) -> bytes | None:
     """Read a file once no process writes to it; None when that takes too long."""
     descriptor, _ = open_regular(path)
     try:

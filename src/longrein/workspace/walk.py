@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 GITIGNORE = ".gitignore"
@@ -84,15 +84,11 @@ def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple
             listed = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in found)
     except OSError:
         return
-    ignores = ignores_of(folder, outer) if not ignored and _names(listed, GITIGNORE) else outer
+    ignores = ignores_of(folder, outer) if not ignored and (GITIGNORE, False) in listed else outer
     for name, is_folder in listed:
         path = os.path.join(folder, name)
         if ignored or (name != ".git" and (ignores is None or not ignores.excludes(path, is_folder))):
             yield path, is_folder, ignores
-
-
-def _names(listed: Sequence[tuple[str, bool]], name: str) -> bool:
-    return (name, False) in listed
 
 
 def walk(

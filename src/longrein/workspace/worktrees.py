@@ -9,19 +9,20 @@ branch and it is kept. Removal is never forced: it is refused with the reason wh
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.workspace.files import is_inside
-from longrein.workspace.git import run_git
+from longrein.workspace.git import GIT_CUT, GIT_TIMEOUT_S, NO_CONTENT, run_git
 from longrein.workspace.port import Workspace
 
 NAME = r"(?![.-])(?!.*\.\.)(?!.*\.lock\Z)[A-Za-z0-9._-]{1,64}(?<!\.)\Z"
 """Names that are safe as a folder, as a branch and on a command line."""
 BRANCHES = "longrein/"
 LONG_S = 120.0
-"""Seconds for commands that write as many files as the repository has."""
+"""Seconds for git commands that may read or write as many files as the repository has."""
 SHOWN_MAX = 5
 AUTHOR = ("-c", "user.name=longrein", "-c", "user.email=longrein@localhost")
 """Author of commits that the user did not ask for."""
@@ -78,28 +79,78 @@ class FinishedWorktree(msgspec.Struct, frozen=True):
     """Files that its commits changed, by their place in the user's tree."""
 
 
+class _Git:
+    """Git calls of one session."""
+
+    def __init__(self, workspace: Workspace, session: str) -> None:
+        self.workspace, self._session = workspace, session
+
+    async def run(self, folder: str, *words: str) -> tuple[int, bytes]:
+        """Run git in `folder`: (exit code, output)."""
+        timeout_s = GIT_TIMEOUT_S if words[0] in NO_CONTENT else LONG_S
+        return await run_git(self.workspace, words, folder, self._session, timeout_s=timeout_s)
+
+    async def failure(self, folder: str, *words: str) -> str:
+        """Run git in `folder`; '' on success, else what it says."""
+        code, said = await self.run(folder, *words)
+        return one_line(said) if code else ""
+
+    async def commit_of(self, folder: str, name: str = "HEAD") -> str:
+        """Return the commit of a name; '' when there is none."""
+        code, said = await self.run(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        return "" if code else said.decode("ascii", "replace").strip()
+
+    async def status(self, folder: str) -> list[str] | None:
+        """Return the names of uncommitted changes; None when git fails."""
+        code, said = await self.run(folder, "status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames")
+        return None if code else [os.fsdecode(piece[3:]) for piece in said.split(b"\0") if piece]
+
+    async def changed_files(self, folder: str, root: str, *sides: str) -> tuple[str, ...]:
+        """Return the files that differ between two commits, as paths below `root`; none when git fails."""
+        code, said = await self.run(folder, "diff", "--name-only", "--no-renames", "-z", *sides)
+        return () if code else _absolute(root, said.split(b"\0"))
+
+    async def merge(self, folder: str, ours: str, theirs: str) -> tuple[int, str, list[bytes]]:
+        """Merge two commits without index and work tree: (exit code, resulting tree, names of conflicting files)."""
+        words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
+        code, said = await self.run(folder, *words)
+        result, *names = said.split(b"\0")
+        return code, result.decode("utf-8", "replace").strip(), [name for name in names if name]
+
+
 async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
     """Create worktree `<folder>/<name>` of the repository around `cwd`; or return why not.
 
     It begins with the last commit. An existing worktree is returned. The record is written before git begins, so a
     half-made worktree is found after a crash and created anew by the next call.
     """
-    root = await _root_of(workspace, cwd, os.path.realpath(folder), session)
-    if isinstance(root, Refusal):
-        return root.why
+    git = _Git(workspace, session)
+    try:
+        root = await _root_of(git, cwd, os.path.realpath(folder))
+    except Refusal as refusal:
+        return str(refusal)
     if not re.match(NAME, name):
         return f"{name!r} is no name for a worktree: letters, digits, '.', '_' and '-', at most 64"
     path = os.path.join(os.path.realpath(folder), name)
     known = read_worktree(path)
     if known is not None and known.made:
         return known
-    missing = await status(workspace, root, session) or []
+    missing = await git.status(root) or []
     shown = tuple(name.encode(errors="replace").decode() for name in missing[:SHOWN_MAX])
     prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
-    start = await commit_of(workspace, root, session=session)
+    start = await git.commit_of(root)
     tree = Worktree(path, BRANCHES + name, start, root, "" if prefix == "." else prefix, shown, len(missing))
-    why = _write_record(tree)
-    return f"no worktree can be made: {why}" if why else await _create(workspace, tree, session)
+    if why := _write_record(tree):
+        return f"no worktree can be made: {why}"
+    await _remove_unfinished(git, tree)
+    if why := await git.failure(root, "worktree", "add", "--quiet", "-b", tree.branch, path, start):
+        return f"git cannot make a worktree: {why}"
+    try:
+        os.makedirs(tree.cwd, exist_ok=True)  # the session's folder may hold no committed file
+    except OSError as error:
+        return f"{tree.cwd} cannot be made ({error.strerror})"
+    made = msgspec.structs.replace(tree, made=True)
+    return _write_record(made) or made
 
 
 def read_worktree(path: str) -> Worktree | None:
@@ -128,28 +179,34 @@ async def worktree_changes(
     workspace: Workspace, tree: Worktree, session: str = ""
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return (files that its commits changed, names of uncommitted changes)."""
-    return await changed_files(workspace, tree, session), await status(workspace, tree.path, session) or ()
+    git = _Git(workspace, session)
+    files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
+    return files, await git.status(tree.path) or ()
 
 
 async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> FinishedWorktree:
     """Remove an unchanged worktree; else commit what is uncommitted and keep it."""
+    git = _Git(workspace, session)
     if not tree.made:
-        await _remove_unfinished(workspace, tree, session)
+        await _remove_unfinished(git, tree)
         _remove_record(tree.path)
         return FinishedWorktree(False, "")
-    changes = await status(workspace, tree.path, session)
+    changes = await git.status(tree.path)
     if changes is None:
         return FinishedWorktree(
             True, f"worktree {tree.path} (branch {tree.branch}) was left as it is: git does not answer there"
         )
-    if not changes and await commit_of(workspace, tree.path, session=session) == tree.start:
+    if not changes and await git.commit_of(tree.path) == tree.start:
         why = await remove_worktree(workspace, tree, session)
         return FinishedWorktree(
             bool(why), f"worktree {tree.path} is unchanged and was not removed: {why}" if why else ""
         )
-    left = await _commit_rest(workspace, tree, session) if changes else ""
-    files = await changed_files(workspace, tree, session)
-    return FinishedWorktree(True, await _kept_text(workspace, tree, left, session), files)
+    left = ""
+    if changes:
+        words = [*AUTHOR, "commit", "--quiet", "--no-verify", "-m", f"What was left uncommitted in {tree.branch}"]
+        left = await git.failure(tree.path, "add", "--all") or await git.failure(tree.path, *words)
+    files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
+    return FinishedWorktree(True, await _kept_text(git, tree, left), files)
 
 
 async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "", *, unmerged: bool = False) -> str:
@@ -157,20 +214,20 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
 
     Refused with uncommitted changes. Commits that are not in the user's branch are removed only with `unmerged`.
     """
-    changes = await status(workspace, tree.path, session)
+    git = _Git(workspace, session)
+    changes = await git.status(tree.path)
     if changes is None or changes:
         what = f"uncommitted: {short_list(changes)}" if changes else "git does not answer there"
         return f"{tree.path} was not removed, it holds work ({what})" if changes else what
-    head = await commit_of(workspace, tree.path, session=session)
-    merged = head == tree.start or await _is_merged(workspace, tree.root, head, session)
+    head = await git.commit_of(tree.path)
+    merged = head == tree.start or await _is_merged(git, tree.root, head)
     if not merged and not unmerged:
         return f"{tree.branch} holds commits that were not merged"
-    code, said = await run_git(workspace, ["worktree", "remove", tree.path], tree.root, session, timeout_s=LONG_S)
-    if code:
-        return one_line(said)
-    tip = await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
+    if why := await git.failure(tree.root, "worktree", "remove", tree.path):
+        return why
+    tip = await git.commit_of(tree.root, f"refs/heads/{tree.branch}")
     if tip and (tip in (head, tree.start)):  # else the branch holds other work
-        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tip], tree.root, session)
+        await git.run(tree.root, "update-ref", "-d", f"refs/heads/{tree.branch}", tip)
     _remove_record(tree.path)
     return ""
 
@@ -178,69 +235,45 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
 # --- Creation --------------------------------------------------------------------------------------------------------
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(Exception):
     """Why a worktree cannot be created."""
 
-    why: str
 
-
-async def _root_of(workspace: Workspace, cwd: str, folder: str, session: str) -> str | Refusal:
-    """Find the top of the user's work tree around `cwd`."""
+async def _root_of(git: _Git, cwd: str, folder: str) -> str:
+    """Find the top of the user's work tree around `cwd`. Raises `Refusal` where no worktree of it would be complete."""
     if is_inside(os.path.realpath(cwd), (folder,)):
-        return Refusal("this is a worktree of a subagent already: work in it, or divide the files")
-    code, said = await run_git(workspace, ["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], cwd, session)
+        raise Refusal("this is a worktree of a subagent already: work in it, or divide the files")
+    code, said = await git.run(cwd, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
     if code == 127:
-        return Refusal("git is not installed, so there are no worktrees")
+        raise Refusal("git is not installed, so there are no worktrees")
     if code:
         why = one_line(said)
-        plain = "not a git repository" in why or code == 124
-        return Refusal(f"{cwd} is not in a git repository" if plain else f"git refuses here: {why}")
+        plain = "not a git repository" in why or code == GIT_CUT
+        raise Refusal(f"{cwd} is not in a git repository" if plain else f"git refuses here: {why}")
     if said.split() != [b"false", b"true"]:
-        return Refusal(f"{cwd} is in a bare repository or in git's own folder: there is no work tree to begin with")
-    code, said = await run_git(workspace, ["rev-parse", "--show-toplevel"], cwd, session)
+        raise Refusal(f"{cwd} is in a bare repository or in git's own folder: there is no work tree to begin with")
+    code, said = await git.run(cwd, "rev-parse", "--show-toplevel")
     top = os.fsdecode(said.removesuffix(b"\n"))
     if code or not os.path.isdir(top):
-        return Refusal(f"git does not name the top of {cwd}: {one_line(said)}")
+        raise Refusal(f"git does not name the top of {cwd}: {one_line(said)}")
     if is_inside(folder, (top, os.path.realpath(top))):
-        return Refusal(f"the state folder lies inside {top}: a worktree there would be part of the user's tree")
-    return await _check_repository(workspace, top, session)
-
-
-async def _check_repository(workspace: Workspace, top: str, session: str) -> str | Refusal:
-    """Return `top` when a worktree of it would be complete, else a refusal."""
-    code, said = await run_git(workspace, ["rev-parse", "--show-superproject-working-tree"], top, session)
+        raise Refusal(f"the state folder lies inside {top}: a worktree there would be part of the user's tree")
+    code, said = await git.run(top, "rev-parse", "--show-superproject-working-tree")
     if code or said.strip():
-        return Refusal(
-            f"{top} is a submodule of {one_line(said)}: worktrees of submodules do not work together with it"
-        )
-    if not await commit_of(workspace, top, session=session):
-        return Refusal(f"{top} has no commit yet: a worktree begins with the last commit")
-    code, _ = await run_git(workspace, ["cat-file", "-e", "HEAD:.gitmodules"], top, session)
+        raise Refusal(f"{top} is a submodule of {one_line(said)}: worktrees of submodules do not work together with it")
+    if not await git.commit_of(top):
+        raise Refusal(f"{top} has no commit yet: a worktree begins with the last commit")
+    code, _ = await git.run(top, "cat-file", "-e", "HEAD:.gitmodules")
     if not code:
-        return Refusal(f"{top} has submodules, which would be empty in a worktree")
+        raise Refusal(f"{top} has submodules, which would be empty in a worktree")
     return top
 
 
-async def _create(workspace: Workspace, tree: Worktree, session: str) -> Worktree | str:
-    """Let git create the worktree; the record says so last."""
-    await _remove_unfinished(workspace, tree, session)
-    words = ["worktree", "add", "--quiet", "-b", tree.branch, tree.path, tree.start]
-    code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
-    if code:
-        return f"git cannot make a worktree: {one_line(said)}"
-    made = msgspec.structs.replace(tree, made=True)
-    try:
-        os.makedirs(made.cwd, exist_ok=True)  # the session's folder may hold no committed file
-    except OSError as error:
-        return f"{made.cwd} cannot be made ({error.strerror})"
-    return _write_record(made) or made
-
-
-async def _remove_unfinished(workspace: Workspace, tree: Worktree, session: str) -> None:
+async def _remove_unfinished(git: _Git, tree: Worktree) -> None:
     """Remove a half-made worktree, in which nobody has worked."""
     if os.path.lexists(tree.path):
-        await run_git(workspace, ["worktree", "remove", "--force", tree.path], tree.root, session, timeout_s=LONG_S)
-        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tree.start], tree.root, session)
+        await git.run(tree.root, "worktree", "remove", "--force", tree.path)
+        await git.run(tree.root, "update-ref", "-d", f"refs/heads/{tree.branch}", tree.start)
 
 
 def _write_record(tree: Worktree) -> str:
@@ -262,75 +295,36 @@ def _record(path: str) -> str:
 
 
 def _remove_record(path: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(_record(path))
-    except OSError:
-        return
 
 
-# --- Queries ---------------------------------------------------------------------------------------------------------
-
-
-async def status(workspace: Workspace, folder: str, session: str = "") -> list[str] | None:
-    """Return the names of uncommitted changes; None when git fails."""
-    words = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"]
-    code, said = await run_git(workspace, words, folder, session, timeout_s=LONG_S)
-    return None if code else [os.fsdecode(piece[3:]) for piece in said.split(b"\0") if piece]
-
-
-async def commit_of(workspace: Workspace, folder: str, name: str = "HEAD", session: str = "") -> str:
-    """Return the commit of a name; '' when there is none."""
-    code, said = await run_git(workspace, ["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], folder, session)
-    return "" if code else said.decode("ascii", "replace").strip()
-
-
-async def changed_files(workspace: Workspace, tree: Worktree, session: str = "") -> tuple[str, ...]:
-    """Return the files that its commits changed, by their place in the user's tree."""
-    words = ["diff", "--name-only", "--no-renames", "-z", tree.start, "HEAD"]
-    code, said = await run_git(workspace, words, tree.path, session)
-    return () if code else tuple(os.path.join(tree.root, os.fsdecode(name)) for name in said.split(b"\0") if name)
-
-
-async def _is_merged(workspace: Workspace, root: str, commit: str, session: str) -> bool:
+async def _is_merged(git: _Git, root: str, commit: str) -> bool:
     """Tell whether the user's last commit contains `commit`, in its history or, after a squash, in its files."""
-    code, _ = await run_git(workspace, ["merge-base", "--is-ancestor", commit, "HEAD"], root, session)
+    code, _ = await git.run(root, "merge-base", "--is-ancestor", commit, "HEAD")
     if not commit or code == 0:
         return bool(commit)
-    code, merged = await run_git(workspace, ["merge-tree", "--write-tree", "HEAD", commit], root, session)
-    held, own = await run_git(workspace, ["rev-parse", "HEAD^{tree}"], root, session)
-    return not code and not held and merged.strip() == own.strip()
+    code, merged, _ = await git.merge(root, "HEAD", commit)
+    failed, own = await git.run(root, "rev-parse", "HEAD^{tree}")
+    return not code and not failed and merged == own.decode("ascii", "replace").strip()
 
 
-async def _commit_rest(workspace: Workspace, tree: Worktree, session: str) -> str:
-    """Commit uncommitted changes; '' on success, else why not. On failure they stay in the folder."""
-    code, said = await run_git(workspace, ["add", "--all"], tree.path, session, timeout_s=LONG_S)
-    if not code:
-        words = [*AUTHOR, "commit", "--quiet", "--no-verify", "-m", f"What was left uncommitted in {tree.branch}"]
-        code, said = await run_git(workspace, words, tree.path, session, timeout_s=LONG_S)
-    return one_line(said) if code else ""
-
-
-async def _kept_text(workspace: Workspace, tree: Worktree, left: str, session: str) -> str:
+async def _kept_text(git: _Git, tree: Worktree, left: str) -> str:
     """Say where a kept worktree is, how large its change is, and how to merge it."""
-    tip = await commit_of(workspace, tree.path, session=session)
-    moved = tip != await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
+    tip = await git.commit_of(tree.path)
+    moved = tip != await git.commit_of(tree.root, f"refs/heads/{tree.branch}")
     name = tip[:12] if moved else tree.branch  # the subagent may have switched to another branch
-    code, said = await run_git(workspace, ["diff", "--shortstat", tree.start, "HEAD"], tree.path, session)
+    code, said = await git.run(tree.path, "diff", "--shortstat", tree.start, "HEAD")
     size = one_line(said) if not code and said.strip() else "no committed change"
     rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
+    code, _, names = await git.merge(tree.root, "HEAD", name)
+    conflicts = short_list([os.fsdecode(one) for one in names])
+    note = f" (conflicts with the present commit in {conflicts})" if code == 1 and names else ""
     return (
         f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To see it: git diff "
         f"HEAD...{name}; to take it over: git merge --squash {name}, or, where uncommitted changes are in the way, "
-        f"longrein worktrees merge {os.path.basename(tree.path)}{await _conflict_note(workspace, tree, name, session)}"
+        f"longrein worktrees merge {os.path.basename(tree.path)}{note}"
     )
-
-
-async def _conflict_note(workspace: Workspace, tree: Worktree, name: str, session: str) -> str:
-    """Name the files that conflict with the user's present commit; '' for none."""
-    words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", name]
-    code, said = await run_git(workspace, words, tree.root, session)
-    names = [os.fsdecode(piece) for piece in said.split(b"\0")[1:] if piece]
-    return f" (conflicts with the present commit in {short_list(names)})" if code == 1 and names else ""
 
 
 def one_line(said: bytes) -> str:
@@ -371,76 +365,64 @@ async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = ""
     finished = await finish_worktree(workspace, tree, session)
     if not finished.kept:
         return MergeResult(True, f"{tree.branch} changed nothing")
-    theirs = await commit_of(workspace, tree.path, session=session)
-    ours = await _snapshot_commit(workspace, tree.root, session)
+    git = _Git(workspace, session)
+    theirs = await git.commit_of(tree.path)
+    code, said = await git.run(tree.root, "stash", "create")  # the folder's present state, '' for a clean one
+    ours = "" if code else await git.commit_of(tree.root, (["HEAD", *said.decode("ascii", "replace").split()])[-1])
     if not ours or not theirs:
         where = tree.path if ours else f"{tree.root}, or it is in the middle of a merge"
         return MergeResult(False, f"nothing was touched: git does not answer in {where}")
-    words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
-    code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
-    result, *names = said.split(b"\0")
+    code, result, names = await git.merge(tree.root, ours, theirs)
     conflicts = _absolute(tree.root, names)
     if code == 1 and conflicts:
         return MergeResult(False, f"nothing was touched: both sides changed {short_list(conflicts)}", (), conflicts)
     if code:
-        return MergeResult(False, f"nothing was touched: git (2.38 or newer is needed) says {one_line(said)}")
-    return await _apply(workspace, tree, ours, result.decode("ascii", "replace").strip(), session)
+        return MergeResult(
+            False, f"nothing was touched: git (2.38 or newer is needed) says {one_line(result.encode())}"
+        )
+    return await _apply(git, tree, ours, result)
 
 
-async def _snapshot_commit(workspace: Workspace, root: str, session: str) -> str:
-    """Commit the folder's present state, without a branch; the last commit of a clean folder. '' on failure."""
-    code, said = await run_git(workspace, ["stash", "create"], root, session, timeout_s=LONG_S)
-    words = said.decode("ascii", "replace").split()
-    return "" if code else await commit_of(workspace, root, words[-1] if words else "HEAD", session)
-
-
-async def _apply(workspace: Workspace, tree: Worktree, ours: str, result: str, session: str) -> MergeResult:
+async def _apply(git: _Git, tree: Worktree, ours: str, result: str) -> MergeResult:
     """Change the folder from the snapshot to the merge result."""
-    new = await _changed_between(workspace, tree.root, session, "--diff-filter=A", ours, result)
+    new = await git.changed_files(tree.root, tree.root, "--diff-filter=A", ours, result)
     there = [path for path in new if os.path.lexists(path)]  # untracked, so not in the snapshot
-    same = [path for path in there if await _is_same(workspace, tree.root, result, path, session)]
+    same = [path for path in there if await _is_same(git, tree.root, result, path)]
     in_the_way = tuple(path for path in there if path not in same)
     if in_the_way:
         return MergeResult(False, f"nothing was touched: {short_list(in_the_way)} would be overwritten", (), in_the_way)
     but = ["--", ".", *(f":(exclude,literal){os.path.relpath(path, tree.root)}" for path in same)]
-    files = await _changed_between(workspace, tree.root, session, ours, result, *but)
+    files = await git.changed_files(tree.root, tree.root, ours, result, *but)
     if not files:
         return MergeResult(True, f"all of {tree.branch} is in {tree.root} already")
-    why = await _apply_patch(workspace, tree, [ours, result, *but], session)
+    why = await _apply_patch(git, tree, [ours, result, *but])
     if why:
         return MergeResult(False, f"nothing was touched: the folder was changed meanwhile ({why}); try again")
     count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
     return MergeResult(True, f"{count} changed in {tree.root}, not committed: {short_list(files)}", files)
 
 
-async def _is_same(workspace: Workspace, root: str, result: str, path: str, session: str) -> bool:
+async def _is_same(git: _Git, root: str, result: str, path: str) -> bool:
     """Tell whether a file of the folder equals the file in the result."""
     name = f"{result}:{os.path.relpath(path, root)}"
-    code, data = await run_git(workspace, ["cat-file", "blob", name], root, session)
+    code, data = await git.run(root, "cat-file", "blob", name)
     try:
-        return not code and not os.path.islink(path) and workspace.read(path) == data
+        return not code and not os.path.islink(path) and git.workspace.read(path) == data
     except OSError:
         return False
 
 
-async def _apply_patch(workspace: Workspace, tree: Worktree, sides: Sequence[str], session: str) -> str:
+async def _apply_patch(git: _Git, tree: Worktree, sides: Sequence[str]) -> str:
     """Apply the difference completely or not at all; '' on success."""
     patch = f"{tree.path}.patch"
+    words = ["diff", "--binary", "--full-index", "--no-renames", f"--output={patch}", *sides]
     try:
-        words = ["diff", "--binary", "--full-index", "--no-renames", f"--output={patch}", *sides]
-        code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
-        if not code:
-            words = ["apply", "--whitespace=nowarn", patch]
-            code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
+        return await git.failure(tree.root, *words) or await git.failure(
+            tree.root, "apply", "--whitespace=nowarn", patch
+        )
     finally:
         if os.path.lexists(patch):
             os.unlink(patch)
-    return one_line(said) if code else ""
-
-
-async def _changed_between(workspace: Workspace, root: str, session: str, *words: str) -> tuple[str, ...]:
-    code, said = await run_git(workspace, ["diff", "--name-only", "--no-renames", "-z", *words], root, session)
-    return () if code else _absolute(root, said.split(b"\0"))
 
 
 def _absolute(root: str, names: Sequence[bytes]) -> tuple[str, ...]:

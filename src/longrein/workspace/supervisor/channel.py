@@ -4,12 +4,13 @@ Both ends use it. File descriptors travel beside the bytes. The channel never bl
 limit. Importing `json` would take a fifth of the supervisor's start.
 """
 
-import _socket as socket
-import array
 import marshal
 import os
+import socket
 from collections import deque
 from collections.abc import Sequence
+
+from longrein.workspace.supervisor.shell import close
 
 VERSION = 3
 """Version of the messages and of the spool's files."""
@@ -27,9 +28,6 @@ WAITING_BYTES_MAX = 256 << 20
 """Most unsent bytes; a peer that reads nothing for so long counts as gone."""
 DESCRIPTORS_MAX = 16
 """Most descriptors in one message."""
-
-_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-"""0 where the system has no such flag; the descriptors are then marked one by one."""
 
 
 class Channel:
@@ -60,7 +58,7 @@ class Channel:
         data = len(data).to_bytes(LENGTH_BYTES, "big") + data
         if self.closed or self._waiting_bytes > WAITING_BYTES_MAX:
             self.closed = True
-            _close(descriptors)
+            close(*descriptors)
             return
         self._waiting.append((memoryview(data), descriptors))
         self._waiting_bytes += len(data)
@@ -70,25 +68,19 @@ class Channel:
         while self._waiting and not self.closed:
             data, descriptors = self._waiting[0]
             try:
-                sent = self._send(data, descriptors)
+                sent = socket.send_fds(self.socket, [data], descriptors) if descriptors else self.socket.send(data)
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError:
                 self._hang_up()
                 return True
-            _close(descriptors)
+            close(*descriptors)
             self._waiting_bytes -= sent
             if sent == len(data):
                 self._waiting.popleft()
             else:
                 self._waiting[0] = data[sent:], ()
         return True
-
-    def _send(self, data: memoryview, descriptors: Sequence[int]) -> int:
-        if not descriptors:
-            return self.socket.send(data)
-        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        return self.socket.sendmsg([data], beside)
 
     def receive(self) -> list[dict[str, object]]:
         """Return the messages that have arrived.
@@ -101,23 +93,18 @@ class Channel:
 
     def _take(self) -> bool:
         try:
-            space = socket.CMSG_SPACE(DESCRIPTORS_MAX * array.array("i").itemsize)
-            data, beside, _, _ = self.socket.recvmsg(READ_BYTES, space, _CLOSE_ON_EXEC)
+            data, found, _, _ = socket.recv_fds(self.socket, READ_BYTES, DESCRIPTORS_MAX)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            data, beside = b"", []
-        for level, kind, given in beside:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                numbers = array.array("i")
-                numbers.frombytes(given[: len(given) - len(given) % numbers.itemsize])
-                self.descriptors.extend(numbers)
-                for number in () if _CLOSE_ON_EXEC else numbers:
-                    os.set_inheritable(number, False)
+            data, found = b"", []
+        for descriptor in found:
+            os.set_inheritable(descriptor, False)  # `recv_fds` ignores its flags in Python 3.11
+        self.descriptors.extend(found)
         self._read += data
         if not data:
             self.closed = True
-        return len(data) == READ_BYTES or bool(beside)
+        return len(data) == READ_BYTES or bool(found)
 
     def _whole(self) -> list[dict[str, object]]:
         found, at = [], 0
@@ -137,7 +124,7 @@ class Channel:
     def take(self, count: int) -> list[int]:
         """Take the next `count` descriptors; none when some were lost, because too many are open here."""
         if len(self.descriptors) < count:
-            _close(self.descriptors)
+            close(*self.descriptors)
             self.descriptors.clear()
             return []
         return [self.descriptors.popleft() for _ in range(count)]
@@ -145,17 +132,12 @@ class Channel:
     def _hang_up(self) -> None:
         self.closed = True
         for _, descriptors in self._waiting:
-            _close(descriptors)
+            close(*descriptors)
         self._waiting.clear()
 
     def close(self) -> None:
         """Close the socket and every descriptor still held."""
         self._hang_up()
-        _close(self.descriptors)
+        close(*self.descriptors)
         self.descriptors.clear()
         self.socket.close()
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -1,42 +1,18 @@
-"""Commands of the supervisor, and the end of their process trees."""
+"""Commands of the supervisor, and the processes that remain of them."""
 
 import os
+from collections import namedtuple
 from collections.abc import Callable, Iterable
 
-from longrein.workspace.supervisor.process_tree import (
-    FIRST_ROUND_S,
-    LAST_ROUND_S,
-    Process,
-    Tree,
-    descendants,
-    environment_of,
-    process,
-    processes,
-    terminate_group,
-)
+from longrein.workspace.supervisor.process_tree import Process, Tree, descendants, process
 from longrein.workspace.supervisor.shell import signal_name
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")
 
 
-class KeptTask:
-    """Options of a background task; fields as in `BackgroundOptions`."""
-
-    def __init__(
-        self,
-        *,
-        task: str,
-        policy: str,
-        timeout_s: float,
-        quota_bytes: int,
-        memory_bytes: int,
-        cpu_s: float,
-    ) -> None:
-        self.task, self.policy, self.timeout_s = task, policy, timeout_s
-        self.quota_bytes, self.memory_bytes, self.cpu_s = quota_bytes, memory_bytes, cpu_s
-        self.output: SpoolWriter | None = None
-        """Writer of its output, once the task is kept."""
+KeptTask = namedtuple("KeptTask", "task policy timeout_s quota_bytes memory_bytes cpu_s")
+"""Options of a background task; fields as in `BackgroundOptions`."""
 
 
 class Command:
@@ -57,6 +33,8 @@ class Command:
         self.began_s = began_s
         self.elapsed_s = 0.0
         self.kept: KeptTask | None = None
+        self.spool: SpoolWriter | None = None
+        """Writer of a background task's output."""
         self.report_end: Callable[[], None] | None = None
         """Reports a foreground command's end to longrein; None when nobody wants it."""
         self.over = False
@@ -86,10 +64,15 @@ class Command:
 
     def end_record(self, wall_us: int) -> dict[str, object]:
         """Build the task's end for the spool."""
-        assert self.kept is not None
-        output = self.kept.output
+        output = self.spool
         assert output is not None
-        state, code, cause = _natural_end(self.returncode)
+        code, cause = self.returncode, ""
+        if code is None:
+            state, cause = "lost", "it could not be ended"
+        elif code < 0:
+            state, cause, code = "failed", signal_name(-code), None
+        else:
+            state = "failed" if code else "done"
         if self.ending:
             state, cause = self.state, self.cause
         return {
@@ -104,20 +87,8 @@ class Command:
         }
 
 
-def _natural_end(returncode: int | None) -> tuple[str, int | None, str]:
-    """Return (state, code, cause) of a process that was not told to end."""
-    if returncode is None:
-        return "lost", None, "it could not be ended"
-    if returncode < 0:
-        return "failed", None, signal_name(-returncode)
-    return ("failed" if returncode else "done"), returncode, ""
+# --- Processes that no command owns any more -------------------------------------------------------------------------
 
-
-# --- Ending process trees --------------------------------------------------------------------------------------------
-#
-# The supervisor's own loop walks them: TERM, a grace period, KILL, until no process is left.
-
-RECENT_S = 0.005
 ALL_COMMANDS = float("inf")
 """Stands for the number of the last command: no limit."""
 
@@ -156,70 +127,3 @@ class RemainingProcesses(Tree):
         _, found, rest = environment.partition(self.mark)
         number = rest.partition(b"/")[0]
         return bool(found) and number.isdigit() and int(number) <= self._last
-
-
-class Terminations:
-    """The trees that are ending. All share one look at the process table per round."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._trees: dict[Tree, Callable[[], None]] = {}
-        self._pause_s = FIRST_ROUND_S
-        self._next = 0.0
-        self._looked_at, self._table = -1.0, dict[int, Process]()
-
-    def __bool__(self) -> bool:
-        return bool(self._trees)
-
-    def __contains__(self, tree: Tree) -> bool:
-        return tree in self._trees
-
-    def end(self, tree: Tree, done: Callable[[], None]) -> None:
-        """Begin to end `tree`; `done` is called when no process is left.
-
-        The leader's group gets TERM at once. The leader's children are noted first: after its death an unmarked child
-        could not be told from a stranger.
-        """
-        if tree.root:
-            tree.members(self._recent_table(), {})
-            terminate_group(tree.root)
-        self._trees[tree] = done
-        self.hurry()
-
-    def _recent_table(self) -> dict[int, Process]:
-        """Return the process table; trees that are ended together share it."""
-        now = self._clock()
-        if now - self._looked_at > RECENT_S:
-            self._looked_at, self._table = now, processes()
-        return self._table
-
-    def gone(self, pid: int) -> None:
-        """Look again at once if the reaped process belongs to an ending tree."""
-        if any(pid in tree.known for tree in self._trees):
-            self.hurry()
-
-    def hurry(self) -> None:
-        """Look again at once, because a process has just exited."""
-        self._pause_s, self._next = FIRST_ROUND_S, self._clock()
-
-    def wait_s(self) -> float | None:
-        """Return the seconds until the next look; None when nothing is ending."""
-        return max(0.0, self._next - self._clock()) if self._trees else None
-
-    def walk(self) -> None:
-        """Signal the processes that are left, if a look is due."""
-        now = self._clock()
-        if not self._trees or now < self._next:
-            return
-        table = processes()
-        environments = {pid: environment_of(pid) for pid in table}
-        for tree, done in list(self._trees.items()):
-            members = tree.members(table, environments)
-            if not tree.is_gone(members) and now < tree.give_up_at:
-                tree.signal_members(members, now)
-                continue
-            del self._trees[tree]
-            done()
-        due_s = min((tree.due_s(self._clock()) for tree in self._trees), default=0.0)
-        self._next = self._clock() + max(0.0, min(self._pause_s, due_s))
-        self._pause_s = min(self._pause_s * 1.6, LAST_ROUND_S)

@@ -1,14 +1,13 @@
 """Entry point of the supervisor: its socket, its signals and its exit."""
 
-import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
-import _socket as socket
 import os
+import signal
+import socket
 import sys
 import time
+from contextlib import suppress
 
 from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
-from longrein.workspace.supervisor.process_tree import process
-from longrein.workspace.supervisor.shell import signal_name
 from longrein.workspace.supervisor.spool_writer import write_record
 from longrein.workspace.supervisor.supervisor import Supervisor
 
@@ -32,23 +31,23 @@ def main() -> None:
     supervisor = Supervisor(first, time.monotonic)
     woken = on_signals(supervisor)
     inode = listen(supervisor)
-    write_own_record()
+    with suppress(OSError):  # on a full disk only each task's record tells of its supervisor
+        write_record(".", RECORD, f'{{"pid": {os.getpid()}, "start": {supervisor.start}, "version": {VERSION}}}')
     supervisor.run()
     if inode == inode_of(SOCKET):  # before the socket closes: a refused client may start a new supervisor at once
         for name in (SOCKET, f"{RECORD}.json"):
-            unlink(name)
+            with suppress(OSError):
+                os.unlink(name)
     woken.close()
     os._exit(0)
 
 
 def become_subreaper() -> None:
     """Become the parent of orphaned descendants. Elsewhere than on Linux the marks must do."""
-    try:
+    with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
         ctypes.CDLL(None).prctl(SUB_REAPER, 1, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        return
 
 
 def on_signals(supervisor: Supervisor) -> socket.socket:
@@ -66,7 +65,7 @@ def on_signals(supervisor: Supervisor) -> socket.socket:
             supervisor.reap()
         for number in ENDING:
             if number in numbers:
-                supervisor.stop_all(f"its supervisor was told to end ({signal_name(number)})")
+                supervisor.stop_all(f"its supervisor was told to end ({number.name})")
 
     supervisor.loop.watch(waking.fileno(), wake)
     return written
@@ -91,24 +90,6 @@ def listen(supervisor: Supervisor) -> int:
         return -1
     supervisor.loop.watch(listening.fileno(), lambda: supervisor.accept(listening))
     return inode_of(SOCKET)
-
-
-def write_own_record() -> None:
-    """Write who this supervisor is. On a full disk only each task's record tells."""
-    own = process(os.getpid())
-    record = f'{{"pid": {os.getpid()}, "start": {own.start if own else 0}, "version": {VERSION}}}'
-    try:
-        write_record(".", RECORD, record)
-    except OSError:
-        return
-
-
-def unlink(path: str) -> None:
-    """Remove a file, if it exists."""
-    try:
-        os.unlink(path)
-    except OSError:
-        return
 
 
 def inode_of(path: str) -> int:

@@ -78,9 +78,8 @@ class Pipes:
 
     def take(self, command: Command, most_bytes: int = READ_BYTES) -> bool:
         """Read a task's output into the spool; False when the pipe has ended."""
-        assert command.kept is not None
-        assert command.kept.output is not None
-        return self._read(command, command.kept.output.write, most_bytes)
+        assert command.spool is not None
+        return self._read(command, command.spool.write, most_bytes)
 
     def _read(self, command: Command, take: Callable[[bytes], None], left: int) -> bool:
         while left > 0 and command.output >= 0:

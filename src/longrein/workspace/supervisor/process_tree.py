@@ -5,10 +5,10 @@ loads this module too.
 """
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
-
-from longrein.workspace.supervisor.shell import SIGKILL, SIGTERM
+from collections.abc import Callable
+from contextlib import suppress
 
 LINUX = sys.platform == "linux"
 ENVIRONMENT_BYTES_MAX = 1 << 20
@@ -34,13 +34,26 @@ def processes() -> dict[int, Process]:
     return {process.pid: process for process in found if process is not None}
 
 
-def _numbers() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+def _numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def process(pid: int) -> Process | None:
-    """Return a live process of this user; None when it is gone or a zombie."""
-    return _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
+def process(pid: int, start: int | None = None) -> Process | None:
+    """Return a live process of this user; None when it is gone, a zombie, or has another `start`."""
+    found = _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
+    return found if found is not None and start in (None, found.start) else None
+
+
+def owner_mark() -> str:
+    """Return `/<pid>.<start>` of this process; the marks of its commands begin with it."""
+    own = process(os.getpid())
+    return f"/{os.getpid()}.{own.start if own else 0}"
+
+
+def owner_process(mark: str) -> Process | None:
+    """Return the live process that a mark names, `/<pid>.<start>` with perhaps more behind a dot."""
+    pid, start, *_ = (*mark.strip("/").split("."), "", "")
+    return process(int(pid), int(start)) if pid.isdecimal() and start.isdecimal() else None
 
 
 def _stat_of(pid: int, own: int) -> Process | None:
@@ -81,8 +94,7 @@ def environment_of(pid: int) -> bytes:
 def processes_with(*names: str) -> list[tuple[int, bytes]]:
     """Return (pid, environment) of this user's processes that have one of these variables."""
     wanted = [f"\0{name}=".encode() for name in names]
-    numbers = _numbers() if LINUX else iter(_from_psutil())
-    read = ((pid, environment_of(pid)) for pid in numbers)
+    read = ((pid, environment_of(pid)) for pid in (_numbers() if LINUX else _from_psutil()))
     return [(pid, environment) for pid, environment in read if any(one in environment for one in wanted)]
 
 
@@ -129,10 +141,9 @@ def ancestors(table: dict[int, Process], pid: int) -> set[int]:
 
 def send(one: Process, number: int) -> bool:
     """Signal exactly this process; False when it is gone or its pid was reused."""
-    now = process(one.pid)
-    if now is None or now.start != one.start:
-        return False
     try:
+        if process(one.pid, one.start) is None:
+            return False
         os.kill(one.pid, number)
     except (ProcessLookupError, PermissionError):
         return False
@@ -147,20 +158,12 @@ def _from_psutil() -> dict[int, Process]:
         info = one.info
         if info["uids"] is None or info["uids"].real != own or info["status"] == psutil.STATUS_ZOMBIE:
             continue
-        group, session = _group_and_session(info["pid"])
-        start = int((info["create_time"] or 0) * 1000)
-        found[info["pid"]] = Process(info["pid"], info["ppid"] or 0, group, session, start)
-    return found
-
-
-def _group_and_session(pid: int) -> tuple[int, int]:
-    def ask(question: Callable[[int], int]) -> int:
+        pid, start = info["pid"], int((info["create_time"] or 0) * 1000)
         try:
-            return question(pid)
+            found[pid] = Process(pid, info["ppid"] or 0, os.getpgid(pid), os.getsid(pid), start)
         except OSError:
-            return 0
-
-    return ask(os.getpgid), ask(os.getsid)
+            found[pid] = Process(pid, info["ppid"] or 0, 0, 0, start)
+    return found
 
 
 def _environment_psutil(pid: int) -> bytes:
@@ -173,7 +176,7 @@ def _environment_psutil(pid: int) -> bytes:
     return b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
 
 
-# --- One process tree that is ending ---------------------------------------------------------------------------------
+# --- Process trees that are ending -----------------------------------------------------------------------------------
 #
 # Longrein and the supervisor both end trees. Members of a command's tree are the processes that carry its mark, sit in
 # its session, or descend from either. Each command has a mark of its own in `LONGREIN_COMMAND`: `/<pid and start of its
@@ -190,12 +193,8 @@ GIVE_UP_S = 5.0
 FIRST_ROUND_S = 0.004
 LAST_ROUND_S = 0.1
 """First and longest pause between two looks."""
-
-
-def owner_mark() -> str:
-    """Return `/<pid>.<start>` of this process; its commands' marks begin with it."""
-    own = process(os.getpid())
-    return f"/{os.getpid()}.{own.start if own else 0}"
+RECENT_S = 0.005
+"""Age up to which a process table is used again."""
 
 
 class Tree:
@@ -234,9 +233,9 @@ class Tree:
         """Send TERM to new members; after the grace period, KILL to all."""
         for one in members:
             if now >= self.kill_at:
-                send(one, SIGKILL)
+                send(one, signal.SIGKILL)
             elif (one.pid, one.start) not in self._told and one.group != self._group_told:
-                send(one, SIGTERM)
+                send(one, signal.SIGTERM)
             self._told.add((one.pid, one.start))
         self._group_told = 0
 
@@ -245,14 +244,76 @@ class Tree:
         return self.kill_at - now if now < self.kill_at else FIRST_ROUND_S
 
 
-def terminate_group(root: int) -> None:
-    """Send TERM to a process group, if it still exists."""
-    try:
-        os.killpg(root, SIGTERM)
-    except (ProcessLookupError, PermissionError):
-        return
+class Terminations:
+    """The trees that are ending. All share one look at the process table per round."""
 
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._trees: dict[Tree, Callable[[], None]] = {}
+        self._pause_s = FIRST_ROUND_S
+        self._next = 0.0
+        self._looked_at, self._table = -1.0, dict[int, Process]()
 
-def has_marked(mark: str) -> bool:
-    """Tell whether any process carries a mark that contains `mark`."""
-    return any(mark in variable(environment, COMMAND_MARK) for _, environment in processes_with(COMMAND_MARK))
+    def __bool__(self) -> bool:
+        return bool(self._trees)
+
+    def __contains__(self, tree: Tree) -> bool:
+        return tree in self._trees
+
+    def end(self, tree: Tree, done: Callable[[], None]) -> None:
+        """Begin to end `tree`; `done` is called when no process is left.
+
+        The leader's group gets TERM at once. The leader's children are noted first: after its death an unmarked child
+        could not be told from a stranger.
+        """
+        if tree.root:
+            tree.members(self._recent_table(), {})
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(tree.root, signal.SIGTERM)
+        self._trees[tree] = done
+        self.hurry()
+
+    def _recent_table(self) -> dict[int, Process]:
+        """Return the process table; trees that are ended together share it."""
+        now = self._clock()
+        if now - self._looked_at > RECENT_S:
+            self._looked_at, self._table = now, processes()
+        return self._table
+
+    def gone(self, pid: int) -> None:
+        """Look again at once if the reaped process belongs to an ending tree."""
+        if any(pid in tree.known for tree in self._trees):
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Look again at once, because a process has just exited."""
+        self._pause_s, self._next = FIRST_ROUND_S, self._clock()
+
+    def wait_s(self) -> float | None:
+        """Return the seconds until the next look; None when nothing is ending."""
+        return max(0.0, self._next - self._clock()) if self._trees else None
+
+    def walk(self) -> None:
+        """Signal the processes that are left, if a look is due."""
+        now = self._clock()
+        if not self._trees or now < self._next:
+            return
+        table = processes()
+        environments = {pid: environment_of(pid) for pid in table}
+        for tree, done in list(self._trees.items()):
+            members = tree.members(table, environments)
+            if not tree.is_gone(members) and now < tree.give_up_at:
+                tree.signal_members(members, now)
+                continue
+            del self._trees[tree]
+            done()
+        due_s = min((tree.due_s(self._clock()) for tree in self._trees), default=0.0)
+        self._next = self._clock() + max(0.0, min(self._pause_s, due_s))
+        self._pause_s = min(self._pause_s * 1.6, LAST_ROUND_S)
+
+    def kill_now(self) -> None:
+        """Send KILL to everything that is left, without a grace period."""
+        for tree in self._trees:
+            tree.set_kill_time(self._clock())
+        self.hurry()
+        self.walk()

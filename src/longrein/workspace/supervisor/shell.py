@@ -5,10 +5,9 @@ Standard library only: the supervisor loads this module too.
 
 import errno
 import os
+import signal
 from collections.abc import Sequence
 
-SIGKILL, SIGTERM = 9, 15
-"""The same numbers on every system."""
 FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these cannot change the shell's folder, so no report is needed."""
 HELD_PIPE_S = 0.1
@@ -67,8 +66,6 @@ def last_folder(report: int) -> str:
 
 def signal_name(number: int) -> str:
     """Return a signal's name, such as `SIGKILL`; a real-time signal by its number."""
-    import signal  # slow to import: a fifth of the supervisor's start
-
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -5,13 +5,13 @@ folder for a moment and comes back. Importing `subprocess` would take half of th
 where spawned processes cannot call `setsid`.
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
 import os
+import signal
 from collections.abc import Mapping, Sequence
 
 from longrein.workspace.supervisor.shell import command_words
 
-IGNORED_HERE = [number for name in ("SIGPIPE", "SIGXFSZ") if (number := getattr(signal, name, None)) is not None]
+IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
 
 
@@ -20,7 +20,6 @@ def spawn(
     shell: str,
     cwd: str,
     env: Mapping[str, str],
-    *,
     output: int,
     report: int,
     stdin: int,

@@ -6,9 +6,12 @@ two files tells what was not kept. `<task>.end` is written under another name, f
 absent.
 """
 
+import codecs
 import errno
 import os
+from collections import namedtuple
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from longrein.atomic_file import replace_file
 
@@ -18,21 +21,7 @@ from longrein.atomic_file import replace_file
 
 HOLD_CHARS_MAX = 1 << 14
 """Longest secret; a private key of 16,384 bits is shorter."""
-_BEGINNINGS = (
-    "sk-",
-    "gh",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "eyJ",
-    "xox",
-    "glpat-",
-    "npm_",
-    "hf_",
-    "pypi-",
-    "xai-",
-    "gsk_",
-)
+_BEGINNINGS = ["sk-", "gh", "AKIA", "ASIA", "AIza", "eyJ", "xox", "glpat-", "npm_", "hf_", "pypi-", "xai-", "gsk_"]
 _TOKEN_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _TOKEN_BEGINS_CHARS = 16
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
@@ -52,8 +41,7 @@ class StreamRedactor:
     def take(self, data: bytes) -> bytes:
         """Add `data` and return what can be given out now."""
         data = self.held + data
-        whole = _whole_characters(data)
-        text = data[:whole].decode("utf-8", "surrogateescape")
+        text, whole = codecs.utf_8_decode(data, "surrogateescape", False)  # up to an incomplete last character
         end = self._settled(text)
         if len(text) - end > HOLD_CHARS_MAX:
             end = len(text)
@@ -95,17 +83,6 @@ class StreamRedactor:
             if 0 <= at < end:
                 return at
         return end
-
-
-def _whole_characters(data: bytes) -> int:
-    """Number of bytes before an incomplete last character."""
-    for back in range(1, min(3, len(data)) + 1):
-        first = data[-back]
-        if first >= 0xC0:
-            return len(data) - back if back < (2 if first < 0xE0 else 3 if first < 0xF0 else 4) else len(data)
-        if first < 0x80:
-            break
-    return len(data)
 
 
 def _before_header(text: str, recent: int, end: int) -> int:
@@ -161,6 +138,10 @@ REASONS = {
 }
 
 
+WriterState = namedtuple("WriterState", "size head lost_bytes lost pieces held")
+"""State with which another process goes on writing: numbers in bytes, (offset, size) of each piece, held text."""
+
+
 class SpoolWriter:
     """Writes a task's output to the spool, redacted and within the quota.
 
@@ -168,7 +149,7 @@ class SpoolWriter:
     """
 
     def __init__(self, folder: str, task: str, quota_bytes: int, redactor: StreamRedactor) -> None:
-        self._folder, self._task, self._redactor = folder, task, redactor
+        self.folder, self.task, self._redactor = folder, task, redactor
         self.set_quota(quota_bytes)
         self.size_bytes = 0
         """Bytes printed, after redaction."""
@@ -237,7 +218,7 @@ class SpoolWriter:
         while self._pieces and self._no_room():
             self._unlink(self._pieces.pop(0)[0])
         if not self._pieces:
-            os.makedirs(os.path.join(self._folder, f"{self._task}.more"), FOLDER_MODE, exist_ok=True)
+            os.makedirs(os.path.join(self.folder, f"{self.task}.more"), FOLDER_MODE, exist_ok=True)
         self._file = self._open(self.size_bytes)
         self._pieces.append((self.size_bytes, 0))
         self._room = self._piece_bytes
@@ -247,10 +228,10 @@ class SpoolWriter:
         return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
 
     def _open(self, piece: int) -> int:
-        return os.open(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        return _open_private(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 
     def _path(self, piece: int) -> str:
-        return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
+        return os.path.join(self.folder, f"{self.task}.out" if piece < 0 else f"{self.task}.more/{piece}")
 
     def count_lost(self, error: OSError, size_bytes: int) -> None:
         """Count bytes that could not be written; the next write begins a new file."""
@@ -265,60 +246,35 @@ class SpoolWriter:
         """Return the state for another process to go on writing. This one must not write any more."""
         self.release()
         held = self._redactor.held.decode("latin-1")
-        pieces = [list(piece) for piece in self._pieces]
-        numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
-        return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
+        state = WriterState(self.size_bytes, self._head_bytes, self.lost_bytes, self.lost, self._pieces, held)
+        return state._asdict()
 
     def resume_from(self, handed: dict[str, object]) -> None:
         """Go on where another process stopped."""
-        self._take_over(**handed)  # type: ignore[arg-type]  # messages are untyped
-
-    def _take_over(
-        self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
-    ) -> None:
-        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
-        self._pieces = [(piece[0], piece[1]) for piece in pieces]
-        self._redactor.held = held.encode("latin-1")
+        state = WriterState(**handed)
+        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = state[:4]
+        self._pieces = [(offset, size) for offset, size in state.pieces]
+        self._redactor.held = state.held.encode("latin-1")
 
     def rename(self, task: str) -> None:
         """Give the files written so far to `task`. Raises OSError."""
         self.release()
         for wanted, suffix in ((self._head_bytes, "out"), (self._pieces, "more")):
             if wanted:
-                before = os.path.join(self._folder, f"{self._task}.{suffix}")
-                os.rename(before, os.path.join(self._folder, f"{task}.{suffix}"))
-        self._task = task
-
-    def remove(self) -> None:
-        """Remove the files."""
-        self.release()
-        self._unlink(NOT_A_PIECE)
-        for offset, _ in self._pieces:
-            self._unlink(offset)
-        try:
-            os.rmdir(os.path.join(self._folder, f"{self._task}.more"))
-        except OSError:
-            return  # there was none
+                before = os.path.join(self.folder, f"{self.task}.{suffix}")
+                os.rename(before, os.path.join(self.folder, f"{task}.{suffix}"))
+        self.task = task
 
     def _unlink(self, piece: int) -> None:
-        try:
+        with suppress(OSError):  # it is gone already, with its folder
             os.unlink(self._path(piece))
-        except OSError:
-            return  # it is gone already, with its folder
 
 
 def reserve_end(folder: str, task: str) -> None:
     """Reserve space for the task's end, so that it can be written on a full disk. Failure is no error."""
-    try:
-        file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    except OSError:
-        return
-    try:
-        os.posix_fallocate(file, 0, END_BYTES)
-    except (AttributeError, OSError):
-        pass  # not supported by every system and file system
-    finally:
-        os.close(file)
+    # not supported by every system and file system
+    with suppress(AttributeError, OSError), open(_end_path(folder, task) + ".new", "ab", opener=_open_private) as file:
+        os.posix_fallocate(file.fileno(), 0, END_BYTES)
 
 
 def write_end(folder: str, task: str, end: dict[str, object]) -> None:
@@ -327,7 +283,7 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
     path = _end_path(folder, task)
     data = json.dumps(end).encode()  # not by `replace_file`, which would give up the space reserved for it
-    file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    file = _open_private(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
     try:
         os.write(file, data.ljust(END_BYTES))
         os.ftruncate(file, max(len(data), END_BYTES))
@@ -340,6 +296,10 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 def write_record(folder: str, name: str, record: str) -> None:
     """Write a JSON record, complete or not at all. Raises OSError."""
     replace_file(os.path.join(folder, f"{name}.json"), (record.encode(),), durable=False, mode=FILE_MODE)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _end_path(folder: str, task: str) -> str:

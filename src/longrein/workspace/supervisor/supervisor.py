@@ -1,17 +1,17 @@
 """The supervisor's requests and clients. One thread; it waits only in its loop."""
 
-import _socket as socket
 import os
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses, Terminations
+from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Tree, process
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Terminations, Tree, owner_mark
 from longrein.workspace.supervisor.shell import close
 from longrein.workspace.supervisor.spawn import spawn
-from longrein.workspace.supervisor.tasks import Tasks
+from longrein.workspace.supervisor.tasks import Context, Tasks
 
 ALONE_S = 2.0
 """Seconds between longrein's death and the end of what may not outlive it."""
@@ -35,9 +35,8 @@ class Supervisor:
     """The supervisor's state. Each method `do_…` handles the message of that name."""
 
     def __init__(self, first: socket.socket, clock: Callable[[], float]) -> None:
-        own = process(os.getpid())
-        self.start = own.start if own else 0
-        self.owner = f"/{os.getpid()}.{self.start}"
+        self.owner = owner_mark()
+        self.start = int(self.owner.partition(".")[2])
         self.loop = Loop(clock)
         self.terminations = Terminations(clock)
         self.pipes = Pipes(self.loop)
@@ -88,10 +87,10 @@ class Supervisor:
     def accept(self, listening: socket.socket) -> None:
         """Accept a client."""
         try:
-            descriptor, _ = listening._accept()  # type: ignore[attr-defined]  # what `socket.accept` calls
+            sock, _ = listening.accept()
         except OSError:
             return
-        self._add_client(socket.socket(fileno=descriptor))
+        self._add_client(sock)
 
     def _add_client(self, sock: socket.socket) -> Client:
         client = Client(Channel(sock))
@@ -208,21 +207,23 @@ class Supervisor:
         self.attached = client
         self._attachments += 1
         self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
-        self.tasks.set_context(**known)  # type: ignore[arg-type]  # messages are untyped
+        self.tasks.set_context(Context(**known))
         return self.tell(client, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 
-    def do_start(
+    def do_start(  # noqa: PLR0913 - the fields of the message
         self,
         client: Client,
         descriptors: Sequence[int],
         *,
         number: int,
+        command: str | list[str],
+        shell: str,
+        cwd: str,
         env: dict[str, str],
         stdin: bool,
         until_s: float,
-        **what: str | list[str],
     ) -> None:
-        """Start a command; `what` holds the command, its shell and its folder.
+        """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
         (monotonic) nothing is started, because longrein no longer waits.
@@ -241,8 +242,7 @@ class Supervisor:
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            pipes = {"output": theirs, "report": report, "stdin": their_input}
-            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are untyped
+            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
@@ -286,8 +286,7 @@ class Supervisor:
             return self.tell(client, do="answer", ref=ref, error="it is over and forgotten")
         who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
-        kept = KeptTask(**keeping)  # type: ignore[arg-type]  # messages are untyped
-        error = self.tasks.keep(command, kept, record, written)
+        error = self.tasks.keep(command, KeptTask(**keeping), record, written)
         self.tell(client, do="answer", ref=ref, error=error)
         if error:  # nobody could find it again
             self.pipes.discard_output(command)

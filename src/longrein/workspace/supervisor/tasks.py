@@ -1,7 +1,7 @@
 """Background tasks in the supervisor: their limits, and the one-time record of their end."""
 
-import importlib
 import os
+from collections import namedtuple
 from collections.abc import Callable, Iterable
 
 from longrein.workspace.supervisor.commands import Command, KeptTask
@@ -65,6 +65,10 @@ HERE = "."
 """The spool: the supervisor's own folder."""
 
 
+Context = namedtuple("Context", "secrets nonce patterns wall_us")
+"""What the attached longrein knows: secrets, its nonce, patterns of secrets, and the time in microseconds UTC."""
+
+
 class Tasks:
     """The running background tasks, by id."""
 
@@ -77,29 +81,28 @@ class Tasks:
     ) -> None:
         """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is in the spool."""
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
-        self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
-        self._wall_us = 0
+        self._context = Context((), "", (), 0)
         self._checking_limits = self._checking_records = False
         self.running: dict[str, Command] = {}
 
-    def set_context(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
-        """Set the secrets that must not reach the disk, and longrein's wall clock (microseconds UTC)."""
-        self._secrets = secrets, nonce, patterns
-        self._wall_us = wall_us - int(self._loop.clock() * 1e6)
+    def set_context(self, context: Context) -> None:
+        """Set the secrets that must not reach the disk, and longrein's wall clock as of now."""
+        self._context = context._replace(wall_us=context.wall_us - int(self._loop.clock() * 1e6))
 
     def wall_us(self) -> int:
         """Microseconds UTC: longrein's clock plus the monotonic time since. Never jumps."""
-        return self._wall_us + int(self._loop.clock() * 1e6)
+        return int(self._context.wall_us) + int(self._loop.clock() * 1e6)
 
     def keep(self, command: Command, kept: KeptTask, record: dict[str, object], written: dict[str, object]) -> str:
         """Make the command a background task; returns why not, or ''.
 
         `written` describes the output that is in the spool already.
         """
-        import json  # slow to import
+        import json
 
-        secrets, nonce, patterns = self._secrets
-        redactor = importlib.import_module("longrein.events.redact").redactor  # slow to import, seldom needed
+        from longrein.events.redact import redactor  # slow to import, and most sessions keep no task
+
+        secrets, nonce, patterns, _ = self._context
         redact = redactor(secrets, nonce, patterns)
         began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
         times = {"began_s": command.began_s, "started_at": began_at}
@@ -109,8 +112,8 @@ class Tasks:
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         reserve_end(HERE, kept.task)
-        kept.output = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
-        kept.output.resume_from(written)
+        command.spool = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
+        command.spool.resume_from(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
@@ -162,8 +165,8 @@ class Tasks:
     def _write_end(self, command: Command) -> None:
         kept = command.kept
         assert kept is not None
-        assert kept.output is not None
-        kept.output.close()
+        assert command.spool is not None
+        command.spool.close()
         self._pipes.discard_output(command)
         end = command.end_record(self.wall_us())
         try:
