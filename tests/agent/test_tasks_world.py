@@ -11,9 +11,9 @@ from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolErr
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
 from tests.agent.task_harness import TaskHarness, background, one_turn, words
+from tests.support.supervision import MemorySupervision
 
 
 def told(harness: TaskHarness, kind: str) -> list[str]:

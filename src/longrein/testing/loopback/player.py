@@ -19,7 +19,6 @@ class Received(msgspec.Struct):
     """From 1, in order of arrival."""
     at_s: float
     """Time of arrival on the provider's clock."""
-    method: str
     path: str
     """Path with its query."""
     headers: dict[str, str]
@@ -46,7 +45,7 @@ class Received(msgspec.Struct):
     """Length of the body, also if it is not kept."""
     finished_s: float = 0.0
     """Time at which the answer was written, on the same clock; 0 before."""
-    done: asyncio.Event | None = None
+    done: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the answer has ended or was cut."""
     gone: bool = False
     """True if the client disconnected before the end."""

@@ -80,7 +80,7 @@ class MemorySupervision:
         command: str | Sequence[str],
         *,
         cwd: str,
-        env: Mapping[str, str],  # noqa: ARG002 - the port's signature
+        env: Mapping[str, str],
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
@@ -138,7 +138,7 @@ class MemorySupervision:
             kept.process.end(cause)
         await asyncio.sleep(0)
 
-    async def give(self, task: str, data: bytes, *, eof: bool) -> None:  # noqa: ARG002 - the port's signature
+    async def give(self, task: str, data: bytes, *, eof: bool) -> None:
         """See `Supervision.give`."""
         await asyncio.sleep(0)
         kept = self.spool.get(task)

@@ -1,16 +1,14 @@
 """Random simulation of sessions: chaos model, impatient user, slow disk, killed process.
 
-`python -m tests.testing.simulate 1000` plays seeds 0 to 999, `… 1000 500` seeds 500 to 1499, `… 1 77` seed 77 alone.
-Each seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
+`SEEDS_TIMES=50 pytest tests/testing/test_simulation.py` plays seeds 0 to 999; `simulate(77)` plays seed 77 alone. Each
+seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
 the model answers plainly, and the session must come to rest.
 """
 
 import asyncio
-import sys
-import time
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -42,12 +40,12 @@ from longrein.events import (
     text_of,
 )
 from longrein.permissions import Rules
-from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
+from tests.support.chaos import ChaosModel
 
 PATHS = [
     "a.py",
@@ -470,28 +468,26 @@ def raise_first(tasks: list[asyncio.Future[None]]) -> None:
 
 def simulate(seed: int) -> Simulation:
     """Play one seed. Raises AssertionError, naming it."""
-    simulation = Simulation(seed)
+    return play(Simulation(seed))
+
+
+class _Playable(Protocol):
+    seed: int
+    clock: VirtualClock
+    disk: MemoryDisk
+    life: int
+
+    async def play(self) -> None: ...
+
+
+Played = TypeVar("Played", bound=_Playable)
+
+
+def play(simulation: Played) -> Played:
+    """Play `simulation` and return it. Raises AssertionError, naming the seed."""
     try:
-        run_virtual(simulation.play(), clock=simulation.clock, seed=seed)
+        run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
     except (Exception, Broken) as error:
-        where = f"seed {seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
+        where = f"seed {simulation.seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
     return simulation
-
-
-def main(count: int, first: int = 0) -> int:
-    """Play `count` seeds from `first`; return the number of failures."""
-    begun, failed, requests = time.monotonic(), 0, 0
-    for seed in range(first, first + count):
-        try:
-            requests += simulate(seed).requests
-        except AssertionError as error:
-            failed += 1
-            print(f"SEED={seed} {str(error)[:1500]}\n", flush=True)
-    took = time.monotonic() - begun
-    print(f"{count} seeds, {failed} failed, {requests} requests, {took:.1f} s, {count / took:.1f} seeds/s")
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(1 if main(*map(int, sys.argv[1:] or ["100"])) else 0)
