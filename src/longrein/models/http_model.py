@@ -102,7 +102,7 @@ class HttpModel:
         self._wire = wire
         self._options = options
         self._clock = clock
-        self._caches = FragmentCaches(wire.item_format)
+        self._caches = FragmentCaches(wire)
         self._connections: ConnectionPool | None = None
         self._url = wire.url(options.base_url)
         self._ends_without_done = 0
@@ -121,7 +121,7 @@ class HttpModel:
 
     def clear_cache(self) -> None:
         """Drop all encoded fragments."""
-        self._caches = FragmentCaches(self._wire.item_format)
+        self._caches = FragmentCaches(self._wire)
 
     def blocks(self, request: Request) -> list[bytes]:
         """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
@@ -226,7 +226,7 @@ class HttpModel:
         if target is None:
             return failure
         self._wire.target = target
-        self._caches = FragmentCaches(self._wire.item_format)
+        self._caches = FragmentCaches(self._wire)
         return as_retryable(failure)
 
     async def _read(self, response: HttpResponse, reader: StreamReader) -> AsyncIterator[list[Delta]]:
