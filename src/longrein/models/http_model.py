@@ -108,20 +108,11 @@ class HttpModel:
         self._ends_without_done = 0
         self._was_model = False
 
-    def warm(self) -> None:
-        """Create the connection pool, without opening a socket."""
-        if self._connections is None:
-            self._connections = ConnectionPool(self._options, self._url)
-
     async def aclose(self) -> None:
         """Close idle connections."""
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.aclose()
-
-    def clear_cache(self) -> None:
-        """Drop all encoded fragments."""
-        self._caches = FragmentCaches(self._wire)
 
     def blocks(self, request: Request) -> list[bytes]:
         """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
@@ -167,8 +158,8 @@ class HttpModel:
     async def _send(self, body: bytes) -> HttpResponse:
         options = self._options
         headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
-        self.warm()
-        assert self._connections is not None
+        if self._connections is None:
+            self._connections = ConnectionPool(self._options, self._url)
         return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
     async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:

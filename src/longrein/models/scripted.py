@@ -172,9 +172,6 @@ class ScriptedModel:
         self._failed: dict[tuple[str, int, str], int] = {}
         self._answered: dict[str, int] = {}
 
-    def warm(self) -> None:
-        """Do nothing."""
-
     async def aclose(self) -> None:
         """Do nothing."""
 
