@@ -2,7 +2,8 @@
 
 import msgspec
 
-from longrein.testing.loopback.script import Call, Fault, Turn, arguments_of, split_text
+from longrein.models.scripted import split_text
+from longrein.testing.loopback.script import Call, Fault, Turn
 
 ARGUMENT_CHARS = 96
 """Length of a piece of streamed arguments, in characters."""
@@ -48,7 +49,7 @@ def count_usage(turn: Turn, cached: CacheUsage) -> tuple[CacheUsage, int, int]:
     """Return (input, output tokens, reasoning tokens) of `turn`; figures of the script override counted ones."""
     text = len(turn.text.encode()) * turn.repeat if isinstance(turn.deltas, int) else sum(map(len, turn.deltas))
     thought = -(-len(turn.thinking.encode()) // 4)
-    output = thought + max(1, -(-text // 4) + sum(8 + len(arguments_of(call)) // 4 for call in turn.calls))
+    output = thought + max(1, -(-text // 4) + sum(8 + len(call.received) // 4 for call in turn.calls))
     said = turn.usage
     if said is None:
         return cached, output, thought
@@ -68,7 +69,7 @@ def call_id(call: Call, index: int, answer: ReplyContext, form: str) -> str:
 
 def argument_pieces(turn: Turn, index: int, answer: ReplyContext) -> list[str]:
     """Return the streamed pieces of a call's arguments."""
-    text = arguments_of(turn.calls[index])
+    text = turn.calls[index].received
     if answer.hit_by("bad_json") and index == len(turn.calls) - 1:
         text = text[: max(1, len(text) * 2 // 3)]
     return split_text(text, ARGUMENT_CHARS)

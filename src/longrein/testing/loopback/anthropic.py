@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import CacheUsage, ReplyContext, argument_pieces, call_id, encode
-from longrein.testing.loopback.script import Limits, Rules, Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
     Message,
@@ -87,25 +88,20 @@ class Anthropic(Wire):
     no_prefill = "This model does not support assistant message prefill. The conversation must end with a user message."
     too_many_images = "messages: too many images and documents: {count} + 0 > 100"
 
-    def output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
-        """See `Wire.output_limit`."""
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         return convert(fields, "max_tokens", int, 0)
 
-    def flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        """See `Wire.flags`."""
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         return frozenset({"thinking"} if b'"enabled"' in bytes(fields.get("thinking", b"")) else ())
 
-    def prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
-        """See `Wire.prefix`."""
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
         return [(side, read(raw)) for side in ("tools", "system") for raw in listed(fields.get(side), _TEXT)]
 
-    def messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
-        """See `Wire.messages`."""
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
         found = convert(fields, "messages", list[_RawMessage], [])
         return [Message(one.role, [read(raw) for raw in listed(one.content, _TEXT)]) for one in found]
 
-    def read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
-        """See `Wire.read_fields`."""
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         mark = fields.get("cache_control")
         block = Block(fields.get("type") or "", raw if mark is None else _without_mark(raw, fields))
         block.pictures = tuple(inspect_image(source["data"]) for source in _sources(fields))
@@ -118,8 +114,7 @@ class Anthropic(Wire):
         block.problem = _problem(block, fields)
         return block
 
-    def check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-        """See `Wire.check_head`."""
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
         for name in ("model", "max_tokens", "messages"):
             if name not in fields:
                 raise Refused(f"{name}: Field required")
@@ -133,7 +128,7 @@ class Anthropic(Wire):
         if most and limit > most:
             raise Refused(f"max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens")
         _check_thinking(convert(fields, "thinking", dict[str, Any], {}), limit)
-        found = self.prefix(fields, self.read_block)
+        found = self._prefix(fields, self.read_block)
         for side in ("system", "tools"):
             for n, block in enumerate(block for one, block in found if one == side):
                 if block.problem:
@@ -141,9 +136,8 @@ class Anthropic(Wire):
         if duplicates([block.name for side, block in found if side == "tools"]):
             raise Refused("tools: Tool names must be unique.")
 
-    def check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
-        """See `Wire.check_messages`."""
-        super().check_messages(messages, parsed, rules)
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        super()._check_messages(messages, parsed, rules)
         last = messages[-1]
         if last.role == "assistant" and last.blocks[-1].kind == "text":
             text = msgspec.json.decode(last.blocks[-1].raw)["text"]
@@ -156,8 +150,7 @@ class Anthropic(Wire):
         if "thinking" in parsed.flags:
             _check_thinking_first(messages)
 
-    def check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
-        """See `Wire.check_role`."""
+    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
         role = messages[at].role
         if role == "system":
             raise Refused(
@@ -177,15 +170,14 @@ class Anthropic(Wire):
                 "except for the optional final assistant message"
             )
 
-    def check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
-        """See `Wire.check_block`."""
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
         if block.kind not in _ROLE_BLOCKS[role]:
             other = "assistant" if role == "user" else "user"
             raise Refused(f"{path}: `{block.kind}` blocks can only be in `{other}` messages")
         if block.kind in _THINKING and block.signature != sign(self.name, model, block.text):
             raise Refused(f"{path}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block")
 
-    def check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[Message]) -> None:
         """Check that each call has its result at the start of the next message, and that ids are unique."""
         seen: list[str] = []
         waiting: list[str] = []
@@ -213,8 +205,7 @@ class Anthropic(Wire):
                     seen.append(block.id)
         _check_missing(len(messages) - 1, waiting, [])
 
-    def error_body(self, refused: Refused) -> dict[str, Any]:
-        """See `Wire.error_body`."""
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
         kind = refused.kind or _ERROR_TYPES.get(refused.status, "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": refused.message}, "request_id": "req_loopback"}
 

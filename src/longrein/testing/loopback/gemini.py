@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, encode
-from longrein.testing.loopback.script import Limits, Rules, Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
     Message,
@@ -73,25 +74,20 @@ class Gemini(Wire):
     no_prefill = "Please ensure that multiturn requests end with a user role or a function response."
     too_many_images = "Please use fewer images: at most 3600 are allowed in one request."
 
-    def output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
-        """See `Wire.output_limit`."""
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         return convert(fields, "generationConfig", _Config, _Config()).max_output_tokens or 0
 
-    def flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        """See `Wire.flags`."""
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         return frozenset({"signed"} if signs_calls(model) else ())
 
-    def prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
-        """See `Wire.prefix`."""
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
         return raw_blocks(fields, "systemInstruction")
 
-    def messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
-        """See `Wire.messages`."""
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
         found = convert(fields, "contents", list[_Content], [])
         return [Message(content.role, [read(bytes(raw)) for raw in content.parts]) for content in found]
 
-    def read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
-        """See `Wire.read_fields`."""
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         block = Block(next((key for key in _DATA if key in fields), ""), raw)
         data = fields.get(block.kind)
         inner = data if isinstance(data, dict) else {}
@@ -106,8 +102,7 @@ class Gemini(Wire):
         block.problem = _problem(block, data)
         return block
 
-    def check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-        """See `Wire.check_head`."""
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
         for name in fields:
             if name not in _FIELDS:
                 raise Refused(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
@@ -133,13 +128,11 @@ class Gemini(Wire):
         if again := duplicates(names):
             raise Refused(f"Duplicate function declaration found: {again[0]}")
 
-    def check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
-        """See `Wire.check_messages`."""
-        super().check_messages(messages, parsed, rules)
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        super()._check_messages(messages, parsed, rules)
         _check_signatures(messages, parsed.model)
 
-    def check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
-        """See `Wire.check_role`."""
+    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
         role = messages[at].role
         if role not in ("user", "model"):
             raise Refused("Please use a valid role: user, model.")
@@ -148,7 +141,7 @@ class Gemini(Wire):
         if at and rules.alternation and role == messages[at - 1].role:
             raise Refused("Please ensure that multiturn requests alternate between user and model.")
 
-    def check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[Message]) -> None:
         """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
         please, calls = "Please ensure that function", list[Block]()
         for at, message in enumerate(messages):
@@ -170,8 +163,7 @@ class Gemini(Wire):
         if calls:
             raise Refused(_UNEQUAL_NUMBER)
 
-    def error_body(self, refused: Refused) -> dict[str, Any]:
-        """See `Wire.error_body`."""
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
         word = refused.kind if refused.kind.isupper() else _STATUS_WORDS.get(refused.status, "INVALID_ARGUMENT")
         return {"error": {"code": refused.status, "message": refused.message, "status": word}}
 

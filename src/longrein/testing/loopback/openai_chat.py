@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
-from longrein.testing.loopback.script import Limits, Rules, Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
     Message,
@@ -50,8 +51,7 @@ class OpenAI(Wire):
     function: str
     """Path of the name inside a tool, such as `function.`."""
 
-    def error_body(self, refused: Refused) -> dict[str, Any]:
-        """See `Wire.error_body`."""
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
         kind = refused.kind or ERROR_TYPES.get(refused.status, "invalid_request_error")
         fields = {
             "message": refused.message,
@@ -157,27 +157,23 @@ class OpenAIChat(OpenAI):
     no_prefill = "Cannot set `add_generation_prompt` to True when the last message is from the assistant."
     too_many_images = "Invalid 'messages': too many images. At most 500 are allowed."
 
-    def output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
-        """See `Wire.output_limit`."""
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
         return convert(fields, name, int, 0)
 
-    def flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        """See `Wire.flags`."""
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         options = convert(fields, "stream_options", dict[str, Any], {})
         return frozenset({"usage"} if options.get("include_usage") else ())
 
-    def prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
-        """See `Wire.prefix`."""
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
         return raw_blocks(fields)
 
-    def messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
-        """See `Wire.messages`. A message is one block; its kind is its role."""
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+        # A message is one block; its kind is its role
         blocks = [read(raw) for raw in convert(fields, "messages", list[msgspec.Raw], [])]
         return [Message(block.kind, (block,)) for block in blocks]
 
-    def read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
-        """See `Wire.read_fields`."""
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         content, calls = fields.get("content"), fields.get("tool_calls")
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
         block = Block(str(fields.get("role")), raw, str(fields.get("tool_call_id") or ""))
@@ -188,14 +184,13 @@ class OpenAIChat(OpenAI):
         block.problem = _problem(block, fields)
         return block
 
-    def check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-        """See `Wire.check_head`."""
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
         if "model" not in fields:
             raise Refused("you must provide a model parameter")
         convert(fields, "model", str)
         if "messages" not in fields:
             raise missing("messages")
-        limit, most = self.output_limit(fields), limits.output_tokens_max
+        limit, most = self._output_limit(fields), limits.output_tokens_max
         given = "max_completion_tokens" in fields or "max_tokens" in fields
         if given and limit < 1:
             raise Refused(
@@ -212,13 +207,12 @@ class OpenAIChat(OpenAI):
             )
         self.check_tools(fields)
 
-    def check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
-        """See `Wire.check_block`."""
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
         for id_ in (*block.calls, block.id) if rules.short_ids else ():
             if id_ and not _SHORT_ID.fullmatch(id_):
                 raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
 
-    def check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[Message]) -> None:
         """Check that the messages after calls answer each call once, and no other message answers a call."""
         seen: set[str] = set()
         waiting: list[str] = []

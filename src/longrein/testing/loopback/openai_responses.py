@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.openai_chat import (
     EMPTY_ARRAY,
@@ -15,7 +16,7 @@ from longrein.testing.loopback.openai_chat import (
     images_of,
     missing,
 )
-from longrein.testing.loopback.script import Limits, Rules, Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
     Message,
@@ -44,26 +45,22 @@ class OpenAIResponses(OpenAI):
     no_prefill = "Invalid 'input': the last item must not be the assistant's."
     too_many_images = "Invalid 'input': too many images. At most 500 are allowed."
 
-    def output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
-        """See `Wire.output_limit`."""
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         return convert(fields, "max_output_tokens", int, 0)
 
-    def flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        """See `Wire.flags`."""
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         include = convert(fields, "include", list[str], [])
         return frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
 
-    def prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
-        """See `Wire.prefix`."""
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
         return raw_blocks(fields, "instructions")
 
-    def messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
-        """See `Wire.messages`."""
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
         raws = listed(fields.get("input"), b'{"type":"message","role":"user","content":%b}')
         return [Message(_role(block), (block,)) for block in map(read, raws)]
 
-    def read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
-        """See `Wire.read_fields`. The name of a message is its role."""
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+        # The name of a message is its role
         block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
         content = fields.get("output" if block.kind == "function_call_output" else "content")
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -77,8 +74,7 @@ class OpenAIResponses(OpenAI):
         block.problem = _problem(block, fields)
         return block
 
-    def check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-        """See `Wire.check_head`."""
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
         for name in ("model", "input"):
             if name not in fields:
                 raise missing(name)
@@ -95,16 +91,15 @@ class OpenAIResponses(OpenAI):
             )
         self.check_tools(fields)
 
-    def check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
-        """See `Wire.check_messages`."""
-        super().check_messages(messages, parsed, rules)
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        super()._check_messages(messages, parsed, rules)
         for message, after in zip(messages, [*messages[1:], None], strict=True):
             block = message.blocks[0]
             if block.kind == "reasoning" and (after is None or after.role != "assistant"):
                 said = f"Item '{block.id}' of type 'reasoning' was provided without its required following item."
                 raise Refused(said, param="input")
 
-    def check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
         """Check that reasoning is signed by this provider and model."""
         if block.kind != "reasoning":
             return
@@ -122,7 +117,7 @@ class OpenAIResponses(OpenAI):
                 code="invalid_encrypted_content",
             )
 
-    def check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[Message]) -> None:
         """Check that each call has one later output, and each output an earlier call."""
         answered: dict[str, bool] = {}
         for block in (message.blocks[0] for message in messages):

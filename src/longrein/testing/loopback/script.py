@@ -24,12 +24,10 @@ reply was accepted. A turn that has only a fault is used up by it.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-PIECE_CHARS = 24
-"""Length of a piece of streamed text in characters, about six tokens."""
+from longrein.models.scripted import PIECE_CHARS, ScriptedCall, ScriptedReply, split_text
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,15 +66,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Deepest nesting of JSON."""
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Call(ScriptedCall, frozen=True, forbid_unknown_fields=True):
     """A tool call."""
 
-    name: str
-    """Tool name."""
-    arguments: dict[str, Any] = {}
-    """Arguments."""
-    raw: str | None = None
-    """Text in place of the arguments, which may be invalid JSON."""
     id: str = ""
     """Id of the provider; empty: made in the form of the wire."""
 
@@ -135,25 +127,17 @@ FAULT_KINDS = {
 """Fault kind -> description."""
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     """An answer."""
 
-    text: str = ""
-    thinking: str = ""
     calls: tuple[Call, ...] = ()
     match: str | Callable[..., bool] = ""
     """Text that the messages since the last reply must contain, or `(Received) -> bool`."""
     when: str = ""
     """Text that the first message of the conversation must contain."""
-    stop: str = ""
-    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else `end`."""
     usage: Count | None = None
     """Token counts that replace counted ones."""
     fault: Fault | None = None
-    delay_s: float = 0.0
-    """Seconds before the first byte of the answer."""
-    pace_s: float = 0.0
-    """Seconds before each further write."""
     deltas: int | tuple[str, ...] = 0
     """Number of pieces of the text (0: pieces of `PIECE_CHARS`), or the pieces themselves."""
     repeat: int = 1
@@ -219,16 +203,6 @@ def text_pieces(turn: Turn) -> list[str]:
     return split_text(text, size)
 
 
-def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
-    """Split `text` into pieces of `size` characters."""
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
 def stop_of(turn: Turn) -> str:
     """Return the stop reason."""
     return turn.stop or ("calls" if turn.calls else "end")
-
-
-def arguments_of(call: Call) -> str:
-    """Return the arguments as JSON text."""
-    return msgspec.json.encode(call.arguments).decode() if call.raw is None else call.raw

@@ -294,19 +294,19 @@ class Wire(ABC):
             return cache[key]
 
         if not rules.lenient:
-            self.check_head(fields, limits)
+            self._check_head(fields, limits)
         parsed = ParsedRequest(self.name, model or msgspec.json.decode(fields.get("model", b'""')))
-        parsed.output_max = self.output_limit(fields)
-        parsed.flags = self.flags(fields, parsed.model)
-        for side, block in self.prefix(fields, read):
+        parsed.output_max = self._output_limit(fields)
+        parsed.flags = self._flags(fields, parsed.model)
+        for side, block in self._prefix(fields, read):
             parsed.add(side, block)
-        messages = self.messages(fields, read)
+        messages = self._messages(fields, read)
         for message in messages:
             for block in message.blocks:
                 parsed.add(message.role, block)
         self._find_parts(messages, parsed)
         if not rules.lenient:
-            self.check_messages(messages, parsed, rules)
+            self._check_messages(messages, parsed, rules)
             asked = parsed.used + (parsed.output_max if rules.counts_output else 0)
             if asked > limits.window_tokens:
                 raise Overflow(asked, limits.window_tokens)
@@ -326,70 +326,72 @@ class Wire(ABC):
     def read_block(self, raw: bytes) -> Block:
         """Parse the block `raw`."""
         fields = msgspec.json.decode(raw)
-        return self.read_fields(raw, fields) if isinstance(fields, dict) else Block(raw=raw, problem=self.not_an_object)
+        return (
+            self._read_fields(raw, fields) if isinstance(fields, dict) else Block(raw=raw, problem=self.not_an_object)
+        )
 
-    def check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
         """Check the conversation. Raises `Refused`."""
         if not messages:
             raise Refused(self.no_items, param=self.items, code="empty_array")
         for at, message in enumerate(messages):
-            self.check_role(at, messages, rules)
+            self._check_role(at, messages, rules)
             for n, block in enumerate(message.blocks):
                 path = self.at.format(at=at, n=n)
                 if block.problem:
                     raise Refused(block.problem.replace("{at}", path), param=path, code="invalid_value")
-                self.check_block(path, message.role, block, parsed.model, rules)
+                self._check_block(path, message.role, block, parsed.model, rules)
         if rules.user_first and any(message.role == self.reply_role for message in _spoken(messages)[:1]):
             raise Refused(self.user_first, param=self.items)
-        self.check_pairs(messages)
+        self._check_pairs(messages)
         if messages[-1].role == self.reply_role and not rules.accepts_prefill:
             raise Refused(self.no_prefill, param=self.items)
         count = sum(len(block.pictures) for message in messages for block in message.blocks)
         if count > self.images_max:
             raise Refused(self.too_many_images.format(count=count), param=self.items)
 
-    def check_role(self, at: int, messages: list[Message], rules: Rules) -> None:  # noqa: B027 - optional
+    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:  # noqa: B027 - optional
         """Check the role of message `at`, and that it has blocks."""
 
-    def check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: B027 - optional
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: B027 - optional
         """Check a block where it stands."""
 
     def refusal(self, refused: Refused) -> tuple[int, bytes]:
         """Return status and body of an error."""
         if isinstance(refused, Overflow):
             return overflow(self.overflow, refused.used, refused.limit)
-        return refused.status, msgspec.json.encode(self.error_body(refused))
+        return refused.status, msgspec.json.encode(self._error_body(refused))
 
     @abstractmethod
-    def check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
         """Check the fields outside the conversation."""
 
     @abstractmethod
-    def output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         """Return the requested output limit; 0 for none."""
 
     @abstractmethod
-    def flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:
         """Return options for the answer."""
 
     @abstractmethod
-    def prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
         """Return tools and system text with their side."""
 
     @abstractmethod
-    def messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
         """Return the conversation."""
 
     @abstractmethod
-    def read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         """Make a block of its fields."""
 
     @abstractmethod
-    def check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[Message]) -> None:
         """Check that calls and results belong together."""
 
     @abstractmethod
-    def error_body(self, refused: Refused) -> dict[str, Any]:
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
         """Return the body of an error."""
 
     @abstractmethod
