@@ -133,7 +133,7 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:
     async with LoopbackProvider([Turn(text="a long enough answer " * 20, fault=fault)]) as server:
-        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
+        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else 9.0)
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
         assert isinstance(failure, Failure)

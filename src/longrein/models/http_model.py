@@ -31,7 +31,7 @@ from longrein.models.transport import (
     ResponseTooLong,
     TransportError,
 )
-from longrein.models.wire import FragmentCache, FragmentCaches, StreamReader, Wire, WireTarget, json_fields
+from longrein.models.wire import FragmentCache, SessionCaches, StreamReader, Wire, WireTarget, json_fields
 
 # --- Recovery from refused content -----------------------------------------------------------------------------------
 #
@@ -102,7 +102,7 @@ class HttpModel:
         self._wire = wire
         self._options = options
         self._clock = clock
-        self._caches = FragmentCaches(wire)
+        self._caches = SessionCaches(lambda: FragmentCache(wire))
         self._connections: ConnectionPool | None = None
         self._url = wire.url(options.base_url)
         self._ends_without_done = 0
@@ -116,16 +116,12 @@ class HttpModel:
 
     def blocks(self, request: Request) -> list[bytes]:
         """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
-        cache = self._cache(request)
+        cache = self._caches.of(request)
         return [cache.fragment(item) for item in request.items]
 
     def body(self, request: Request) -> bytes:
         """Exact bytes that `stream` sends for `request`."""
-        return self._wire.body(request, self._cache(request))
-
-    def _cache(self, request: Request) -> FragmentCache:
-        """Fragment cache of the session; requests outside the conversation (no `PrefixSet` in the log) have another."""
-        return self._caches.of(request.session if request.prefix_seq else f"{request.session} aside")
+        return self._wire.body(request, self._caches.of(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`."""
@@ -217,7 +213,7 @@ class HttpModel:
         if target is None:
             return failure
         self._wire.target = target
-        self._caches = FragmentCaches(self._wire)
+        self._caches = SessionCaches(lambda: FragmentCache(self._wire))
         return as_retryable(failure)
 
     async def _read(self, response: HttpResponse, reader: StreamReader) -> AsyncIterator[list[Delta]]:

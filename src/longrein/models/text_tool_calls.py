@@ -14,6 +14,7 @@ from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
+from longrein.models.wire import SessionCaches
 
 # --- Finding calls ---------------------------------------------------------------------------------------------------
 #
@@ -246,8 +247,6 @@ def _double_quoted(string: str) -> str:
 
 STOPS = ("\ntool_result(",)
 """Stop sequences: the server stops a model that begins to invent a result."""
-SESSIONS_MAX = 64
-"""Sessions whose rewritten items are kept; the least recently used one is dropped first."""
 
 INTRODUCTION = """
 
@@ -273,7 +272,7 @@ class TextToolModel:
         self.name, self.provider, self.model = inner.name, inner.provider, inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self._inner = inner
-        self._sessions: dict[str, _RewrittenSession] = {}
+        self._sessions = SessionCaches(_RewrittenSession)
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -298,31 +297,32 @@ class TextToolModel:
                 yield out
 
     def _rewritten(self, request: Request) -> Request:
-        key = request.session if request.prefix_seq else f"{request.session} aside"
-        known = self._sessions.pop(key, None)
-        if known is None or known.original is not request.prefix:
-            known = _RewrittenSession(request.prefix, with_tools_in_system(request.prefix), {})
-        self._sessions[key] = known
-        while len(self._sessions) > SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
-        items = tuple(known.item(item) for item in request.items)
-        return msgspec.structs.replace(request, prefix=known.prefix, items=items)
+        session = self._sessions.of(request)
+        prefix = session.with_tools(request.prefix)
+        items = tuple(session.item(item) for item in request.items)
+        return msgspec.structs.replace(request, prefix=prefix, items=items)
 
 
-class _RewrittenSession(msgspec.Struct):
+class _RewrittenSession:
     """Prefix and items of a session as text; the objects stay the same, so that a wire encodes them once."""
 
-    original: PrefixSet
-    prefix: PrefixSet
-    items: dict[tuple[int, int, int], tuple[Item, Item]]
+    def __init__(self) -> None:
+        self._prefix: tuple[PrefixSet, PrefixSet] | None = None
+        self._items: dict[tuple[int, int, int], tuple[Item, Item]] = {}
+
+    def with_tools(self, prefix: PrefixSet) -> PrefixSet:
+        """Return `prefix` with its tools in the system text."""
+        if self._prefix is None or self._prefix[0] is not prefix:
+            self._prefix, self._items = (prefix, with_tools_in_system(prefix)), {}
+        return self._prefix[1]
 
     def item(self, item: Item) -> Item:
         """Return `item` as text; unchanged if it is neither call nor result."""
         if not isinstance(item.part, ToolCall | ToolResult):
             return item
-        known = self.items.get(item.key)
+        known = self._items.get(item.key)
         if known is None or known[0] is not item:
-            known = self.items[item.key] = (item, _as_text(item))
+            known = self._items[item.key] = (item, _as_text(item))
         return known[1]
 
 

@@ -6,7 +6,7 @@ A wire encodes requests for one provider protocol and reads its streams. It is p
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -24,7 +24,9 @@ from longrein.models.port import CallDelta, Delta, Failure, ReadBlob, Reply, Tex
 
 
 SESSIONS_MAX = 64
-"""Sessions whose fragments a model keeps; the least recently used one is dropped first."""
+"""Sessions whose caches a model keeps."""
+
+T = TypeVar("T")
 
 
 class FragmentCache:
@@ -118,18 +120,22 @@ class FragmentCache:
             self._chunks[2 * at : 2 * at + 2] = chunks[2 * n : 2 * n + 2]
 
 
-class FragmentCaches:
-    """The fragment caches of the sessions that use one model."""
+class SessionCaches(Generic[T]):
+    """A cache of each session that uses one model; requests outside the conversation have another one.
 
-    def __init__(self, wire: "Wire") -> None:
-        self._wire = wire
-        self._by_session: dict[str, FragmentCache] = {}
+    The cache of the least recently used session is dropped first.
+    """
 
-    def of(self, session: str) -> FragmentCache:
-        """Return the cache of `session`, a new one for an unknown session."""
-        cache = self._by_session.pop(session, None) or FragmentCache(self._wire)
-        self._by_session[session] = cache
-        while len(self._by_session) > SESSIONS_MAX:
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._by_session: dict[str, T] = {}
+
+    def of(self, request: Request) -> T:
+        """Return the cache for `request`, a new one for an unknown session."""
+        key = request.session if request.prefix_seq else f"{request.session} aside"
+        cache = self._by_session.pop(key) if key in self._by_session else self._make()
+        self._by_session[key] = cache
+        if len(self._by_session) > SESSIONS_MAX:
             del self._by_session[next(iter(self._by_session))]
         return cache
 
