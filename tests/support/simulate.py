@@ -8,7 +8,7 @@ the model answers plainly, and the session must come to rest.
 import asyncio
 from collections import Counter
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +24,13 @@ from longrein.agent import (
     SetModel,
     UserMessage,
 )
-from longrein.agent.messages import InboxMessage
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
     Entry,
     PermissionAsked,
     Replied,
+    StoreFull,
     Text,
     ToolCall,
     ToolEnded,
@@ -135,15 +135,60 @@ class Sent(msgspec.Struct):
     life: int
 
 
-class Simulation:
-    """Simulation of one seed."""
+class BaseSimulation:
+    """World and checks of one seed that both simulations share."""
+
+    session: OpenSession
+    model: ChaosModel
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.clock = VirtualClock()
         self.disk = MemoryDisk()
-        self.disk.delay = self._commit_s
+        self.disk.delay = lambda: self.random.choice([0.0, 0.001, 0.02, 0.3])
+        self.life = 0
+        self.words = 0
+        self.acked: dict[str, None] = {}
+        """Words whose `tell` was acknowledged."""
+        self.heard: list[Entry] = []
+        """What readers were given of the log, in this life."""
+        self.tellers: list[asyncio.Task[None]] = []
+        self.requests = 0
+
+    async def play(self) -> None:
+        """Run the whole simulation."""
+        raise NotImplementedError
+
+    async def _stream_s(self) -> None:
+        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
+
+    def _tell(self, word: Any, key: str = "") -> None:
+        async def told(written: Any) -> None:
+            try:
+                await written
+            except StoreFull:
+                return
+            if key:
+                self.acked[key] = None
+
+        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
+
+    async def _follow(self, session: OpenSession) -> None:
+        last = 0
+        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
+            if isinstance(heard, Entry):
+                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
+                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
+                last = heard.seq
+                self.heard.append(heard)
+
+
+class Simulation(BaseSimulation):
+    """Simulation of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.model = ChaosModel(seed, TOOLS, rest=self._stream_s, faults=self.random.choice([0, 0.1, 0.25]))
         self.model.watch = self._on_request
         self.other = ChaosModel(seed + 1, TOOLS, rest=self._stream_s, name="test/other", faults=0.1)
@@ -167,26 +212,11 @@ class Simulation:
             parallel_max=self.random.choice([2, 32]),
         )
         self.profile = "seed" if self.random.random() < 0.15 else "default"
-        self.life = 0
-        self.words = 0
-        self.session: OpenSession
         self.sent: Sent | None = None
-        self.acked: dict[str, None] = {}
-        """Words whose `tell` was acknowledged."""
         self.unqueued: dict[str, None] = {}
-        self.heard: list[Entry] = []
-        """What readers were given of the log, in this life."""
-        self.tellers: list[asyncio.Task[None]] = []
-        self.requests = 0
         self.lives: Counter[str] = Counter()
 
     # --- the world -------------------------------------------------------------------------------------------
-
-    def _commit_s(self) -> float:
-        return self.random.choice([0.0, 0.001, 0.02, 0.3])
-
-    async def _stream_s(self) -> None:
-        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -246,14 +276,6 @@ class Simulation:
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def _tell(self, word: InboxMessage, key: str = "") -> None:
-        async def told(written: Any) -> None:
-            await written
-            if key:
-                self.acked[key] = None
-
-        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
-
     def _say(self) -> UserMessage:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued", "command"])
@@ -296,16 +318,6 @@ class Simulation:
         if luck < 0.15 and not self.model.quiet:
             return None
         return self.random.choice(["allow", "allow", "session", "always", "deny"])
-
-    async def _follow(self, session: OpenSession) -> None:
-        last = 0
-        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
-            if isinstance(heard, Entry):
-                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
-                committed = self.disk.history(heard.seq, heard.seq)
-                hold("law 7d: readers get what is committed", committed == [heard], heard)
-                last = heard.seq
-                self.heard.append(heard)
 
     # --- lives -----------------------------------------------------------------------------------------------
 
@@ -471,16 +483,7 @@ def simulate(seed: int) -> Simulation:
     return play(Simulation(seed))
 
 
-class _Playable(Protocol):
-    seed: int
-    clock: VirtualClock
-    disk: MemoryDisk
-    life: int
-
-    async def play(self) -> None: ...
-
-
-Played = TypeVar("Played", bound=_Playable)
+Played = TypeVar("Played", bound=BaseSimulation)
 
 
 def play(simulation: Played) -> Played:

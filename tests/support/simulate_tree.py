@@ -10,7 +10,6 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from random import Random
 from typing import Any, cast
 
 import msgspec
@@ -56,15 +55,13 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.permissions import Rules
-from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
-from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import BackgroundOptions
 from tests.load.storm import MORE, expand_names
 from tests.support.chaos import ChaosModel
-from tests.support.simulate import MODES, TOOLS, Broken, difference, hold, key_of, play, raise_first
+from tests.support.simulate import MODES, TOOLS, BaseSimulation, Broken, difference, hold, key_of, play, raise_first
 from tests.support.simulate import bash as run
 from tests.support.supervision import MemorySupervision
 
@@ -165,15 +162,13 @@ class Sent(msgspec.Struct):
     breaks: int
 
 
-class TreeSimulation:
+class TreeSimulation(BaseSimulation):
     """Simulation of one seed."""
 
+    model: TreeModel
+
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        self.clock = VirtualClock()
-        self.disk = MemoryDisk()
-        self.disk.delay = self._commit_s
+        super().__init__(seed)
         draw = self.random.choice
         self.model = TreeModel(seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS)
         self.model.open = Counter()
@@ -198,18 +193,11 @@ class TreeSimulation:
             spawns_max=draw([4, 12, 40]),
             tasks_max=draw([1, 3, 32]),
         )
-        self.life = 0
-        self.words = 0
-        self.session: OpenSession
         self.sent: dict[str, Sent] = {}
         self.roots_items: dict[tuple[str, int], tuple[Item, ...]] = {}
         """(session, `Asked`) -> what was sent."""
-        self.acked: dict[str, None] = {}
-        self.heard: list[Entry] = []
         self.below: dict[str, str] = {}
         """Subagents that were heard of, by session: their label."""
-        self.tellers: list[asyncio.Task[None]] = []
-        self.requests = 0
         self.dearest_usd = 0.0
         """What one call was thought to cost at most."""
         self.failed: list[str] = []
@@ -218,12 +206,6 @@ class TreeSimulation:
         """What the seeds visited."""
 
     # --- the world -------------------------------------------------------------------------------------------
-
-    def _commit_s(self) -> float:
-        return self.random.choice([0.0, 0.001, 0.02, 0.3])
-
-    async def _stream_s(self) -> None:
-        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -360,17 +342,6 @@ class TreeSimulation:
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def _tell(self, word: Any, key: str = "") -> None:
-        async def told(written: Any) -> None:
-            try:
-                await written
-            except StoreFull:
-                return
-            if key:
-                self.acked[key] = None
-
-        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
-
     def _say(self, to: str = "") -> None:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued"])
@@ -431,15 +402,6 @@ class TreeSimulation:
                 continue
             verdict = self.random.choice(["allow", "allow", "deny"])
             self._tell(Answer(call, verdict, session=child))  # type: ignore[arg-type]
-
-    async def _follow(self, session: OpenSession) -> None:
-        last = 0
-        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
-            if isinstance(heard, Entry):
-                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
-                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
-                last = heard.seq
-                self.heard.append(heard)
 
     # --- lives -----------------------------------------------------------------------------------------------
 
