@@ -271,15 +271,16 @@ class LoopbackProvider:
         """Choose the turn for `request`, with its fault if it is due."""
         if self._answer_all is not None:
             return self._answer_all(request)
-        chosen = self._player.choose(request)
-        if chosen is None:
+        assert request.parsed is not None
+        entry = self._player.choose(request, request.parsed)
+        if entry is None:
             return None
-        index, summary, answer = chosen
-        request.turn, request.summary = index, summary
-        if isinstance(answer, Turn):
-            return msgspec.structs.replace(answer, fault=self._player.next_fault(request, answer))
-        self._player.use(index, summary)
-        made = answer(request)
+        request.turn, request.summary = entry.index, entry.kind == "summary"
+        if isinstance(entry.answer, Turn):
+            fault = self._player.next_fault(entry, entry.answer, request.parsed)
+            return msgspec.structs.replace(entry.answer, fault=fault)
+        entry.used = True
+        made = entry.answer(request)
         return await made if inspect.isawaitable(made) else made
 
     async def _error(self, wire: Wire, request: Received, fault: Fault, out: Connection) -> None:
@@ -311,7 +312,7 @@ class LoopbackProvider:
         request.status = 200
         await out.begin_stream({"request-id": f"req_{request.number:024d}", **fault.headers})
         if not rest and fault.kind not in ("error", "empty"):
-            self._player.whole(request)
+            self._player.written(parsed)
         await out.stream(writes, turn.pace_s)
         if fault.kind == "cut" and fault.how == "reset":
             await out.reset()
@@ -320,7 +321,7 @@ class LoopbackProvider:
         if fault.kind == "stall":
             await _stay_silent(fault, out)
             await out.stream(rest, turn.pace_s)
-            self._player.whole(request)  # the client waited for the rest
+            self._player.written(parsed)  # the client waited for the rest
         await out.end_stream()
         return True
 
