@@ -4,7 +4,7 @@ import asyncio
 
 import longrein
 from longrein.events import ToolEnded, text_of
-from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing import ScriptedModel, call, says
 
 
 @longrein.tool(access="none")

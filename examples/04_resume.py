@@ -4,7 +4,7 @@ import asyncio
 
 import longrein
 from longrein.events import TurnEnded, UserSpoke, text_of
-from longrein.testing.scripted_model import ScriptedModel, says
+from longrein.testing import ScriptedModel, says
 
 
 async def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 import longrein
-from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
+from longrein.testing import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))
 

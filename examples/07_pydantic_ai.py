@@ -8,7 +8,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from longrein.integrations.pydantic_ai import EngineCapability, engine
-from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
+from longrein.testing import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))
 

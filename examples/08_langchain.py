@@ -7,7 +7,7 @@ from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 
 from longrein.integrations.langchain import ContextMiddleware
-from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
+from longrein.testing import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))
 

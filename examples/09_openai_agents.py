@@ -6,7 +6,7 @@ from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool
 from openai import AsyncOpenAI
 
 from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
-from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
+from longrein.testing import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import longrein
-from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing import ScriptedModel, call, says
 
 
 @longrein.tool(access="none")

@@ -10,8 +10,8 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import kill, memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
-from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace
+from tests.support.supervision import MemorySupervision
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from longrein.events import TaskEnded, TaskStarted
 from longrein.permissions import Rules
 from longrein.testing.harness import open_test_session, results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
 from tests.agent.disk_harness import turn
 from tests.agent.task_harness import TaskHarness, background, one_turn, play, talk, words
+from tests.support.supervision import MemoryProcess, MemorySupervision
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:

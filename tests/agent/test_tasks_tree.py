@@ -7,10 +7,10 @@ from longrein.agent import OpenSession, StopTask, TaskPool
 from longrein.events import TaskEnded, TaskStarted
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import call, says
-from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
 from tests.agent.subagent_harness import SubagentHarness, agent
 from tests.agent.task_harness import background
+from tests.support.supervision import MemorySupervision
 
 
 class Shop(SubagentHarness):

@@ -1,4 +1,4 @@
-"""Wires against the loopback provider: conversations, every fault, every overflow error."""
+"""Wires against the loopback provider: conversations, and every fault."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from longrein.context import Item
 from longrein.events import Image, Text, Thinking, ToolCall
 from longrein.models import Failure, Reply
-from longrein.testing.loopback import OVERFLOWS, Call, Fault, LoopbackProvider, Turn, common_blocks, overflow
+from longrein.testing.loopback import Call, Fault, LoopbackProvider, Turn, common_blocks
 from tests.models.http_server import answer_of, item, open_wire_model, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
@@ -133,7 +133,7 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:
     async with LoopbackProvider([Turn(text="a long enough answer " * 20, fault=fault)]) as server:
-        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
+        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else 9.0)
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
         assert isinstance(failure, Failure)
@@ -157,13 +157,3 @@ async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> Non
         assert isinstance(second, Reply)
         assert [part.arguments for part in first.parts if isinstance(part, ToolCall)] == [{"path": "a"}, {"path": "b"}]
         await model.aclose()
-
-
-@pytest.mark.parametrize("name", OVERFLOWS)
-def test_R021_every_spelling_the_loopback_provider_knows(name: str) -> None:
-    from longrein.models.failures import RetryHeaders, failure_of_status
-
-    status, body = overflow(name, 213_462, 200_000)
-    failure = failure_of_status(status, body.decode(), RetryHeaders(), 0.0)
-    assert failure.kind == "overflow"
-    assert failure.limit_tokens in (0, 200_000)

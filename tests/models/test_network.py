@@ -1,7 +1,6 @@
 """Connections over loopback, plain and encrypted."""
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,9 +14,6 @@ from longrein.models import Failure, Reply
 from longrein.models.transport import (
     JOIN_BYTES_MAX,
     UNREAD_BYTES_MAX,
-    ConnectFailed,
-    ReadFailed,
-    ReadTimeout,
     SocketStream,
     connect,
 )
@@ -52,22 +48,18 @@ WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
 
 
 @asynccontextmanager
-async def connected(
-    play: Play, context: ssl.SSLContext | None = None, trusting: ssl.SSLContext | None = None
-) -> AsyncIterator[SocketStream]:
-    """Connect to a server that runs `play`; with contexts the connection is encrypted."""
-    done = asyncio.Event()
+async def connected(play: Play) -> AsyncIterator[SocketStream]:
+    """Connect to a server that runs `play`."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await play(reader, writer)
         finally:
             writer.close()
-            done.set()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        stream = await connect("localhost", server.sockets[0].getsockname()[1], 5, trusting)
+        stream = await connect("localhost", server.sockets[0].getsockname()[1], 5)
         try:
             yield stream
         finally:
@@ -81,15 +73,6 @@ async def whole(stream: SocketStream) -> bytes:
     while piece := await stream.read(5):
         pieces.append(piece)
     return b"".join(pieces)
-
-
-async def test_head_and_body_leave_in_one_piece() -> None:
-    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(await reader.read(100))
-
-    async with connected(play) as stream:
-        stream.send(b"head ", b"", b"body")
-        assert await whole(stream) == b"head body"
 
 
 @pytest.mark.parametrize("size", [JOIN_BYTES_MAX - 1, JOIN_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
@@ -121,20 +104,6 @@ async def test_a_server_that_is_not_read_is_held_back() -> None:
         assert len(first) + len(await whole(stream)) == 64 << 20
 
 
-async def test_silence_lasts_as_long_as_it_may() -> None:
-    quiet = asyncio.Event()
-
-    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await quiet.wait()
-        writer.write(b"late")
-
-    async with connected(play) as stream:
-        with pytest.raises(ReadTimeout):
-            await stream.read(0.01)
-        quiet.set()
-        assert await stream.read(5) == b"late"
-
-
 async def test_who_stops_waiting_may_wait_again() -> None:
     ready = asyncio.Event()
 
@@ -152,67 +121,14 @@ async def test_who_stops_waiting_may_wait_again() -> None:
         assert await stream.read(5) == b"here"
 
 
-async def test_a_reset_is_an_error_and_what_came_before_it_is_not_lost() -> None:
-    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"half")
-        await writer.drain()
-        await read.wait()
-        own = writer.get_extra_info("socket")
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-
-    read = asyncio.Event()
-    async with connected(play) as stream:
-        assert await stream.read(5) == b"half"
-        read.set()
-        with pytest.raises(ReadFailed, match="Connection reset by peer"):
-            await stream.read(5)
-
-
-async def test_an_idle_connection_that_the_server_closed_is_seen() -> None:
-    go = asyncio.Event()
-
-    async def play(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
-        await go.wait()
-
-    async with connected(play) as stream:
-        assert not stream.stale
-        go.set()
-        async with asyncio.timeout(5):
-            while not stream.stale:  # noqa: ASYNC110  # it is what is tested
-                await asyncio.sleep(0)
-
-
-async def test_nobody_listens() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectFailed, match="Connection refused"):
-            await connect("127.0.0.1", taken.getsockname()[1], 5)
-
-
-def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
-    """TLS contexts of the server, of a client that trusts it, and of one that does not."""
-    (folder / "certificate").write_text(CERTIFICATE)
-    (folder / "key").write_text(KEY)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "certificate", folder / "key")
-    return server, ssl.create_default_context(cadata=CERTIFICATE), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-async def test_encrypted_it_is_the_same(tmp_path: Path) -> None:
-    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write((await reader.readexactly(300_000)).upper())
-
-    server, trusting, _ = contexts(tmp_path)
-    async with connected(play, server, trusting) as stream:
-        stream.send(b"a" * 300_000)
-        assert await whole(stream) == b"A" * 300_000
-
-
 @pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
 async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
     before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, _, _ = contexts(tmp_path)
+    (tmp_path / "certificate").write_text(CERTIFICATE)
+    (tmp_path / "key").write_text(KEY)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
     ends = []
     for trusted in (True, False):
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem")
@@ -226,17 +142,3 @@ async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
     assert isinstance(ends[1], Failure)
     assert ends[1].kind == "network"
     assert "certificate verify failed" in ends[1].message
-
-
-async def test_a_server_that_cannot_prove_who_it_is_gets_nothing(tmp_path: Path) -> None:
-    heard = b""
-
-    async def play(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        nonlocal heard
-        heard = await reader.read(10)
-
-    server, _, wary = contexts(tmp_path)
-    with pytest.raises(ConnectFailed, match="certificate verify failed"):
-        async with connected(play, server, wary):
-            pass
-    assert heard == b""

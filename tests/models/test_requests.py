@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Item
-from longrein.events import Document, Image, PrefixSet, Text, Thinking, ToolCall
+from longrein.events import Document, Image, Text, Thinking, ToolCall
 from longrein.models.content import encode_json
 from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 
@@ -467,27 +467,6 @@ def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_mo
         body = model.body(asked)  # type: ignore[attr-defined]
         assert body == open_wire_model(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
         assert json.loads(body)
-
-
-def test_a_cleared_result_changes_its_own_fragment_only() -> None:
-    prefix = PrefixSet("start", "mock", "m", "anthropic", "sys", (READ,))
-    items = [
-        item(1, Text("q"), "user"),
-        item(2, ToolCall("c2.0", "Read", {})),
-        item(3, result("c2.0", Text("long " * 50))),
-        item(4, Text("so"), "text"),
-        item(5, Text("next"), "user"),
-    ]
-    model = open_wire_model("anthropic", "http://127.0.0.1:1")
-    asked = msgspec.structs.replace(request(*items), prefix=prefix)
-    before = model.blocks(asked)  # type: ignore[attr-defined]
-    model.body(asked)  # type: ignore[attr-defined]
-    items[2] = msgspec.structs.replace(items[2], key=(6, 0, 1), part=result("c2.0", Text("[cleared: r3]")))
-    asked = msgspec.structs.replace(asked, items=tuple(items))
-    body, after = model.body(asked), model.blocks(asked)  # type: ignore[attr-defined]
-    assert [new is old for new, old in zip(after, before, strict=True)] == [True, True, False, True, True]
-    assert b"[cleared: r3]" in body
-    assert b"long long" not in body
 
 
 def test_an_item_of_another_content_under_a_known_key_is_encoded_anew() -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from longrein.events import Document, Image, Text, ToolCall
 from longrein.models import CallDelta, Failure, Reply, TextDelta
-from longrein.models.text_tool_calls import TextCall, VisibleText, call_text, repair_arguments, result_text, split_calls
+from longrein.models.text_tool_calls import VisibleText, call_text, repair_arguments, result_text, split_calls
 from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, result, serve_answers, sse
 
 
 def found(text: str) -> list[Any]:
-    return [(p.name, p.arguments) if isinstance(p, TextCall) else p for p in split_calls(text)]
+    return [(p.name, p.arguments) if isinstance(p, ToolCall) else p for p in split_calls(text)]
 
 
 @pytest.mark.parametrize(

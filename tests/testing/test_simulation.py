@@ -3,7 +3,7 @@
 import pytest
 
 from tests.seeds import seeds
-from tests.testing.simulate import Simulation, simulate
+from tests.support.simulate import Simulation, simulate
 
 
 @pytest.mark.parametrize("first", seeds(20)[::20])

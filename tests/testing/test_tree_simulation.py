@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from tests.seeds import seeds
-from tests.testing.simulate_tree import TreeSimulation, simulate
+from tests.support.simulate_tree import TreeSimulation, simulate
 
 SEEDS = seeds(16)
 

@@ -8,29 +8,24 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.content import (
     PIECE_CHARS,
     ImagePiece,
     PartBuilder,
     PdfPiece,
     Piece,
-    ReplyBuilder,
     TextPiece,
     arguments_object,
     encode_json,
 )
-from longrein.models.failures import kind_of_error_event, limit_tokens
-from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.port import CallDelta, Delta
 from longrein.models.wire import (
-    ERROR_CODES,
     FragmentCache,
-    ItemFormat,
-    WireTarget,
+    StreamReader,
+    Wire,
     cached_head,
-    endpoint_url,
     list_chunks,
-    own_thinking,
     wire_call_id,
     wire_tool_name,
 )
@@ -48,6 +43,19 @@ _STOPS = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
+_ERROR_CODES = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "billing_error": 402,
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "not_found_error": 404,
+}
+"""Error type -> HTTP status."""
 _EFFORT_ALIASES = {"minimal": "low"}
 _NUMBERED_THINKING = (
     "claude-3",
@@ -58,18 +66,11 @@ EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576
 """Thinking budgets in tokens, for models that take a number."""
 
 
-class Anthropic:
+class Anthropic(Wire):
     """The wire `anthropic`."""
 
     name = "anthropic"
-
-    def __init__(self, target: WireTarget) -> None:
-        self.target = target
-        self.item_format = ItemFormat(self._encode, _side, _bracket)
-
-    def url(self, base_url: str) -> str:
-        """Address of Messages."""
-        return endpoint_url(base_url, "/v1", "/messages")
+    path = "/messages"
 
     def headers(self, api_key: str) -> dict[str, str]:
         """Headers with version and key."""
@@ -81,16 +82,16 @@ class Anthropic:
         chunks = cache.chunks(request.items)
         marked = _with_cache_marks(request, chunks)
         limit = request.max_output_tokens
-        start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking(limit), head)
+        start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking_option(limit), head)
         if cache.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
             start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
         return b"".join((start, *marked, cache.closing, b"]}"))
 
     def reader(self) -> "AnthropicStreamReader":
         """Make a parser for one reply."""
-        return AnthropicStreamReader(self.target)
+        return AnthropicStreamReader(self.target.model)
 
-    def _thinking(self, limit: int) -> bytes:
+    def _thinking_option(self, limit: int) -> bytes:
         effort = self.target.effort
         if not effort or effort == "none" or limit <= 2 * EFFORT_TOKENS["minimal"]:
             return b""
@@ -114,25 +115,29 @@ class Anthropic:
             tools[-1] = tools[-1][:-1] + _MARK
         return head + (b',"tools":[%b]' % b",".join(tools) if tools else b"")
 
-    def _encode(self, item: Item) -> bytes:
-        match item.part:
-            case ToolCall() as call:
-                return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
-                    encode_json(wire_call_id(call.id)),
-                    encode_json(wire_tool_name(call.name)),
-                    arguments_object(call),
-                )
-            case Thinking():
-                return own_thinking(self.target, item)
-            case ToolResult() as result:
-                return self._result(item, result)
-            case Text(text) if item.mine:
-                return encode_json({"type": "text", "text": text}) if text.strip() else b""
-            case _:
-                return b",".join(encode_json(_block(piece)) for piece in self.target.pieces(item, pdf=True))
+    def side(self, item: Item) -> str:
+        """See `Wire.side`."""
+        return "assistant" if item.mine else "user"
+
+    def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+        """See `Wire.bracket`."""
+        return list_chunks(_OPENING[side], fragments), b"]}"
+
+    def _call(self, item: Item, call: ToolCall) -> bytes:  # noqa: ARG002
+        return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
+            encode_json(wire_call_id(call.id)),
+            encode_json(wire_tool_name(call.name)),
+            arguments_object(call),
+        )
+
+    def _said(self, item: Item, text: str) -> bytes:  # noqa: ARG002
+        return encode_json({"type": "text", "text": text})
+
+    def _piece(self, piece: Piece) -> bytes:
+        return encode_json(_block(piece))
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.target.pieces(item, pdf=True)
+        pieces = self.pieces(item)
         fields: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_call_id(result.call)}
         if len(pieces) == 1 and isinstance(pieces[0], TextPiece):
             fields["content"] = pieces[0].text
@@ -162,14 +167,6 @@ def _block(piece: Piece) -> dict[str, object]:
         case PdfPiece(name, base64):
             source = {"type": "base64", "media_type": "application/pdf", "data": base64}
             return {"type": "document", "source": source, "title": name}
-
-
-def _side(item: Item) -> str:
-    return "assistant" if item.mine else "user"
-
-
-def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return list_chunks(_OPENING[side], fragments), b"]}"
 
 
 def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
@@ -251,10 +248,10 @@ _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking
 """Block type -> kind of part. Other types belong to the provider's own tools, such as `server_tool_use`."""
 
 
-class AnthropicStreamReader:
+class AnthropicStreamReader(StreamReader):
     """Parser of one message, streamed or whole."""
 
-    may_end = False
+    wire = "anthropic"
     kinds = frozenset(
         {
             *("message_start", "message_delta", "message_stop", "message", "error"),
@@ -263,11 +260,8 @@ class AnthropicStreamReader:
         }
     )
 
-    def __init__(self, target: WireTarget) -> None:
-        self.builder = ReplyBuilder()
-        self.done = False
-        self.failed: Failure | None = None
-        self._target = target
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
         self._slots: dict[int, PartBuilder | None] = {}
         self._given: dict[int, str] = {}
         """Arguments in the start of a call, used when the call has no deltas."""
@@ -293,11 +287,9 @@ class AnthropicStreamReader:
         elif event.type == "message":
             self._whole(_decode_whole(payload), out)
         elif event.error is not None:
-            self._fail(event.error)
-
-    def finish(self) -> Reply | Failure:
-        """Build the reply."""
-        return self.builder.finish("anthropic", self._target.model)
+            code = event.error.type or ""
+            status, text = _ERROR_CODES.get(code, 0), event.error.message or ""
+            self.fail(str(status or code), text, text or code, status)
 
     def _begin(self, message: _Message) -> None:
         """Read the start of a message. A second one inside a message (a gateway that retried) is a failure."""
@@ -325,19 +317,15 @@ class AnthropicStreamReader:
         slot = self._slots[index] if index in self._slots else self._slot(index, delta)
         if slot is None:
             return
-        if slot.kind == "text" and delta.text:
-            self.builder.grow(slot, delta.text)
-            out.append(TextDelta(delta.text))
-        elif slot.kind == "call" and delta.partial_json:
-            self.builder.grow(slot, delta.partial_json)
-            out.append(CallDelta(slot.call, json=delta.partial_json))
-        elif slot.kind == "thinking":
+        if slot.kind == "text":
+            self.grow(slot, delta.text, out)
+        elif slot.kind == "call":
+            self.grow(slot, delta.partial_json, out)
+        else:
             self._think(slot, delta.thinking or "", delta.signature or "", out)
 
     def _think(self, slot: PartBuilder, text: str, sign: str, out: list[Delta]) -> None:
-        if text:
-            self.builder.grow(slot, text)
-            out.append(ThinkingDelta(text))
+        self.grow(slot, text, out)
         if sign:
             slot.signature_pieces.append(sign)
             self.builder.size_chars += PIECE_CHARS + len(sign)
@@ -367,9 +355,8 @@ class AnthropicStreamReader:
             slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
         elif kind == "thinking":
             self._think(slot, block.thinking or "", block.signature or "", out)
-        elif block.text:
-            self.builder.grow(slot, block.text)
-            out.append(TextDelta(block.text))
+        else:
+            self.grow(slot, block.text, out)
 
     def _shut(self, index: int) -> None:
         slot = self._slots.get(index)
@@ -391,9 +378,3 @@ class AnthropicStreamReader:
             was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
             was.output_tokens if usage.output_tokens is None else usage.output_tokens,
         )
-
-    def _fail(self, error: _Error) -> None:
-        code, text = error.type or "", error.message or ""
-        kind = kind_of_error_event(str(ERROR_CODES.get(code, code)), text)
-        failure = self.builder.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
-        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)

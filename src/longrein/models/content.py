@@ -7,7 +7,6 @@ make every later request fail.
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -301,11 +300,6 @@ def _part(slot: PartBuilder) -> AnyPart | None:
     if slot.kind == "thinking":
         return Thinking(text) if text or slot.raw else None
     return Text(text) if text.strip() else None
-
-
-def texts(parts: Sequence[AnyPart]) -> str:
-    """The visible text among `parts`."""
-    return "".join(part.text for part in parts if isinstance(part, Text))
 
 
 # --- Repairing JSON --------------------------------------------------------------------------------------------------

@@ -106,14 +106,9 @@ _LIMIT = "|".join(
 )
 """Patterns of the window in an overflow error. Strict, because a wrong figure would shrink the session."""
 
-_patterns: dict[str, re.Pattern[str]] = {}
-
 
 def _search(pattern: str, text: str) -> re.Match[str] | None:
-    """Search with a pattern that is compiled on first use."""
-    if pattern not in _patterns:
-        _patterns[pattern] = re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    return _patterns[pattern].search(text)
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL)
 
 
 class RetryHeaders(msgspec.Struct, frozen=True):

@@ -6,27 +6,24 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.content import (
     ImagePiece,
     PdfPiece,
     Piece,
-    ReplyBuilder,
     TextPiece,
     arguments_object,
     encode_json,
     received_json,
 )
-from longrein.models.failures import kind_of_error_event, limit_tokens
-from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.port import CallDelta, Delta
 from longrein.models.wire import (
     FragmentCache,
-    ItemFormat,
+    StreamReader,
+    Wire,
     WireTarget,
     cached_head,
-    endpoint_url,
     family,
-    json_fields,
     list_chunks,
     wire_call_id,
     wire_tool_name,
@@ -106,16 +103,10 @@ def usage_of(usage: _Usage) -> Usage:
     return Usage(max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought)
 
 
-class GeminiStreamReader:
+class GeminiStreamReader(StreamReader):
     """Parser of one streamed answer."""
 
-    done = False
-    kinds: frozenset[str] = frozenset()
-
-    def __init__(self, model: str) -> None:
-        self.builder = ReplyBuilder()
-        self.failed: Failure | None = None
-        self._model = model
+    wire = "gemini"
 
     @property
     def may_end(self) -> bool:
@@ -139,21 +130,16 @@ class GeminiStreamReader:
         elif event.prompt_feedback is not None and event.prompt_feedback.block_reason:
             self.builder.stop = "refusal"
         if event.error is not None:
-            self._fail(event.error)
-
-    def finish(self) -> Reply | Failure:
-        """Build the reply."""
-        return self.builder.finish("gemini", self._model)
+            text = event.error.message or event.error.status or ""
+            self.fail(str(event.error.code or event.error.status or ""), text, status=event.error.code or 0)
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.function_call is not None:
             self._call(part.function_call, part.thought_signature, out)
         elif part.thought and part.text:
-            self.builder.grow(self.builder.last("thinking"), part.text)
-            out.append(ThinkingDelta(part.text))
+            self.grow(self.builder.last("thinking"), part.text, out)
         elif part.text and not part.thought:
-            self.builder.grow(self.builder.last("text"), part.text)
-            out.append(TextDelta(part.text))
+            self.grow(self.builder.last("text"), part.text, out)
         if part.thought_signature and part.function_call is None and not part.thought:
             self.builder.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
 
@@ -179,12 +165,6 @@ class GeminiStreamReader:
         else:
             self.builder.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
 
-    def _fail(self, error: _Error) -> None:
-        text = error.message or error.status or "the provider broke off"
-        kind = kind_of_error_event(str(error.code or error.status or ""), text)
-        failure = self.builder.failure(kind, text, error.code or 0)
-        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
-
 
 # --- Writing a request -----------------------------------------------------------------------------------------------
 
@@ -196,21 +176,18 @@ THINKING_TOKENS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "hi
 """Thinking budgets in tokens of Gemini 2.5, which takes a number."""
 
 
-class Gemini:
+class Gemini(Wire):
     """The wire `gemini`."""
 
     name = "gemini"
+    root = "/v1beta"
 
     def __init__(self, target: WireTarget) -> None:
-        self.target = target
-        self.item_format = ItemFormat(self._encode, _side, _bracket)
+        super().__init__(target)
         name = family(target.model)
+        self.path = f"/models/{target.model}:streamGenerateContent?alt=sse"
         self._thinks = not name.startswith(("gemini-1", "gemini-2-0", "gemma"))
         self._by_level = self._thinks and not name.startswith("gemini-2-5")
-
-    def url(self, base_url: str) -> str:
-        """Address of the model's streaming call."""
-        return endpoint_url(base_url, "/v1beta", f"/models/{self.target.model}:streamGenerateContent?alt=sse")
 
     def headers(self, api_key: str) -> dict[str, str]:
         """Headers with the key."""
@@ -253,22 +230,25 @@ class Gemini:
             head += b',"tools":' + encode_json(tools)
         return head
 
-    def _encode(self, item: Item) -> bytes:
-        match item.part:
-            case ToolCall() as call:
-                return self._call(item, call)
-            case Thinking():
-                return b""  # only the signature is sent back, on the next part
-            case ToolResult() as result:
-                return self._result(item, result)
-            case Text(text) if item.mine:
-                return encode_json({"text": text} | self._signature(item)) if text.strip() else b""
-            case _:
-                return b",".join(encode_json(_part(piece)) for piece in self.target.pieces(item, pdf=True))
+    def side(self, item: Item) -> str:
+        """See `Wire.side`."""
+        return "model" if item.mine else "user"
+
+    def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+        """See `Wire.bracket`."""
+        return list_chunks(_OPENING[side], fragments), b"]}"
+
+    def _thinking(self, item: Item) -> bytes:  # noqa: ARG002
+        return b""  # only the signature is sent back, on the next part
+
+    def _said(self, item: Item, text: str) -> bytes:
+        return encode_json({"text": text} | self._signature(item))
+
+    def _piece(self, piece: Piece) -> bytes:
+        return encode_json(_part(piece))
 
     def _signature(self, item: Item) -> dict[str, object]:
-        fields = json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
-        return {key: value for key, value in fields.items() if key == "thoughtSignature"}
+        return {key: value for key, value in self._own_fields(item).items() if key == "thoughtSignature"}
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
         signature = self._signature(item)
@@ -282,7 +262,7 @@ class Gemini:
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.target.pieces(item, pdf=True)
+        pieces = self.pieces(item)
         text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         response = {
             "id": wire_call_id(result.call),
@@ -305,11 +285,3 @@ def _part(piece: Piece) -> dict[str, object]:
             return {"inlineData": {"mimeType": media, "data": base64}}
         case PdfPiece(_, base64):
             return {"inlineData": {"mimeType": "application/pdf", "data": base64}}
-
-
-def _side(item: Item) -> str:
-    return "model" if item.mine else "user"
-
-
-def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    return list_chunks(_OPENING[side], fragments), b"]}"

@@ -31,7 +31,7 @@ from longrein.models.transport import (
     ResponseTooLong,
     TransportError,
 )
-from longrein.models.wire import FragmentCache, FragmentCaches, StreamReader, Wire, WireTarget, json_fields
+from longrein.models.wire import FragmentCache, SessionCaches, StreamReader, Wire, WireTarget, json_fields
 
 # --- Recovery from refused content -----------------------------------------------------------------------------------
 #
@@ -102,16 +102,11 @@ class HttpModel:
         self._wire = wire
         self._options = options
         self._clock = clock
-        self._caches = FragmentCaches(wire.item_format)
+        self._caches = SessionCaches(lambda: FragmentCache(wire))
         self._connections: ConnectionPool | None = None
         self._url = wire.url(options.base_url)
         self._ends_without_done = 0
         self._was_model = False
-
-    def warm(self) -> None:
-        """Create the connection pool, without opening a socket."""
-        if self._connections is None:
-            self._connections = ConnectionPool(self._options, self._url)
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -119,22 +114,14 @@ class HttpModel:
         if connections is not None:
             await connections.aclose()
 
-    def clear_cache(self) -> None:
-        """Drop all encoded fragments."""
-        self._caches = FragmentCaches(self._wire.item_format)
-
     def blocks(self, request: Request) -> list[bytes]:
         """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
-        cache = self._cache(request)
+        cache = self._caches.of(request)
         return [cache.fragment(item) for item in request.items]
 
     def body(self, request: Request) -> bytes:
         """Exact bytes that `stream` sends for `request`."""
-        return self._wire.body(request, self._cache(request))
-
-    def _cache(self, request: Request) -> FragmentCache:
-        """Fragment cache of the session; requests outside the conversation (no `PrefixSet` in the log) have another."""
-        return self._caches.of(request.session if request.prefix_seq else f"{request.session} aside")
+        return self._wire.body(request, self._caches.of(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`."""
@@ -167,8 +154,8 @@ class HttpModel:
     async def _send(self, body: bytes) -> HttpResponse:
         options = self._options
         headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
-        self.warm()
-        assert self._connections is not None
+        if self._connections is None:
+            self._connections = ConnectionPool(self._options, self._url)
         return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
     async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:
@@ -226,7 +213,7 @@ class HttpModel:
         if target is None:
             return failure
         self._wire.target = target
-        self._caches = FragmentCaches(self._wire.item_format)
+        self._caches = SessionCaches(lambda: FragmentCache(self._wire))
         return as_retryable(failure)
 
     async def _read(self, response: HttpResponse, reader: StreamReader) -> AsyncIterator[list[Delta]]:

@@ -1,6 +1,5 @@
 """Open a model from its options, and ask a server which models it offers. The only module that knows all wires."""
 
-import importlib
 from typing import Any
 
 import msgspec
@@ -10,13 +9,6 @@ from longrein.models.catalog import look_up
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
 from longrein.models.wire import Wire, WireTarget
 
-WIRES = {
-    "anthropic": ("anthropic", "Anthropic"),
-    "openai-chat": ("openai_chat", "OpenAIChat"),
-    "openai-responses": ("openai_responses", "OpenAIResponses"),
-    "gemini": ("gemini", "Gemini"),
-}
-"""Wire name -> (module, class). A wire is imported when it is used, because imports are slow."""
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("result", "call", "text", "old thinking"),
     "openai-chat": ("result", "call", "text", "thinking"),
@@ -33,31 +25,43 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     Raises `SettingsError` for an unknown wire and for a script that cannot be read.
     """
     if options.wire == "scripted":
-        played: Model = _import("scripted").ScriptedModel(
-            _import("scripted").load_script(options.base_url, _read_file), options, clock
-        )
-        return played
-    if options.wire not in WIRES:
-        known = ", ".join((*WIRES, "scripted"))
+        from longrein.models.scripted import ScriptedModel, load_script
+
+        return ScriptedModel(load_script(options.base_url, _read_file), options, clock)
+    if options.wire not in CLEARS:
+        known = ", ".join((*CLEARS, "scripted"))
         raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
-    text_tools = _import("text_tool_calls") if options.text_tools else None
-    stops = text_tools.STOPS if text_tools else ()
-    target = WireTarget(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
+    from longrein.models.http_model import HttpModel
+
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    model: Model = _import("http_model").HttpModel(make_wire(target), options, budget, clock)
-    return text_tools.TextToolModel(model) if text_tools else model
+    target = WireTarget(options.wire, options.model, read_blob, host_of(options.base_url), options.effort)
+    if not options.text_tools:
+        return HttpModel(make_wire(target), options, budget, clock)
+    from longrein.models.text_tool_calls import STOPS, TextToolModel
+
+    return TextToolModel(HttpModel(make_wire(msgspec.structs.replace(target, stops=STOPS)), options, budget, clock))
 
 
 def make_wire(target: WireTarget) -> Wire:
-    """Make the wire that `target` names."""
-    module, name = WIRES[target.wire]
-    wire: Wire = getattr(_import(module), name)(target)
-    return wire
+    """Make the wire that `target` names. A wire is imported when it is used, because imports are slow."""
+    match target.wire:
+        case "anthropic":
+            from longrein.models.anthropic import Anthropic
 
+            return Anthropic(target)
+        case "openai-chat":
+            from longrein.models.openai_chat import OpenAIChat
 
-def _import(name: str) -> Any:
-    return importlib.import_module(f"longrein.models.{name}")
+            return OpenAIChat(target)
+        case "openai-responses":
+            from longrein.models.openai_responses import OpenAIResponses
+
+            return OpenAIResponses(target)
+        case _:
+            from longrein.models.gemini import Gemini
+
+            return Gemini(target)
 
 
 def _read_file(path: str) -> bytes:

@@ -11,30 +11,29 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, decode_json
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage, decode_json
 from longrein.models.content import (
     PIECE_CHARS,
     ImagePiece,
     PartBuilder,
     PdfPiece,
     Piece,
-    ReplyBuilder,
     TextPiece,
     arguments_string,
     encode_json,
     read_arguments,
     received_json,
 )
-from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
-from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.failures import error_text
+from longrein.models.port import CallDelta, Delta, Failure, Reply
 from longrein.models.wire import (
     FragmentCache,
-    ItemFormat,
+    StreamReader,
+    TokenDetails,
+    Wire,
     WireTarget,
     cached_head,
-    endpoint_url,
     family,
-    json_fields,
     short_call_id,
     wire_call_id,
     wire_tool_name,
@@ -101,21 +100,12 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cached_tokens: int | None = None
 
@@ -133,25 +123,22 @@ _decode = msgspec.json.Decoder(_Event).decode
 def usage_of(usage: _Usage) -> Usage:
     """Convert a usage. Some servers count reasoning besides the completion; their total shows it."""
     given, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    details = usage.prompt_tokens_details or _InputDetails()
+    details = usage.prompt_tokens_details or TokenDetails()
     read = details.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
     cached = details.cache_write_tokens or 0
-    thought = (usage.completion_tokens_details or _OutputDetails()).reasoning_tokens or 0
+    thought = (usage.completion_tokens_details or TokenDetails()).reasoning_tokens or 0
     if thought and usage.total_tokens == given + written + thought:
         written += thought
     return Usage(max(0, given - read - cached), read, cached, written, thought)
 
 
-class ChatStreamReader:
+class ChatStreamReader(StreamReader):
     """Parser of one completion, streamed or whole."""
 
-    kinds: frozenset[str] = frozenset()
+    wire = "openai-chat"
 
     def __init__(self, model: str, says_done: bool = True) -> None:
-        self.builder = ReplyBuilder()
-        self.done = False
-        self.failed: Failure | None = None
-        self._model = model
+        super().__init__(model)
         self._says_done = says_done
         self._text: PartBuilder | None = None
         self._thinking: PartBuilder | None = None
@@ -195,7 +182,7 @@ class ChatStreamReader:
             if self._details:
                 fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
             self._thinking.raw = encode_json(fields).decode()
-        return self.builder.finish("openai-chat", self._model)
+        return super().finish()
 
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
         if delta.reasoning_content:
@@ -220,14 +207,12 @@ class ChatStreamReader:
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
             self._text = self.builder.open("text")
-        self.builder.grow(self._text, text)
-        out.append(TextDelta(text))
+        self.grow(self._text, text, out)
 
     def _think(self, field: str, text: str, out: list[Delta]) -> None:
         if self._thinking is None:
             self._thinking = self.builder.open("thinking", name=field)
-        self.builder.grow(self._thinking, text)
-        out.append(ThinkingDelta(text))
+        self.grow(self._thinking, text, out)
 
     def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
         """Read content that is a list, as Mistral's reasoning models send it."""
@@ -313,10 +298,8 @@ class ChatStreamReader:
     def _fail(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "replace")
         code = _error_code(raw)
-        kind = kind_of_error_event(code, text)
         status = int(code) if code.isdecimal() and len(code) == 3 else 0
-        failure = self.builder.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
-        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+        self.fail(code, text, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
 
 
 def _is_complete(slot: PartBuilder) -> bool:
@@ -383,24 +366,17 @@ def quirks_of(host: str, model: str) -> ServerQuirks:
     return ServerQuirks(short_ids=short, says_done=not host.endswith("perplexity.ai"))
 
 
-class OpenAIChat:
+class OpenAIChat(Wire):
     """The wire `openai-chat`."""
 
     name = "openai-chat"
+    path = "/chat/completions"
 
     def __init__(self, target: WireTarget) -> None:
-        self.target = target
+        super().__init__(target)
         self.quirks = quirks_of(target.host, target.model)
-        self.item_format = ItemFormat(self._encode, _side, _bracket)
+        self.takes_pdf = self.quirks.files
         self._id = short_call_id if self.quirks.short_ids else wire_call_id
-
-    def url(self, base_url: str) -> str:
-        """Address of Chat Completions."""
-        return endpoint_url(base_url, "/v1", "/chat/completions")
-
-    def headers(self, api_key: str) -> dict[str, str]:
-        """Headers with the key."""
-        return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
         """Encode the request."""
@@ -435,21 +411,25 @@ class OpenAIChat:
             fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
         return encode_json(fields)[1:-1]
 
-    def _encode(self, item: Item) -> bytes:
-        match item.part:
-            case ToolCall() as call:
-                return self._call(item, call)
-            case Thinking():
-                return _reasoning(self.target, item)
-            case ToolResult() as result:
-                return self._result(item, result)
-            case Text(text) if item.mine:
-                return encode_json(text)[1:-1] if text.strip() else b""
-            case _:
-                return b",".join(map(_fragment, self.target.pieces(item, pdf=self.quirks.files)))
+    def side(self, item: Item) -> str:
+        """See `Wire.side`."""
+        return "assistant" if item.mine else "tool" if item.kind == "result" else "user"
+
+    def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+        """See `Wire.bracket`."""
+        if side == "assistant":
+            return _bracket_assistant(fragments)
+        return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)
+
+    def _thinking(self, item: Item) -> bytes:
+        """Encode reasoning as a field of the assistant's message, under the field name it was received with."""
+        return encode_json(self._own_fields(item))[1:-1]
+
+    def _said(self, item: Item, text: str) -> bytes:  # noqa: ARG002
+        return encode_json(text)[1:-1]
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
-        extra = json_fields(item.block.raw).get("extra_content") if item.block and self.target.owns(item) else None
+        extra = self._own_fields(item).get("extra_content")
         return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
             encode_json(self._id(call.id)),
             encode_json(wire_tool_name(call.name)),
@@ -459,13 +439,23 @@ class OpenAIChat:
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
         """Encode a result message. Its images follow, each after a newline, which compact JSON never holds."""
-        pieces = self.target.pieces(item, pdf=self.quirks.files)
+        pieces = self.pieces(item)
         text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
-        shown = [_fragment(piece) for piece in pieces if not isinstance(piece, TextPiece)]
+        shown = [self._piece(piece) for piece in pieces if not isinstance(piece, TextPiece)]
         if shown and not text:
             text = "[a picture; it follows after the results]"
         message = {"role": "tool", "tool_call_id": self._id(result.call), "content": text}
         return b"\n".join((encode_json(message), *shown))
+
+    def _piece(self, piece: Piece) -> bytes:
+        match piece:
+            case TextPiece(text):
+                return encode_json(text if text.strip() else "(empty)")[1:-1]
+            case ImagePiece(media, base64):
+                return encode_json({"type": "image_url", "image_url": {"url": f"data:{media};base64,{base64}"}})
+            case PdfPiece(name, base64):
+                file = {"filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
+                return encode_json({"type": "file", "file": file})
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:
@@ -473,34 +463,7 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def _reasoning(target: WireTarget, item: Item) -> bytes:
-    """Encode reasoning as a field of the assistant's message, under the field name it was received with."""
-    fields = json_fields(item.block.raw) if item.block is not None and target.owns(item) else {}
-    return encode_json(fields)[1:-1]
-
-
-def _fragment(piece: Piece) -> bytes:
-    match piece:
-        case TextPiece(text):
-            return encode_json(text if text.strip() else "(empty)")[1:-1]
-        case ImagePiece(media, base64):
-            return encode_json({"type": "image_url", "image_url": {"url": f"data:{media};base64,{base64}"}})
-        case PdfPiece(name, base64):
-            file = {"filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
-            return encode_json({"type": "file", "file": file})
-
-
 # --- Brackets --------------------------------------------------------------------------------------------------------
-
-
-def _side(item: Item) -> str:
-    return "assistant" if item.mine else "tool" if item.kind == "result" else "user"
-
-
-def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    if side == "assistant":
-        return _bracket_assistant(fragments)
-    return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)
 
 
 def _bracket_user(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:

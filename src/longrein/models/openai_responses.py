@@ -6,30 +6,26 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.content import (
     ImagePiece,
     PartBuilder,
     PdfPiece,
     Piece,
-    ReplyBuilder,
     TextPiece,
     arguments_string,
     encode_json,
     received_json,
 )
-from longrein.models.failures import kind_of_error_event, limit_tokens
-from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.port import CallDelta, Delta
 from longrein.models.wire import (
     FragmentCache,
-    ItemFormat,
-    WireTarget,
+    StreamReader,
+    TokenDetails,
+    Wire,
     cached_head,
-    endpoint_url,
     family,
-    json_fields,
     list_chunks,
-    own_thinking,
     wire_call_id,
     wire_tool_name,
 )
@@ -62,20 +58,11 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
 
 
 class _Error(msgspec.Struct):
@@ -133,23 +120,20 @@ _EVENT_TYPES = frozenset(
 
 def usage_of(usage: _Usage) -> Usage:
     """Convert a usage."""
-    details = usage.input_tokens_details or _InputDetails()
+    details = usage.input_tokens_details or TokenDetails()
     read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    thought = (usage.output_tokens_details or _OutputDetails()).reasoning_tokens or 0
+    thought = (usage.output_tokens_details or TokenDetails()).reasoning_tokens or 0
     return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
 
 
-class ResponsesStreamReader:
+class ResponsesStreamReader(StreamReader):
     """Parser of one response, streamed or whole."""
 
-    may_end = False
+    wire = "openai-responses"
     kinds = _EVENT_TYPES
 
     def __init__(self, model: str) -> None:
-        self.builder = ReplyBuilder()
-        self.done = False
-        self.failed: Failure | None = None
-        self._model = model
+        super().__init__(model)
         self._slots: dict[int, PartBuilder | None] = {}
         """Open parts by output index; None for an ignored item."""
         self._summary = 0
@@ -181,10 +165,6 @@ class ResponsesStreamReader:
         if event.type == "response.refusal.delta":
             self.builder.stop = "refusal"
 
-    def finish(self) -> Reply | Failure:
-        """Build the reply."""
-        return self.builder.finish("openai-responses", self._model)
-
     def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
         for index, raw in enumerate(response.output):
             self._shut(index, bytes(raw), out)
@@ -203,11 +183,9 @@ class ResponsesStreamReader:
         return slot
 
     def _grow(self, event: _Event, kind: str, out: list[Delta]) -> None:
-        text, slot = event.delta, self._growing(event.output_index, kind)
-        if not text or slot is None:
-            return
-        self.builder.grow(slot, text)
-        out.append(TextDelta(text) if kind == "text" else CallDelta(slot.call, json=text))
+        slot = self._growing(event.output_index, kind)
+        if slot is not None:
+            self.grow(slot, event.delta, out)
 
     def _think(self, event: _Event, out: list[Delta]) -> None:
         text, slot = event.delta, self._growing(event.output_index, "thinking")
@@ -215,8 +193,7 @@ class ResponsesStreamReader:
             return
         if event.summary_index != self._summary:
             self._summary, text = event.summary_index, ("\n\n" if slot.pieces else "") + text
-        self.builder.grow(slot, text)
-        out.append(ThinkingDelta(text))
+        self.grow(slot, text, out)
 
     def _growing(self, index: int, kind: str) -> PartBuilder | None:
         """Return the part of `kind` at `index`, a new one if its start never arrived; None for an ignored item."""
@@ -256,10 +233,7 @@ class ResponsesStreamReader:
         """Add the part of `text` that no delta brought: all of it, or its end."""
         come = slot.text
         if len(text) > len(come) and text.startswith(come):
-            text = text[len(come) :]
-            self.builder.grow(slot, text)
-            whole: dict[str, Delta] = {"text": TextDelta(text), "thinking": ThinkingDelta(text)}
-            out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
+            self.grow(slot, text[len(come) :], out)
 
     def _end(self, response: _Response, name: str) -> None:
         """End the response. `name` is the status in the event's type, used if the response holds none."""
@@ -276,9 +250,7 @@ class ResponsesStreamReader:
 
     def _fail(self, error: _Error) -> None:
         code, text = str(error.code or error.type or ""), error.message or ""
-        kind = kind_of_error_event(code, text)
-        failure = self.builder.failure(kind, text or code or "the provider broke off")
-        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+        self.fail(code, text, text or code)
 
 
 # --- Writing a request -----------------------------------------------------------------------------------------------
@@ -289,22 +261,11 @@ _KEPT_STARTS = (b'{"type":"message"', b'{"type":"function_call"')
 _WITHOUT_REASONING = ("gpt-4", "gpt-3", "chatgpt")
 
 
-class OpenAIResponses:
+class OpenAIResponses(Wire):
     """The wire `openai-responses`."""
 
     name = "openai-responses"
-
-    def __init__(self, target: WireTarget) -> None:
-        self.target = target
-        self.item_format = ItemFormat(self._encode, _side, _bracket)
-
-    def url(self, base_url: str) -> str:
-        """Address of Responses."""
-        return endpoint_url(base_url, "/v1", "/responses")
-
-    def headers(self, api_key: str) -> dict[str, str]:
-        """Headers with the key."""
-        return {"authorization": f"Bearer {api_key}"} if api_key else {}
+    path = "/responses"
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
         """Encode the request."""
@@ -330,22 +291,28 @@ class OpenAIResponses:
             fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
         return encode_json(fields)[1:-1]
 
-    def _encode(self, item: Item) -> bytes:
-        match item.part:
-            case ToolCall() as call:
-                return b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b}' % (
-                    encode_json(wire_call_id(call.id)),
-                    encode_json(wire_tool_name(call.name)),
-                    arguments_string(call),
-                )
-            case Thinking():
-                return own_thinking(self.target, item)
-            case ToolResult() as result:
-                return self._result(item, result)
-            case Text(text) if item.mine:
-                return self._said(item, text) if text.strip() else b""
-            case _:
-                return b",".join(encode_json(_content(piece)) for piece in self.target.pieces(item, pdf=True))
+    def side(self, item: Item) -> str:
+        """See `Wire.side`."""
+        return "assistant" if item.mine else "result" if item.kind == "result" else "user"
+
+    def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+        """See `Wire.bracket`."""
+        if side == "user":
+            return list_chunks(_OPENING, fragments), b"]}"
+        kept = len(fragments)
+        while side == "assistant" and kept and not fragments[kept - 1].startswith(_KEPT_STARTS):
+            kept -= 1  # the provider refuses reasoning without a following item (a cut answer)
+        return list_chunks(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""
+
+    def _call(self, item: Item, call: ToolCall) -> bytes:  # noqa: ARG002
+        return b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b}' % (
+            encode_json(wire_call_id(call.id)),
+            encode_json(wire_tool_name(call.name)),
+            arguments_string(call),
+        )
+
+    def _piece(self, piece: Piece) -> bytes:
+        return encode_json(_content(piece))
 
     def _said(self, item: Item, text: str) -> bytes:
         """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
@@ -353,12 +320,11 @@ class OpenAIResponses:
         known = "msg_" + "_".join(map(str, item.key))
         fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
         fields |= {"role": "assistant", "content": content}
-        if item.block is not None and self.target.owns(item):
-            fields |= {key: value for key, value in json_fields(item.block.raw).items() if key == "phase"}
+        fields |= {key: value for key, value in self._own_fields(item).items() if key == "phase"}
         return encode_json(fields)
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        pieces = self.target.pieces(item, pdf=True)
+        pieces = self.pieces(item)
         output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
@@ -378,16 +344,3 @@ def _content(piece: Piece) -> dict[str, object]:
             return {"type": "input_image", "image_url": f"data:{media};base64,{base64}"}
         case PdfPiece(name, base64):
             return {"type": "input_file", "filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
-
-
-def _side(item: Item) -> str:
-    return "assistant" if item.mine else "result" if item.kind == "result" else "user"
-
-
-def _bracket(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    if side == "user":
-        return list_chunks(_OPENING, fragments), b"]}"
-    kept = len(fragments)
-    while side == "assistant" and kept and not fragments[kept - 1].startswith(_KEPT_STARTS):
-        kept -= 1  # the provider refuses reasoning without a following item (a cut answer)
-    return list_chunks(b"", fragments[:kept]) + [b""] * (2 * (len(fragments) - kept)), b""

@@ -90,21 +90,33 @@ class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     raw: str | None = None
     """Text in place of the arguments, which may be invalid JSON."""
 
+    @property
+    def received(self) -> str:
+        """Arguments as text."""
+        return exact_json(self.arguments).decode() if self.raw is None else self.raw
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A reply."""
+
+class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of a reply, also in scripts of `longrein.testing.loopback`."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     stop: str = ""
-    """Stop reason; empty: `calls` if there are any, else `end`."""
+    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else `end`."""
+    delay_s: float = 0.0
+    """Seconds before the first piece."""
+    pace_s: float = 0.0
+    """Seconds before each further piece."""
+
+
+class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
+    """A reply of a script file."""
+
     expect: str = ""
     """Text that the messages since the last reply must contain."""
     find: dict[str, str] = {}
     """Name -> pattern; the first group of its last match in the request replaces `{{name}}`."""
-    delay_s: float = 0.0
-    pace_s: float = 0.0
     piece_chars: int = PIECE_CHARS
     fault: Fault | None = None
 
@@ -171,9 +183,6 @@ class ScriptedModel:
         self._clock = clock
         self._failed: dict[tuple[str, int, str], int] = {}
         self._answered: dict[str, int] = {}
-
-    def warm(self) -> None:
-        """Do nothing."""
 
     async def aclose(self) -> None:
         """Do nothing."""
@@ -299,16 +308,16 @@ def _replace_names(value: object, found: Mapping[str, str]) -> object:
 
 def _pieces(turn: Turn) -> list[Delta]:
     size = max(1, turn.piece_chars)
-    pieces: list[Delta] = [ThinkingDelta(text) for text in _split(turn.thinking, size)]
-    pieces += [TextDelta(text) for text in _split(turn.text, size)]
+    pieces: list[Delta] = [ThinkingDelta(text) for text in split_text(turn.thinking, size)]
+    pieces += [TextDelta(text) for text in split_text(turn.text, size)]
     for index, call in enumerate(turn.calls):
-        received = exact_json(call.arguments).decode() if call.raw is None else call.raw
         pieces.append(CallDelta(index, call.name))
-        pieces += [CallDelta(index, json=text) for text in _split(received, size * 4)]
+        pieces += [CallDelta(index, json=text) for text in split_text(call.received, size * 4)]
     return pieces
 
 
-def _split(text: str, size: int) -> list[str]:
+def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
+    """Split `text` into pieces of `size` characters."""
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
@@ -319,7 +328,7 @@ def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str
     if turn.text:
         builder.open("text", turn.text)
     for call in turn.calls:
-        builder.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
+        builder.open("call", call.received, call.name)
     for slot in builder.slots:
         slot.raw = str(number)
     builder.stop, builder.usage = turn.stop, simulated_usage(request, turn, budget)

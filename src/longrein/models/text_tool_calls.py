@@ -6,7 +6,6 @@ The log holds ordinary calls and results; only `TextToolModel` knows that the wi
 
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
+from longrein.models.wire import SessionCaches
 
 # --- Finding calls ---------------------------------------------------------------------------------------------------
 #
@@ -26,35 +26,18 @@ from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDe
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
 """Info strings of code fences that hold calls."""
-_LINE = r"[^\n]*\n?"
-_FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)"
-_CALL = r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])"
-_TAG = r" {0,3}<tool_call>\s*(?=\{)"
-_TAG_OPEN = r" {0,3}<tool_call>"
-_RESULT = r" {0,3}tool_result[ \t]*\("
-_MARKS = r'["\\{}\[\]]'
-_AFTER = r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*"
+_LINE = re.compile(r"[^\n]*\n?")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)")
+_CALL = re.compile(r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])")
+_TAG = re.compile(r" {0,3}<tool_call>\s*(?=\{)")
+_TAG_OPEN = re.compile(r" {0,3}<tool_call>")
+_RESULT = re.compile(r" {0,3}tool_result[ \t]*\(")
+_MARKS = re.compile(r'["\\{}\[\]]')
+_AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*")
 _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
 
 
-@cache
-def _re(pattern: str) -> re.Pattern[str]:
-    """Compile `pattern` on first use: most sessions never use the text protocol."""
-    return re.compile(pattern)
-
-
-class TextCall(msgspec.Struct, frozen=True):
-    """A call in text."""
-
-    name: str
-    """Tool name."""
-    received: str
-    """Text of the arguments."""
-    arguments: dict[str, Any] | None
-    """Parsed arguments; None if the text is not an object."""
-
-
-def split_calls(text: str) -> list[str | TextCall]:
+def split_calls(text: str) -> list[str | ToolCall]:
     """Split `text` into text and calls, in order. Blanks around text are dropped."""
     found = [part.strip() if isinstance(part, str) else part for part in _join_text(_parts(text))]
     return [part for part in found if part]
@@ -106,18 +89,18 @@ class VisibleText:
         if not whole:
             return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
         line = "".join(self._line)
-        mark = _re(_FENCE).match(line)
+        mark = _FENCE.match(line)
         if self._fence:
             closes = mark is not None and mark[1].startswith(self._fence) and not mark[2]
             self._fence = "" if closes else self._fence
         elif mark is not None and mark[2].lower() not in CALL_FENCES:
             self._fence = mark[1]
         else:
-            self._held = mark is not None or any(_re(p).match(line) for p in (_CALL, _TAG_OPEN, _RESULT))
+            self._held = mark is not None or any(p.match(line) for p in (_CALL, _TAG_OPEN, _RESULT))
         return not self._held
 
 
-def _join_text(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
+def _join_text(parts: Iterator[str | ToolCall]) -> Iterator[str | ToolCall]:
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -129,20 +112,20 @@ def _join_text(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
     yield text
 
 
-def _parts(text: str) -> Iterator[str | TextCall]:
+def _parts(text: str) -> Iterator[str | ToolCall]:
     at, fence, holds_calls = 0, "", False
     while at < len(text):
-        line = _re(_LINE).match(text, at)
+        line = _LINE.match(text, at)
         assert line is not None
         end = line.end()
-        mark = _re(_FENCE).match(line[0])
+        mark = _FENCE.match(line[0])
         if mark is not None and (not fence or (mark[1].startswith(fence) and not mark[2])):
             was_calls, holds_calls = holds_calls, not fence and mark[2].lower() in CALL_FENCES
             fence = "" if fence else mark[1]
             yield "" if holds_calls or was_calls else line[0]
         elif fence and not holds_calls:
             yield line[0]
-        elif _re(_RESULT).match(line[0]):
+        elif _RESULT.match(line[0]):
             return
         elif (found := _call_at(text, at, bare=holds_calls)) is not None:
             call, end = found
@@ -152,12 +135,12 @@ def _parts(text: str) -> Iterator[str | TextCall]:
         at = end
 
 
-def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
+def _call_at(text: str, at: int, *, bare: bool) -> tuple[ToolCall, int] | None:
     """Parse the call that begins at `at`; return it and its end."""
-    if (match := _re(_CALL).match(text, at)) is not None:
+    if (match := _CALL.match(text, at)) is not None:
         start = match.end() + (text[match.end()] == "(")
         return _named_call(match[1], text, start)
-    tag = _re(_TAG).match(text, at)
+    tag = _TAG.match(text, at)
     start = tag.end() if tag is not None else at
     if tag is None and not (bare and text[at:].lstrip().startswith("{")):
         return None
@@ -167,26 +150,31 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
     name = whole.get("name") or whole.get("tool")
     arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
     if not isinstance(name, str):
-        return TextCall("unreadable", received, None), end
-    return TextCall(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
+        return _make_call("unreadable", received, None), end
+    return _make_call(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
 
 
-def _named_call(name: str, text: str, start: int) -> tuple[TextCall, int]:
+def _make_call(name: str, received: str, arguments: dict[str, Any] | None) -> ToolCall:
+    exact = arguments is not None and exact_json(arguments).decode() == received
+    return ToolCall("", name, arguments, "" if exact else received)
+
+
+def _named_call(name: str, text: str, start: int) -> tuple[ToolCall, int]:
     brace = start + len(text[start:]) - len(text[start:].lstrip())
     if text[brace : brace + 1] == ")" and text[start - 1] == "(":
-        return TextCall(name, "", {}), _skip(text, brace)
+        return _make_call(name, "", {}), _skip(text, brace)
     if text[brace : brace + 1] != "{":
-        line = _re(_LINE).match(text, start)
+        line = _LINE.match(text, start)
         received = line[0].strip() if line else ""
-        return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
+        return _make_call(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
     received, end = _object(text, brace)
-    return TextCall(name, received, repair_arguments(received)), end
+    return _make_call(name, received, repair_arguments(received)), end
 
 
 def _object(text: str, start: int) -> tuple[str, int]:
     """Find the balanced object at `start`; return it and the end of its call. An unclosed object takes all the rest."""
     depth, quoted, at = 0, False, start
-    while (mark := _re(_MARKS).search(text, at)) is not None:
+    while (mark := _MARKS.search(text, at)) is not None:
         at = mark.end()
         if mark[0] == "\\":
             at += quoted
@@ -200,18 +188,18 @@ def _object(text: str, start: int) -> tuple[str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    after = _re(_AFTER).match(text, at)
+    after = _AFTER.match(text, at)
     return after.end() if after else at
 
 
 # --- Repairing arguments ---------------------------------------------------------------------------------------------
 
-_STRING = r'(?s)"(?:[^"\\]|\\.)*"'
-_COMMA = r",(\s*[}\]])"
-_ANY_STRING = r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""
-_WORD = r"\b(?:True|False|None)\b"
-_ESCAPED = r"(?s)\\."
-_BARE_QUOTE = r'((?:^|[^\\])(?:\\\\)*)"'
+_STRING = re.compile(r'(?s)"(?:[^"\\]|\\.)*"')
+_COMMA = re.compile(r",(\s*[}\]])")
+_ANY_STRING = re.compile(r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'""")
+_WORD = re.compile(r"\b(?:True|False|None)\b")
+_ESCAPED = re.compile(r"(?s)\\.")
+_BARE_QUOTE = re.compile(r'((?:^|[^\\])(?:\\\\)*)"')
 _CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -220,9 +208,7 @@ def repair_arguments(received: str) -> dict[str, Any] | None:
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
-    escaped = _re(_STRING).sub(
-        lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received
-    )
+    escaped = _STRING.sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received)
     value = read_arguments(_without_commas(escaped))
     return value if value is not None else _read_python_literal(received)
 
@@ -230,30 +216,30 @@ def repair_arguments(received: str) -> dict[str, Any] | None:
 def _without_commas(text: str) -> str:
     """Remove commas before a closing bracket, outside strings."""
     parts, at = [], 0
-    for string in _re(_STRING).finditer(text):
-        parts += [_re(_COMMA).sub(r"\1", text[at : string.start()]), string[0]]
+    for string in _STRING.finditer(text):
+        parts += [_COMMA.sub(r"\1", text[at : string.start()]), string[0]]
         at = string.end()
-    return "".join((*parts, _re(_COMMA).sub(r"\1", text[at:])))
+    return "".join((*parts, _COMMA.sub(r"\1", text[at:])))
 
 
 def _read_python_literal(text: str) -> dict[str, Any] | None:
     """Parse a Python literal: single quotes, `True`, `None`."""
     parts, at = [], 0
-    for string in _re(_ANY_STRING).finditer(text):
+    for string in _ANY_STRING.finditer(text):
         parts += [_json_words(text[at : string.start()]), _double_quoted(string[0])]
         at = string.end()
     return read_arguments(_without_commas("".join((*parts, _json_words(text[at:])))))
 
 
 def _json_words(code: str) -> str:
-    return _re(_WORD).sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
+    return _WORD.sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
 
 
 def _double_quoted(string: str) -> str:
     if string.startswith('"'):
         return string
-    inner = _re(_ESCAPED).sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
-    return '"' + _re(_BARE_QUOTE).sub(lambda match: match[1] + '\\"', inner) + '"'
+    inner = _ESCAPED.sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
+    return '"' + _BARE_QUOTE.sub(lambda match: match[1] + '\\"', inner) + '"'
 
 
 # --- The model -------------------------------------------------------------------------------------------------------
@@ -261,8 +247,6 @@ def _double_quoted(string: str) -> str:
 
 STOPS = ("\ntool_result(",)
 """Stop sequences: the server stops a model that begins to invent a result."""
-SESSIONS_MAX = 64
-"""Sessions whose rewritten items are kept; the least recently used one is dropped first."""
 
 INTRODUCTION = """
 
@@ -288,13 +272,7 @@ class TextToolModel:
         self.name, self.provider, self.model = inner.name, inner.provider, inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self._inner = inner
-        self._sessions: dict[str, _RewrittenSession] = {}
-
-    def warm(self) -> None:
-        """See `HttpModel.warm`."""
-        warm = getattr(self._inner, "warm", None)
-        if warm is not None:
-            warm()
+        self._sessions = SessionCaches(_RewrittenSession)
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -319,31 +297,32 @@ class TextToolModel:
                 yield out
 
     def _rewritten(self, request: Request) -> Request:
-        key = request.session if request.prefix_seq else f"{request.session} aside"
-        known = self._sessions.pop(key, None)
-        if known is None or known.original is not request.prefix:
-            known = _RewrittenSession(request.prefix, with_tools_in_system(request.prefix), {})
-        self._sessions[key] = known
-        while len(self._sessions) > SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
-        items = tuple(known.item(item) for item in request.items)
-        return msgspec.structs.replace(request, prefix=known.prefix, items=items)
+        session = self._sessions.of(request)
+        prefix = session.with_tools(request.prefix)
+        items = tuple(session.item(item) for item in request.items)
+        return msgspec.structs.replace(request, prefix=prefix, items=items)
 
 
-class _RewrittenSession(msgspec.Struct):
+class _RewrittenSession:
     """Prefix and items of a session as text; the objects stay the same, so that a wire encodes them once."""
 
-    original: PrefixSet
-    prefix: PrefixSet
-    items: dict[tuple[int, int, int], tuple[Item, Item]]
+    def __init__(self) -> None:
+        self._prefix: tuple[PrefixSet, PrefixSet] | None = None
+        self._items: dict[tuple[int, int, int], tuple[Item, Item]] = {}
+
+    def with_tools(self, prefix: PrefixSet) -> PrefixSet:
+        """Return `prefix` with its tools in the system text."""
+        if self._prefix is None or self._prefix[0] is not prefix:
+            self._prefix, self._items = (prefix, with_tools_in_system(prefix)), {}
+        return self._prefix[1]
 
     def item(self, item: Item) -> Item:
         """Return `item` as text; unchanged if it is neither call nor result."""
         if not isinstance(item.part, ToolCall | ToolResult):
             return item
-        known = self.items.get(item.key)
+        known = self._items.get(item.key)
         if known is None or known[0] is not item:
-            known = self.items[item.key] = (item, _as_text(item))
+            known = self._items[item.key] = (item, _as_text(item))
         return known[1]
 
 
@@ -393,7 +372,7 @@ def with_calls(reply: Reply) -> Reply | Failure:
     by_part = {block.part: block for block in reply.blocks}
     for n, part in enumerate(reply.parts):
         if isinstance(part, Text):
-            parts += map(_part, split_calls(part.text))
+            parts += [Text(one) if isinstance(one, str) else one for one in split_calls(part.text)]
             continue
         if n in by_part and isinstance(part, Thinking):
             blocks.append(msgspec.structs.replace(by_part[n], part=len(parts)))
@@ -403,13 +382,6 @@ def with_calls(reply: Reply) -> Reply | Failure:
         return Failure("empty", "the model invented a result in place of an answer", usage=reply.usage)
     stop = "calls" if has_calls and reply.stop == "end" else reply.stop
     return Reply(tuple(parts), stop, reply.usage, tuple(blocks), reply.model)
-
-
-def _part(found: str | TextCall) -> AnyPart:
-    if isinstance(found, str):
-        return Text(found)
-    exact = found.arguments is not None and exact_json(found.arguments).decode() == found.received
-    return ToolCall("", found.name, found.arguments, "" if exact else found.received)
 
 
 def held_deltas(live: VisibleText, reply: Reply | Failure) -> list[Delta]:

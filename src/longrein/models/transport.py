@@ -356,7 +356,7 @@ class ConnectionPool:
         async def release() -> None:
             self._release(connection)
 
-        return HttpResponse(head.status_code, head.headers, _ConnectionBody(connection, idle_s), release)
+        return HttpResponse(head.status_code, head.headers, _connection_body(connection, idle_s), release)
 
     def _idle_connection(self) -> Connection | None:
         """Take an idle connection that is still open."""
@@ -390,7 +390,7 @@ class ConnectionPool:
         with _library_errors():
             async with asyncio.timeout(first_byte_s):
                 response = await self._client.send(request, stream=True)
-        body_read = _LibraryBody(aiter(response.aiter_raw()), self._options.idle_timeout_s)
+        body_read = _library_body(aiter(response.aiter_raw()), self._options.idle_timeout_s)
         return HttpResponse(response.status_code, response.headers.raw, body_read, response.aclose)
 
     async def aclose(self) -> None:
@@ -402,39 +402,19 @@ class ConnectionPool:
             await self._client.aclose()
 
 
-class _ConnectionBody:
-    """Body of an answer over a `Connection`."""
-
-    def __init__(self, connection: Connection, idle_s: float) -> None:
-        self._connection = connection
-        self._idle_s = idle_s
-        self._ended = False
-
-    def __aiter__(self) -> "_ConnectionBody":
-        return self
-
-    async def __anext__(self) -> bytes:
-        event = None if self._ended else await self._connection.event(self._idle_s)
-        if isinstance(event, h11.Data):
-            return bytes(event.data)
-        self._ended = True
-        raise StopAsyncIteration
+async def _connection_body(connection: Connection, idle_s: float) -> AsyncIterator[bytes]:
+    while isinstance(event := await connection.event(idle_s), h11.Data):
+        yield bytes(event.data)
 
 
-class _LibraryBody:
-    """Body of an answer that `httpx2` reads."""
-
-    def __init__(self, body: AsyncIterator[bytes], idle_s: float) -> None:
-        self._body = body
-        self._idle_s = idle_s
-
-    def __aiter__(self) -> "_LibraryBody":
-        return self
-
-    async def __anext__(self) -> bytes:
+async def _library_body(body: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+    while True:
         with _library_errors():
-            async with asyncio.timeout(self._idle_s):
-                return await anext(self._body)
+            async with asyncio.timeout(idle_s):
+                piece = await anext(body, None)
+        if piece is None:
+            return
+        yield piece
 
 
 @contextmanager

@@ -4,15 +4,17 @@ A wire encodes requests for one provider protocol and reads its streams. It is p
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Thinking, decode_json
-from longrein.models.content import IMAGE_SIDE_PX_MAX, Piece, ReplyBuilder, content_pieces
-from longrein.models.port import Delta, Failure, ReadBlob, Reply
+from longrein.events import Text, Thinking, ToolCall, ToolResult, decode_json
+from longrein.models.content import IMAGE_SIDE_PX_MAX, PartBuilder, Piece, ReplyBuilder, content_pieces
+from longrein.models.failures import kind_of_error_event, limit_tokens
+from longrein.models.port import CallDelta, Delta, Failure, ReadBlob, Reply, TextDelta, ThinkingDelta
 
 # --- Fragment cache --------------------------------------------------------------------------------------------------
 #
@@ -21,29 +23,17 @@ from longrein.models.port import Delta, Failure, ReadBlob, Reply
 # chunks before the changed item stay valid. A request of any length is joined in under a millisecond.
 
 
-BracketRun = Callable[[str, Sequence[bytes]], tuple[list[bytes], bytes]]
-"""(side, fragments of one run) -> (two chunks per fragment: separator and fragment; closing bracket)."""
-
 SESSIONS_MAX = 64
-"""Sessions whose fragments a model keeps; the least recently used one is dropped first."""
+"""Sessions whose caches a model keeps."""
 
-
-class ItemFormat(msgspec.Struct, frozen=True):
-    """JSON format of a wire's list of items."""
-
-    encode: Callable[[Item], bytes]
-    """Encode one item; empty when this wire and model must not get it."""
-    side: Callable[[Item], str]
-    """Side of an item, such as `user`. Neighbouring items of one side form a run in one bracket."""
-    bracket: BracketRun
-    """Put brackets around a run; the opening bracket goes before the first fragment."""
+T = TypeVar("T")
 
 
 class FragmentCache:
     """Encoded fragments of one session's requests to one model."""
 
-    def __init__(self, item_format: ItemFormat) -> None:
-        self.item_format = item_format
+    def __init__(self, wire: "Wire") -> None:
+        self.wire = wire
         self.head: tuple[object, bytes] = (None, b"")
         """(prefix, encoded request head made of that prefix)."""
         self._fragments: dict[tuple[int, int, int], tuple[Item, bytes]] = {}
@@ -77,7 +67,7 @@ class FragmentCache:
         known = self._fragments.get(item.key)
         if known is not None and known[0] is item:
             return known[1]
-        made = self.item_format.encode(item)
+        made = self.wire.encode(item)
         self._fragments[item.key] = (item, made)
         return made
 
@@ -110,7 +100,7 @@ class FragmentCache:
             fragment = self.fragment(item)
             if not fragment:
                 continue
-            new = self.item_format.side(item)
+            new = self.wire.side(item)
             if run and new != side:
                 self._close_run(side, run)
                 run = []
@@ -120,7 +110,7 @@ class FragmentCache:
             self._close_run(side, run)
 
     def _close_run(self, side: str, run: list[tuple[int, bytes]]) -> None:
-        chunks, closing = self.item_format.bracket(side, [fragment for _, fragment in run])
+        chunks, closing = self.wire.bracket(side, [fragment for _, fragment in run])
         if not any(chunks):
             return
         if self._runs:
@@ -130,18 +120,22 @@ class FragmentCache:
             self._chunks[2 * at : 2 * at + 2] = chunks[2 * n : 2 * n + 2]
 
 
-class FragmentCaches:
-    """The fragment caches of the sessions that use one model."""
+class SessionCaches(Generic[T]):
+    """A cache of each session that uses one model; requests outside the conversation have another one.
 
-    def __init__(self, item_format: ItemFormat) -> None:
-        self._grammar = item_format
-        self._by_session: dict[str, FragmentCache] = {}
+    The cache of the least recently used session is dropped first.
+    """
 
-    def of(self, session: str) -> FragmentCache:
-        """Return the cache of `session`, a new one for an unknown session."""
-        cache = self._by_session.pop(session, None) or FragmentCache(self._grammar)
-        self._by_session[session] = cache
-        while len(self._by_session) > SESSIONS_MAX:
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._by_session: dict[str, T] = {}
+
+    def of(self, request: Request) -> T:
+        """Return the cache for `request`, a new one for an unknown session."""
+        key = request.session if request.prefix_seq else f"{request.session} aside"
+        cache = self._by_session.pop(key) if key in self._by_session else self._make()
+        self._by_session[key] = cache
+        if len(self._by_session) > SESSIONS_MAX:
             del self._by_session[next(iter(self._by_session))]
         return cache
 
@@ -228,64 +222,154 @@ class WireTarget(msgspec.Struct, frozen=True):
             and family(block.model) == family(self.model)
         )
 
-    def pieces(self, item: Item, *, pdf: bool) -> list[Piece]:
-        """Content of an item on the user's side. Files that the user attached are sent whole."""
-        whole = item.kind == "user"
-        side_px = self.picture_side_px
-        return content_pieces(item.part, self.read_blob, whole=whole, pdf=pdf, handle=item.handle, side_px=side_px)
+
+class TokenDetails(msgspec.Struct):
+    """Details of a usage on both OpenAI wires."""
+
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
-class StreamReader(Protocol):
+class StreamReader(ABC):
     """Parser of one reply: takes event payloads, emits deltas, builds the reply."""
 
-    kinds: frozenset[str]
+    wire: str
+    """Name of the wire."""
+    kinds: frozenset[str] = frozenset()
     """Values of `type` that this wire reads; other events are ignored. Empty: events have no type."""
-    builder: ReplyBuilder
-    """The reply received so far."""
-    done: bool
-    """True if the terminal event has arrived."""
-    failed: Failure | None
-    """Failure made of an error event inside the stream."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.builder = ReplyBuilder()
+        """The reply received so far."""
+        self.done = False
+        """True if the terminal event has arrived."""
+        self.failed: Failure | None = None
+        """Failure made of an error event inside the stream."""
 
     @property
     def may_end(self) -> bool:
         """True if the reply is complete if the stream ends now, for servers without a terminal event."""
-        ...
+        return False
 
+    @abstractmethod
     def feed(self, payload: bytes, out: list[Delta]) -> None:
         """Read one event and append its deltas to `out`. Raises `msgspec.DecodeError` for bytes of no such wire."""
-        ...
 
     def finish(self) -> Reply | Failure:
         """Return the reply, once `done` or `may_end`."""
-        ...
+        return self.builder.finish(self.wire, self.model)
+
+    def grow(self, slot: PartBuilder, text: str | None, out: list[Delta]) -> None:
+        """Add text, thinking or arguments to `slot`, and their delta to `out`."""
+        if not text:
+            return
+        self.builder.grow(slot, text)
+        match slot.kind:
+            case "text":
+                out.append(TextDelta(text))
+            case "thinking":
+                out.append(ThinkingDelta(text))
+            case _:
+                out.append(CallDelta(slot.call, json=text))
+
+    def fail(self, code: str, text: str, message: str = "", status: int = 0) -> None:
+        """Set `failed` for an error event: its code (a word or a status), its text, and the message to show."""
+        kind = kind_of_error_event(code, text)
+        failure = self.builder.failure(kind, message or text or "the provider broke off", status)
+        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
 
 
-class Wire(Protocol):
-    """A provider protocol."""
+class Wire(ABC):
+    """A provider protocol: encodes requests item by item, and makes the parser of their replies."""
 
     name: str
     """As in `PrefixSet.wire`."""
-    target: WireTarget
-    """The model it encodes for."""
-    item_format: ItemFormat
-    """JSON format of items."""
+    root = "/v1"
+    """Path between a bare host and `path`."""
+    path: str
+    """Path of requests below the base URL."""
+    takes_pdf = True
+
+    def __init__(self, target: WireTarget) -> None:
+        self.target = target
+        """The model it encodes for."""
 
     def url(self, base_url: str) -> str:
-        """Address of requests."""
-        ...
+        """Join `base_url` and the path of requests; a bare host gets `root` in between."""
+        bare = base_url.rstrip("/")
+        return bare + (self.root if bare.count("/") == 2 and "://" in bare else "") + self.path
 
     def headers(self, api_key: str) -> dict[str, str]:
         """Headers of each request, with the key."""
-        ...
+        return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
+    @abstractmethod
     def body(self, request: Request, cache: FragmentCache) -> bytes:
         """Encode `request` as JSON. `cache` holds fragments of earlier requests of the session."""
-        ...
 
+    @abstractmethod
     def reader(self) -> StreamReader:
         """Make a parser for one reply."""
-        ...
+
+    def encode(self, item: Item) -> bytes:
+        """Encode one item; empty when this wire and model must not get it."""
+        match item.part:
+            case ToolCall() as call:
+                return self._call(item, call)
+            case Thinking():
+                return self._thinking(item)
+            case ToolResult() as result:
+                return self._result(item, result)
+            case Text(text) if item.mine:
+                return self._said(item, text) if text.strip() else b""
+            case _:
+                return b",".join(map(self._piece, self.pieces(item)))
+
+    @abstractmethod
+    def side(self, item: Item) -> str:
+        """Side of an item, such as `user`. Neighbouring items of one side form a run in one bracket."""
+
+    @abstractmethod
+    def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+        """Put brackets around the fragments of a run.
+
+        Returns two chunks per fragment (separator and fragment; the opening bracket is in the first) and the closing
+        bracket.
+        """
+
+    def pieces(self, item: Item) -> list[Piece]:
+        """Content of an item on the user's side. Files that the user attached are sent whole."""
+        target, whole = self.target, item.kind == "user"
+        return content_pieces(
+            item.part,
+            target.read_blob,
+            whole=whole,
+            pdf=self.takes_pdf,
+            handle=item.handle,
+            side_px=target.picture_side_px,
+        )
+
+    def _thinking(self, item: Item) -> bytes:
+        """Provider block of thinking; empty when another model made it, so that the item is left out."""
+        return item.block.raw.encode() if item.block is not None and self.target.owns(item) else b""
+
+    def _own_fields(self, item: Item) -> dict[str, Any]:
+        """Fields of the provider block of `item`; empty when another model made it."""
+        return json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
+
+    @abstractmethod
+    def _call(self, item: Item, call: ToolCall) -> bytes: ...
+
+    @abstractmethod
+    def _result(self, item: Item, result: ToolResult) -> bytes: ...
+
+    @abstractmethod
+    def _said(self, item: Item, text: str) -> bytes: ...
+
+    @abstractmethod
+    def _piece(self, piece: Piece) -> bytes: ...
 
 
 def cached_head(cache: FragmentCache, request: Request, make: Callable[[], bytes]) -> bytes:
@@ -293,14 +377,6 @@ def cached_head(cache: FragmentCache, request: Request, make: Callable[[], bytes
     if cache.head[0] is not request.prefix:
         cache.head = (request.prefix, make())
     return cache.head[1]
-
-
-def endpoint_url(base_url: str, root: str, path: str) -> str:
-    """Join `base_url` and `path`; a bare host gets `root` (such as `/v1`) in between."""
-    bare = base_url.rstrip("/")
-    if bare.count("/") == 2 and "://" in bare:
-        bare += root
-    return bare + path
 
 
 def list_chunks(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
@@ -311,13 +387,6 @@ def list_chunks(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
     return chunks
 
 
-def own_thinking(target: WireTarget, item: Item) -> bytes:
-    """Provider block of a thinking item; empty when another model made it, so that the item is left out."""
-    if isinstance(item.part, Thinking) and target.owns(item) and item.block is not None:
-        return item.block.raw.encode()
-    return b""
-
-
 def json_fields(raw: str) -> dict[str, Any]:
     """Fields of the JSON object in `raw`; empty if `raw` holds no object."""
     try:
@@ -325,18 +394,3 @@ def json_fields(raw: str) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-ERROR_CODES: Mapping[str, int] = {
-    "overloaded_error": 529,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "billing_error": 402,
-    "invalid_request_error": 400,
-    "request_too_large": 413,
-    "not_found_error": 404,
-}
-"""Error type of a provider -> HTTP status."""

@@ -1,12 +1,41 @@
-"""Test doubles for longrein's tests and for users' tests. Importing this package imports no module of it.
+"""Test doubles for a user's tools and agents: a scripted model, a session in memory, a local provider.
 
-`longrein.testing.harness`         `open_test_session`: a whole session in memory, built from the doubles below.
-                                   `Approver`: a frontend that answers permission requests from a table
-`longrein.testing.scripted_model`  `ScriptedModel` with `says` and `call`. `check_rules`: rules of every provider
-`longrein.testing.chaos`           `ChaosModel`: random valid model behaviour. `FaultPlan`: random provider faults
-`longrein.testing.clock`           `VirtualClock`, and `run_virtual`: an event loop that jumps to the next timer
-`longrein.testing.store`           `MemoryDisk` and `MemoryLog`: a log that can be killed after any transaction
-`longrein.testing.workspace`       `MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table
-`longrein.testing.supervisor`      `MemorySupervision`: background commands without processes
-`longrein.testing.loopback`        a local HTTP provider: four wires, their rules enforced, scripts and faults
+`ScriptedModel` plays replies made with `says` and `call`. `open_test_session` runs a whole session in memory with such
+a model, `Approver` answers its permission requests, and `run_virtual` lets an hour of waiting pass in a millisecond.
+`LoopbackProvider` is an HTTP server that speaks the four wires, enforces their rules and plays a script with faults.
 """
+
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.harness import Approver, memory_dependencies, open_test_session, results, said, story
+from longrein.testing.loopback import Call, Count, Fault, Limits, LoopbackProvider, Play, Received, Rules, Turn
+from longrein.testing.scripted_model import ScriptedModel, call, check_rules, says
+from longrein.testing.store import MemoryDisk
+from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
+
+__all__ = [
+    "Approver",
+    "Call",
+    "Count",
+    "Fault",
+    "Limits",
+    "LoopbackProvider",
+    "MemoryDisk",
+    "MemorySpawner",
+    "MemoryWorkspace",
+    "Play",
+    "Ran",
+    "Received",
+    "Rules",
+    "ScriptedModel",
+    "Turn",
+    "VirtualClock",
+    "call",
+    "check_rules",
+    "memory_dependencies",
+    "open_test_session",
+    "results",
+    "run_virtual",
+    "said",
+    "says",
+    "story",
+]

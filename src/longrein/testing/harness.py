@@ -208,13 +208,9 @@ def answer_for(question: PermissionAsked, word: AnswerSpec) -> Answer | None:
     match word:
         case None | Answer():
             return word
-        case "allow":
-            return Answer(question.call, "allow")
-        case "session":
-            return Answer(question.call, "allow", "session", question.suggestion)
-        case "always":
-            return Answer(question.call, "allow", "always", question.suggestion)
-        case "deny":
-            return Answer(question.call, "deny")
+        case "allow" | "deny":
+            return Answer(question.call, word)
+        case "session" | "always":
+            return Answer(question.call, "allow", word, question.suggestion)
         case _:
             raise AssertionError(f"{word!r} is no answer: allow, deny, session, always")

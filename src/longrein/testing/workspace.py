@@ -48,6 +48,15 @@ Commands = Mapping[str, Ran | str] | Callable[[str], Ran | str]
 """Command line -> behaviour; a str is its output. A line that a mapping lacks is not found (127)."""
 
 
+def find_command(commands: Commands, line: str) -> Ran:
+    """Return the behaviour of the command `line`."""
+    if callable(commands):
+        ran = commands(line)
+    else:
+        ran = commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
+    return Ran(ran) if isinstance(ran, str) else ran
+
+
 class MemorySpawner:
     """A `workspace.Spawner` that plays scripted commands. Cancelled ones end at once."""
 
@@ -76,16 +85,9 @@ class MemorySpawner:
         self.started.append(line)
         self.running.append(line)
         try:
-            return await self._play(self._found(line), cwd, sink, timeout_s, output_bytes_max)
+            return await self._play(find_command(self._commands, line), cwd, sink, timeout_s, output_bytes_max)
         finally:
             self.running.remove(line)
-
-    def _found(self, line: str) -> Ran:
-        if callable(self._commands):
-            ran = self._commands(line)
-        else:
-            ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
-        return Ran(ran) if isinstance(ran, str) else ran
 
     async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> CommandExit:
         output = ran.output.encode() if isinstance(ran.output, str) else ran.output

@@ -18,7 +18,6 @@ from longrein.workspace.supervisor.process_tree import children_of, owner_proces
 from longrein.workspace.supervisor.spool_writer import write_end
 
 SPOOL = "tasks"
-COPY_BYTES = 1 << 20
 """Folder of the spool in a session's folder."""
 DEPTH_MAX = 6
 """Generations of processes that are searched for one that waits for input."""
@@ -28,6 +27,7 @@ ENDINGS = ("out", "whole", "whole.new", "end.new", "end")
 """Suffixes of a task's files, beside its record and its newest half."""
 EARLY_PREFIX = "early"
 """Prefix of output that belongs to no task yet; the pid of a longrein follows."""
+COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
 UNREADABLE = "its end was written and cannot be read"
 RECORD_BYTES_MAX = 4 << 20

@@ -11,9 +11,8 @@ As a process: `python -m longrein.testing.loopback --script FILE --port 0` print
 
 from longrein.testing.loopback.overflow_errors import OVERFLOWS, overflow
 from longrein.testing.loopback.player import Received, common_blocks
-from longrein.testing.loopback.script import Call, Count, Fault, Play, Turn, read_play
+from longrein.testing.loopback.script import Call, Count, Fault, Limits, Play, Rules, Turn, read_play
 from longrein.testing.loopback.server import LoopbackProvider
-from longrein.testing.loopback.validation import Limits, Rules
 
 __all__ = [
     "OVERFLOWS",

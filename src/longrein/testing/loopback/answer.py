@@ -2,13 +2,28 @@
 
 import msgspec
 
-from longrein.testing.loopback.prompt_cache import CacheUsage
-from longrein.testing.loopback.script import Call, Fault, Turn, arguments_of, split_text
+from longrein.models.scripted import split_text
+from longrein.testing.loopback.script import Call, Fault, Turn
 
 ARGUMENT_CHARS = 96
 """Length of a piece of streamed arguments, in characters."""
 
 encode = msgspec.json.Encoder().encode
+
+
+class CacheUsage(msgspec.Struct, frozen=True):
+    """Input tokens by price."""
+
+    input: int
+    read: int
+    written: int
+    written_hour: int = 0
+    """Part of `written` that is kept for an hour."""
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole input."""
+        return self.input + self.read + self.written
 
 
 class ReplyContext(msgspec.Struct):
@@ -32,34 +47,29 @@ class ReplyContext(msgspec.Struct):
 
 def count_usage(turn: Turn, cached: CacheUsage) -> tuple[CacheUsage, int, int]:
     """Return (input, output tokens, reasoning tokens) of `turn`; figures of the script override counted ones."""
-    said = turn.usage
     text = len(turn.text.encode()) * turn.repeat if isinstance(turn.deltas, int) else sum(map(len, turn.deltas))
     thought = -(-len(turn.thinking.encode()) // 4)
-    spoken = -(-text // 4) + sum(8 + len(arguments_of(call)) // 4 for call in turn.calls)
-    output = thought + max(1, spoken)
+    output = thought + max(1, -(-text // 4) + sum(8 + len(call.received) // 4 for call in turn.calls))
+    said = turn.usage
     if said is None:
         return cached, output, thought
-    counted = CacheUsage(
-        cached.input if said.input < 0 else said.input,
-        cached.read if said.cache_read < 0 else said.cache_read,
-        cached.written if said.cache_write < 0 else said.cache_write,
-        cached.written_hour,
-    )
-    return counted, output if said.output < 0 else said.output, thought if said.reasoning < 0 else said.reasoning
+    counted = (cached.input, cached.read, cached.written, output, thought)
+    given = (said.input, said.cache_read, said.cache_write, said.output, said.reasoning)
+    fresh, read, written, output, thought = (b if a < 0 else a for a, b in zip(given, counted, strict=True))
+    return CacheUsage(fresh, read, written, cached.written_hour), output, thought
 
 
 def call_id(call: Call, index: int, answer: ReplyContext, form: str) -> str:
     """Make the provider's id of a call; `form` holds `{}` for a number of 24 digits."""
     if answer.hit_by("missing_ids"):
         return ""
-    if answer.hit_by("duplicate_ids"):
-        index = 0
+    index = 0 if answer.hit_by("duplicate_ids") else index
     return call.id or form.format(f"{answer.serial:012d}{index:012d}")
 
 
 def argument_pieces(turn: Turn, index: int, answer: ReplyContext) -> list[str]:
     """Return the streamed pieces of a call's arguments."""
-    text = arguments_of(turn.calls[index])
+    text = turn.calls[index].received
     if answer.hit_by("bad_json") and index == len(turn.calls) - 1:
         text = text[: max(1, len(text) * 2 // 3)]
     return split_text(text, ARGUMENT_CHARS)

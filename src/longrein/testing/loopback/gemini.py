@@ -1,96 +1,40 @@
 """The Gemini wire: validation of `POST /v1beta/models/X:streamGenerateContent`, and answers."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, encode
-from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    IMAGE_TOKENS,
     Block,
-    BlockCache,
-    Limits,
-    Overflow,
+    Message,
     ParsedRequest,
     Refused,
-    Rules,
-    ValidationInput,
-    check_window,
+    Wire,
     convert,
     duplicates,
     inspect_image,
-    is_signed,
+    raw_blocks,
     sign,
-    tokens_of,
 )
 
-WIRE = "gemini"
 INLINE_BYTES_MAX = 20_971_520
 """Largest request."""
-IMAGES_MAX = 3_600
 NO_SIGNATURE = "skip_thought_signature_validator"
 """Accepted in place of a signature, for calls that another model made."""
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif")
 _DATA = ("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult")
-
-
-class _Content(msgspec.Struct):
-    role: str = ""
-    parts: list[msgspec.Raw] = []
-
-
-Turns = list[tuple[str, list[Block]]]
-
-
-def parse_request(given: ValidationInput) -> ParsedRequest:
-    """Parse and validate a request. Raises `Refused`."""
-    fields, rules = given.fields, given.rules
-    parsed = ParsedRequest(WIRE, given.model)
-    if not rules.lenient:
-        _check_head(fields, given.limits)
-    config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
-    parsed.output_max = config.get("maxOutputTokens") or 0
-    tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
-    for raw in tools:
-        parsed.add("tools", bytes(raw))
-    if "systemInstruction" in fields:
-        parsed.add("system", bytes(fields["systemInstruction"]))
-    messages = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
-    turns = [(content.role, [_part(bytes(raw), given.cache) for raw in content.parts]) for content in messages]
-    for role, parts in turns:
-        for part in parts:
-            parsed.add(role, part.raw, part.tokens)
-    last = max((n for n, (role, _) in enumerate(turns) if role == "model"), default=-1)
-    parsed.replies = sum(role == "model" for role, _ in turns)
-    parsed.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
-    parsed.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
-    parsed.flags = frozenset({"signed"} if signs_calls(given.model) else ())
-    if not rules.lenient:
-        _check_tools(tools)
-        _check_turns(turns, parsed, rules)
-        check_window(parsed, given.limits, rules)
-    return parsed
-
-
-def signs_calls(model: str) -> bool:
-    """Return whether the model signs its calls and requires the signatures: Gemini 3 and later."""
-    return re.match(r"gemini-([3-9]|\d\d)", model) is not None
-
-
-def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Return status and body of an error."""
-    if isinstance(refused, Overflow):
-        return overflow(WIRE, refused.used, refused.limit)
-    word = refused.kind if refused.kind.isupper() else KINDS.get(refused.status, "INVALID_ARGUMENT")
-    error = {"code": refused.status, "message": refused.message, "status": word}
-    return refused.status, msgspec.json.encode({"error": error})
-
-
-KINDS = {
+_FIELDS = (
+    *("contents", "systemInstruction", "tools", "toolConfig", "generationConfig"),
+    *("safetySettings", "cachedContent", "labels"),
+)
+_STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
+_STATUS_WORDS = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
@@ -100,38 +44,166 @@ KINDS = {
     504: "DEADLINE_EXCEEDED",
     529: "UNAVAILABLE",
 }
-"""HTTP status -> error type."""
+_UNEQUAL_NUMBER = (
+    "Please ensure that the number of function response parts is equal to the number of function call "
+    "parts of the function call turn."
+)
 
 
-# --- Parts -----------------------------------------------------------------------------------------------------------
+class _Content(msgspec.Struct):
+    role: str = ""
+    parts: list[msgspec.Raw] = []
 
 
-def _part(raw: bytes, cache: BlockCache) -> Block:
-    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
+class _Config(msgspec.Struct, rename="camel"):
+    max_output_tokens: int | None = None
 
 
-def _read(raw: bytes) -> Block:
-    fields = msgspec.json.decode(raw)
-    if not isinstance(fields, dict):
-        return Block(raw=raw, problem="Invalid value at '{at}' (part): expected an object")
-    block = Block(next((key for key in _DATA if key in fields), ""), raw, tokens_of(len(raw)))
-    inner = fields.get(block.kind)
-    if isinstance(inner, dict):
+class Gemini(Wire):
+    """The wire `gemini`."""
+
+    name = overflow = "gemini"
+    path = r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent"
+    items = "contents"
+    at = "contents[{at}].parts[{n}]"
+    reply_role = "model"
+    images_max = 3_600
+    not_an_object = "Invalid value at '{at}' (part): expected an object"
+    no_items = "* GenerateContentRequest.contents: contents is not specified"
+    user_first = "Please ensure that multiturn requests start with a user turn."
+    no_prefill = "Please ensure that multiturn requests end with a user role or a function response."
+    too_many_images = "Please use fewer images: at most 3600 are allowed in one request."
+
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
+        return convert(fields, "generationConfig", _Config, _Config()).max_output_tokens or 0
+
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
+        return frozenset({"signed"} if signs_calls(model) else ())
+
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
+        return raw_blocks(fields, "systemInstruction")
+
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+        found = convert(fields, "contents", list[_Content], [])
+        return [Message(content.role, [read(bytes(raw)) for raw in content.parts]) for content in found]
+
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+        block = Block(next((key for key in _DATA if key in fields), ""), raw)
+        data = fields.get(block.kind)
+        inner = data if isinstance(data, dict) else {}
         block.id, block.name = str(inner.get("id") or ""), str(inner.get("name") or "")
-    block.signature = fields.get("thoughtSignature")
-    if block.kind == "functionCall" and isinstance(inner, dict):
-        block.text = f"{block.name} {msgspec.json.encode(inner.get('args') or {}, order='deterministic').decode()}"
-    elif block.kind == "text":
-        block.text = str(inner)
-        block.note = "thought" if fields.get("thought") else ""
-    if block.kind == "inlineData" and isinstance(inner, dict) and str(inner.get("mimeType")).startswith("image/"):
-        block.pictures = (inspect_image(str(inner.get("data"))),)
-        block.tokens = IMAGE_TOKENS
-    block.problem = _problem(block, inner)
-    return block
+        block.signature = fields.get("thoughtSignature")
+        if block.kind == "functionCall":
+            block.text = _signed_text(block.name, inner.get("args") or {})
+        elif block.kind == "text":
+            block.text = str(data)
+        elif block.kind == "inlineData" and str(inner.get("mimeType")).startswith("image/"):
+            block.pictures = (inspect_image(str(inner.get("data"))),)
+        block.problem = _problem(block, data)
+        return block
+
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+        for name in fields:
+            if name not in _FIELDS:
+                raise Refused(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
+        if sum(len(bytes(raw)) for raw in fields.values()) > INLINE_BYTES_MAX:
+            raise Refused(f"Request payload size exceeds the limit: {INLINE_BYTES_MAX} bytes.")
+        config, most = convert(fields, "generationConfig", _Config, _Config()), limits.output_tokens_max
+        limit = config.max_output_tokens
+        if limit is not None and (limit < 1 or 0 < most < limit):
+            raise Refused(
+                f"Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range "
+                f"is from 1 (inclusive) to {most + 1 if most else 2147483647} (exclusive). Update the value and try "
+                "again."
+            )
+        names = []
+        for n, tool in enumerate(convert(fields, "tools", list[dict[str, Any]], [])):
+            for m, declared in enumerate(tool.get("functionDeclarations") or ()):
+                names.append(str(declared.get("name") or ""))
+                if not _NAME.fullmatch(names[-1]):
+                    raise Refused(
+                        f"* GenerateContentRequest.tools[{n}].function_declarations[{m}].name: Invalid function name. "
+                        "Must start with a letter or an underscore."
+                    )
+        if again := duplicates(names):
+            raise Refused(f"Duplicate function declaration found: {again[0]}")
+
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        super()._check_messages(messages, parsed, rules)
+        _check_signatures(messages, parsed.model)
+
+    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
+        role = messages[at].role
+        if role not in ("user", "model"):
+            raise Refused("Please use a valid role: user, model.")
+        if not messages[at].blocks:
+            raise Refused(f"* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.")
+        if at and rules.alternation and role == messages[at - 1].role:
+            raise Refused("Please ensure that multiturn requests alternate between user and model.")
+
+    def _check_pairs(self, messages: list[Message]) -> None:
+        """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
+        please, calls = "Please ensure that function", list[Block]()
+        for at, message in enumerate(messages):
+            responses = [part for part in message.blocks if part.kind == "functionResponse"]
+            if responses and (message.role == "model" or not calls):
+                raise Refused(f"{please} response turn comes immediately after a function call turn.")
+            if len(responses) != len(calls):
+                raise Refused(_UNEQUAL_NUMBER)
+            if any(part.kind == "text" for part in message.blocks[: len(responses)]):
+                raise Refused(f"{please} response parts come before all other parts of their turn.")
+            if [(part.name, part.id) for part in responses] != [(part.name, part.id) for part in calls]:
+                raise Refused(f"{please} response parts match the function call parts by name and id.")
+            calls = [part for part in message.blocks if part.kind == "functionCall"]
+            if calls and message.role == "user":
+                said = "call turn comes immediately after a user turn or after a function response turn."
+                raise Refused(f"{please} {said}")
+            if again := duplicates([part.id for part in calls if part.id]):
+                raise Refused(f"Duplicate function call id {again[0]!r} in contents[{at}].")
+        if calls:
+            raise Refused(_UNEQUAL_NUMBER)
+
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
+        word = refused.kind if refused.kind.isupper() else _STATUS_WORDS.get(refused.status, "INVALID_ARGUMENT")
+        return {"error": {"code": refused.status, "message": refused.message, "status": word}}
+
+    def error_event(self, status: int, word: str, message: str) -> bytes:
+        """See `Wire.error_event`."""
+        error = {"code": status, "message": message, "status": word or _STATUS_WORDS.get(status, "INTERNAL")}
+        return b"data: %b\r\n\r\n" % encode({"error": error})
+
+    def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
+        """See `Wire.stream_events`: chunks of one candidate. The last chunk holds the finish reason."""
+        tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
+
+        def chunk(part: bytes, more: bytes = b"") -> bytes:
+            body = b'{"candidates":[{"content":{"parts":[%b],"role":"model"}%b,"index":0}],%b' % (part, more, tail)
+            return b"data: %b\r\n\r\n" % body
+
+        out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in split_text(turn.thinking)]
+        out += [chunk(b'{"text":%b}' % encode(text)) for text in text_pieces(turn)]
+        reason = _STOPS[stop_of(turn)]
+        for index in range(len(turn.calls)):
+            part = _call(turn, index, answer)
+            if part is None:
+                reason = "MALFORMED_FUNCTION_CALL"
+                break
+            out.append(chunk(encode(part)))
+        tail = encode({"usageMetadata": _usage(answer)})[1:-1] + b"," + tail
+        return [*out, chunk(b'{"text":""}', b',"finishReason":%b' % encode(reason))]
+
+
+def signs_calls(model: str) -> bool:
+    """Return whether the model signs its calls and requires the signatures: Gemini 3 and later."""
+    return re.match(r"gemini-([3-9]|\d\d)", model) is not None
+
+
+def _signed_text(name: str, arguments: dict[str, Any]) -> str:
+    return f"{name} {msgspec.json.encode(arguments, order='deterministic').decode()}"
 
 
 def _problem(block: Block, inner: Any) -> str:
+    """Say what is wrong with a part wherever it stands; empty for nothing."""
     if not block.kind:
         return "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
     if block.kind == "text":
@@ -139,7 +211,7 @@ def _problem(block: Block, inner: Any) -> str:
     if not isinstance(inner, dict):
         return f"Invalid value at '{{at}}.{block.kind}'"
     if block.kind in ("functionCall", "functionResponse"):
-        word = "function_call" if block.kind == "functionCall" else "function_response"
+        word, key = ("function_call", "args") if block.kind == "functionCall" else ("function_response", "response")
         if not block.name:
             return f"* GenerateContentRequest.{{at}}.{word}.name: Name cannot be empty."
         if not _NAME.fullmatch(block.name):
@@ -148,121 +220,26 @@ def _problem(block: Block, inner: Any) -> str:
                 "Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_), "
                 "dots (.) or dashes (-), with a maximum length of 64."
             )
-        key = "args" if word == "function_call" else "response"
         return "" if isinstance(inner.get(key, {}), dict) else f"Invalid value at '{{at}}.{word}.{key}'"
-    return _image_problem(block, inner) if block.pictures else ""
-
-
-def _image_problem(block: Block, inner: dict[str, Any]) -> str:
-    picture = block.pictures[0]
-    if inner.get("mimeType") not in _MEDIA:
+    if block.pictures and inner.get("mimeType") not in _MEDIA:
         return f"Unsupported MIME type: {inner.get('mimeType')}"
-    return "" if picture.media else "Unable to process input image."
+    return "" if all(picture.media for picture in block.pictures) else "Unable to process input image."
 
 
-# --- Rules of a request ----------------------------------------------------------------------------------------------
-
-
-def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-    known = "contents systemInstruction tools toolConfig generationConfig safetySettings cachedContent labels"
-    for name in fields:
-        if name not in known.split():
-            raise Refused(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
-    size = sum(len(bytes(raw)) for raw in fields.values())
-    if size > INLINE_BYTES_MAX:
-        raise Refused(f"Request payload size exceeds the limit: {INLINE_BYTES_MAX} bytes.")
-    config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
-    limit = config.get("maxOutputTokens")
-    if limit is not None and (limit < 1 or 0 < limits.output_tokens_max < limit):
-        most = limits.output_tokens_max + 1 if limits.output_tokens_max else "2147483647"
-        raise Refused(
-            f"Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range is "
-            f"from 1 (inclusive) to {most} (exclusive). Update the value and try again."
-        )
-
-
-def _check_tools(tools: list[msgspec.Raw]) -> None:
-    names = []
-    for n, raw in enumerate(tools):
-        for m, declared in enumerate(msgspec.json.decode(raw).get("functionDeclarations") or ()):
-            names.append(str(declared.get("name") or ""))
-            if not _NAME.fullmatch(names[-1]):
-                raise Refused(
-                    f"* GenerateContentRequest.tools[{n}].function_declarations[{m}].name: Invalid function name. "
-                    "Must start with a letter or an underscore."
-                )
-    if again := duplicates(names):
-        raise Refused(f"Duplicate function declaration found: {again[0]}")
-
-
-def _check_turns(turns: Turns, parsed: ParsedRequest, rules: Rules) -> None:
-    if not turns:
-        raise Refused("* GenerateContentRequest.contents: contents is not specified")
-    for at, (role, parts) in enumerate(turns):
-        if role not in ("user", "model"):
-            raise Refused("Please use a valid role: user, model.")
-        if not parts:
-            raise Refused(f"* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.")
-        if at and rules.alternation and role == turns[at - 1][0]:
-            raise Refused("Please ensure that multiturn requests alternate between user and model.")
-        for n, part in enumerate(parts):
-            if part.problem:
-                raise Refused(part.problem.replace("{at}", f"contents[{at}].parts[{n}]"))
-    if turns[0][0] != "user" and rules.user_first:
-        raise Refused("Please ensure that multiturn requests start with a user turn.")
-    _check_pairs(turns)
-    _check_signatures(turns, parsed.model)
-    if turns[-1][0] == "model" and not rules.accepts_prefill:
-        raise Refused("Please ensure that multiturn requests end with a user role or a function response.")
-    if sum(len(part.pictures) for _, parts in turns for part in parts) > IMAGES_MAX:
-        raise Refused(f"Please use fewer images: at most {IMAGES_MAX} are allowed in one request.")
-
-
-def _check_pairs(turns: Turns) -> None:
-    """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
-    calls: list[Block] = []
-    for at, (role, parts) in enumerate(turns):
-        responses = [part for part in parts if part.kind == "functionResponse"]
-        if responses and (role == "model" or not calls):
-            raise Refused("Please ensure that function response turn comes immediately after a function call turn.")
-        if len(responses) != len(calls):
-            raise Refused(
-                "Please ensure that the number of function response parts is equal to the number of function call "
-                "parts of the function call turn."
-            )
-        if responses != parts[: len(responses)] and any(p.kind == "text" for p in parts[: len(responses)]):
-            raise Refused("Please ensure that function response parts come before all other parts of their turn.")
-        if [_name(part) for part in responses] != [_name(part) for part in calls]:
-            raise Refused("Please ensure that function response parts match the function call parts by name and id.")
-        calls = [part for part in parts if part.kind == "functionCall"]
-        if calls and role == "user":
-            raise Refused(
-                "Please ensure that function call turn comes immediately after a user turn or after a function "
-                "response turn."
-            )
-        if again := duplicates([part.id for part in calls if part.id]):
-            raise Refused(f"Duplicate function call id {again[0]!r} in contents[{at}].")
-    if calls:
-        raise Refused(
-            "Please ensure that the number of function response parts is equal to the number of function call "
-            "parts of the function call turn."
-        )
-
-
-def _name(part: Block) -> tuple[str, str]:
-    return part.name, part.id
-
-
-def _check_signatures(turns: Turns, model: str) -> None:
+def _check_signatures(messages: list[Message], model: str) -> None:
     """Check signatures; with Gemini 3 the first call of each step of the present turn must have one."""
-    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _is_user_turn(parts)), default=0)
-    for at, (role, parts) in enumerate(turns):
-        for part in parts:
-            signature = part.signature
-            if signature is not None and signature != NO_SIGNATURE and not is_signed(signature, WIRE, model, part.text):
+    asked = (
+        n
+        for n, message in enumerate(messages)
+        if message.role == "user" and all(part.kind != "functionResponse" for part in message.blocks)
+    )
+    begin = max(asked, default=0)
+    for at, message in enumerate(messages):
+        for part in message.blocks:
+            if part.signature not in (None, NO_SIGNATURE, sign("gemini", model, part.text)):
                 raise Refused("Corrupted thought signature.")
-        first = next(((n, p) for n, p in enumerate(parts) if p.kind == "functionCall"), None)
-        if first is not None and role == "model" and at > begin and signs_calls(model) and first[1].signature is None:
+        first = next(((n, part) for n, part in enumerate(message.blocks) if part.kind == "functionCall"), None)
+        if first is not None and at > begin and signs_calls(model) and first[1].signature is None:
             raise Refused(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
@@ -270,58 +247,15 @@ def _check_signatures(turns: Turns, model: str) -> None:
             )
 
 
-def _is_user_turn(parts: list[Block]) -> bool:
-    """Return whether the user begins a new turn: no function responses."""
-    return all(part.kind != "functionResponse" for part in parts)
-
-
-# --- Answers ---------------------------------------------------------------------------------------------------------
-#
-# Chunks of one candidate. There is no terminal event; the last chunk holds the finish reason.
-
-
-_STOPS = {"end": "STOP", "calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
-
-
-def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """Return all events of an answer."""
-    tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
-
-    def chunk(part: bytes, more: bytes = b"") -> bytes:
-        body = b'{"candidates":[{"content":{"parts":[%b],"role":"model"}%b,"index":0}],%b' % (part, more, tail)
-        return b"data: %b\r\n\r\n" % body
-
-    out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in split_text(turn.thinking)]
-    out += [chunk(b'{"text":%b}' % encode(text)) for text in text_pieces(turn)]
-    reason = _STOPS[stop_of(turn)]
-    for index in range(len(turn.calls)):
-        part = _call(turn, index, answer)
-        if part is None:
-            reason = "MALFORMED_FUNCTION_CALL"
-            break
-        out.append(chunk(encode(part)))
-    tail = encode({"usageMetadata": usage(answer)})[1:-1] + b"," + tail
-    out.append(chunk(b'{"text":""}', b',"finishReason":%b' % encode(reason)))
-    return out
-
-
-def error_event(status: int, word: str, message: str) -> bytes:
-    """Return an error event inside a stream."""
-    error = {"code": status, "message": message, "status": word or KINDS.get(status, "INTERNAL")}
-    return b"data: %b\r\n\r\n" % encode({"error": error})
-
-
-def usage(answer: ReplyContext) -> dict[str, Any]:
+def _usage(answer: ReplyContext) -> dict[str, Any]:
     """Usage in the form of this wire: thoughts are counted separately from the answer."""
-    cached = answer.cached
-    given = cached.input + cached.read + cached.written
     counted: dict[str, Any] = {
-        "promptTokenCount": given,
+        "promptTokenCount": answer.cached.total,
         "candidatesTokenCount": answer.output - answer.reasoning,
-        "totalTokenCount": given + answer.output,
+        "totalTokenCount": answer.cached.total + answer.output,
     }
-    if cached.read:
-        counted["cachedContentTokenCount"] = cached.read
+    if answer.cached.read:
+        counted["cachedContentTokenCount"] = answer.cached.read
     if answer.reasoning:
         counted["thoughtsTokenCount"] = answer.reasoning
     return counted
@@ -341,6 +275,5 @@ def _call(turn: Turn, index: int, answer: ReplyContext) -> dict[str, Any] | None
         made["id"] = call.id
     part: dict[str, Any] = {"functionCall": made}
     if "signed" in answer.flags and index == 0:
-        text = f"{call.name} {msgspec.json.encode(arguments, order='deterministic').decode()}"
-        part["thoughtSignature"] = sign(WIRE, answer.model, text)
+        part["thoughtSignature"] = sign("gemini", answer.model, _signed_text(call.name, arguments))
     return part

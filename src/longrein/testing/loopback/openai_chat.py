@@ -1,85 +1,38 @@
-"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and answers."""
+"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and answers.
+
+`OpenAI` holds what both OpenAI wires share.
+"""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
-from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    EMPTY_ARRAY,
-    IMAGE_TOKENS,
-    IMAGES_MAX,
-    NAME_PATTERN,
-    TOOL_NAME,
     Block,
-    BlockCache,
-    Limits,
-    Overflow,
-    ParsedRequest,
+    Message,
+    Picture,
     Refused,
-    Rules,
-    ValidationInput,
-    check_window,
+    Wire,
     convert,
     duplicates,
-    image_problem,
-    images_of,
-    is_json_object,
-    length_problem,
-    tokens_of,
+    inspect_image,
+    raw_blocks,
 )
 
-WIRE = "openai-chat"
-ID_CHARS_MAX = 40
-_ROLES = ("system", "assistant", "user", "function", "tool", "developer")
-_SHORT = re.compile(r"[a-zA-Z0-9]{9}")
-_KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
+# --- Both OpenAI wires -----------------------------------------------------------------------------------------------
 
 
-def parse_request(given: ValidationInput) -> ParsedRequest:
-    """Parse and validate a request. Raises `Refused`."""
-    fields, limits, rules, cache = given.fields, given.limits, given.rules, given.cache
-    parsed = ParsedRequest(WIRE)
-    if not rules.lenient:
-        _check_head(fields, limits)
-    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
-    limit = fields.get("max_completion_tokens", fields.get("max_tokens", b"0"))
-    parsed.output_max = msgspec.json.decode(limit) or 0
-    tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
-    for raw in tools:
-        parsed.add("tools", bytes(raw))
-    messages = [
-        _message(bytes(raw), cache)
-        for raw in convert(fields.get("messages", msgspec.Raw(b"[]")), list[msgspec.Raw], "messages")
-    ]
-    for block in messages:
-        parsed.add(block.kind, block.raw, block.tokens)
-    last = max((n for n, block in enumerate(messages) if block.kind == "assistant"), default=-1)
-    parsed.replies = sum(block.kind == "assistant" for block in messages)
-    parsed.tail = [block.raw for block in messages[last + 1 :] if block.kind not in ("system", "developer")]
-    parsed.first = next((block.raw for block in messages if block.kind == "user"), b"")
-    if convert(fields.get("stream_options", msgspec.Raw(b"{}")), dict[str, Any], "stream_options").get("include_usage"):
-        parsed.flags = frozenset({"usage"})
-    if not rules.lenient:
-        _check_tools(tools)
-        _check_messages(messages, rules)
-        check_window(parsed, limits, rules)
-    return parsed
-
-
-def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Return status and body of an error."""
-    if isinstance(refused, Overflow):
-        return overflow("openai", refused.used, refused.limit)
-    kind = refused.kind or KINDS.get(refused.status, "invalid_request_error")
-    error = {"message": refused.message, "type": kind, "param": refused.param or None, "code": refused.code or None}
-    return refused.status, msgspec.json.encode({"error": error})
-
-
-KINDS = {
+IMAGE_BYTES_MAX = 20 * 1024 * 1024
+"""Largest image, in base64."""
+EMPTY_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAME_PATTERN = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+ERROR_TYPES = {
     401: "invalid_request_error",
     429: "rate_limit_exceeded",
     500: "server_error",
@@ -87,37 +40,225 @@ KINDS = {
     503: "service_unavailable",
     529: "overloaded_error",
 }
-"""HTTP status -> error type."""
+_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-# --- Messages --------------------------------------------------------------------------------------------------------
+class OpenAI(Wire):
+    """Rules of both OpenAI wires."""
+
+    images_max = 500
+    not_an_object = "Invalid type for '{at}': expected an object."
+    function: str
+    """Path of the name inside a tool, such as `function.`."""
+
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
+        kind = refused.kind or ERROR_TYPES.get(refused.status, "invalid_request_error")
+        fields = {
+            "message": refused.message,
+            "type": kind,
+            "param": refused.param or None,
+            "code": refused.code or None,
+        }
+        return {"error": fields}
+
+    def check_tools(self, fields: dict[str, msgspec.Raw]) -> None:
+        """Check the names of the tools."""
+        names = []
+        for n, tool in enumerate(convert(fields, "tools", list[dict[str, Any]], [])):
+            holder = tool.get("function") if self.function else tool
+            if not isinstance(holder, dict) or ("name" not in holder and not self.function):
+                lacking = f"tools[{n}].{'function' if self.function else 'name'}"
+                raise Refused(f"Missing required parameter: '{lacking}'.", param=lacking)
+            names.append(str(holder.get("name")))
+            if not TOOL_NAME.fullmatch(names[-1]):
+                path = f"tools[{n}].{self.function}name"
+                raise Refused(f"Invalid '{path}': {NAME_PATTERN}", param=path, code="invalid_value")
+        if again := duplicates(names):
+            said = f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice."
+            raise Refused(said, param="tools")
 
 
-def _message(raw: bytes, cache: BlockCache) -> Block:
-    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
+def missing(name: str) -> Refused:
+    """Make the error for a missing field."""
+    return Refused(f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter")
 
 
-def _read(raw: bytes) -> Block:
-    fields = msgspec.json.decode(raw)
-    if not isinstance(fields, dict):
-        return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
-    block = Block(str(fields.get("role")), raw)
-    block.pictures = images_of(_urls(fields.get("content")))
-    skipped = sum(picture.base64_bytes for picture in block.pictures)
-    block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
-    block.id = str(fields.get("tool_call_id") or "")
-    calls = fields.get("tool_calls")
-    ids = [str(call.get("id") or "") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    block.note = "\n".join(ids)
-    block.problem = _problem(block, fields)
-    return block
+def split_data_url(url: str) -> tuple[str, str]:
+    """Split a `data:` URL into (media type, base64); ('', '') for another URL."""
+    head, comma, data = url.partition(",")
+    return (head[5:-7], data) if comma and head.startswith("data:") and head.endswith(";base64") else ("", "")
 
 
-def _urls(content: Any) -> list[Any]:
-    """Return the addresses of images in `content`."""
-    parts = content if isinstance(content, list) else []
-    shown = [part.get("image_url") for part in parts if isinstance(part, dict)]
-    return [image.get("url") for image in shown if isinstance(image, dict)]
+def images_of(urls: list[Any]) -> tuple[Picture, ...]:
+    """Inspect the images among data URLs."""
+    return tuple(inspect_image(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+
+
+def image_problem(url: Any, at: str) -> str:
+    """Say what is wrong with the image at `url`; empty for nothing."""
+    if not isinstance(url, str):
+        return f"Missing required parameter: '{at}.image_url'."
+    media, data = split_data_url(url)
+    if not data and url.startswith("https://"):
+        return ""
+    if not data:
+        return f"Invalid '{at}.image_url': expected a base64-encoded data URL or an address."
+    picture = inspect_image(data)
+    if picture.base64_bytes > IMAGE_BYTES_MAX:
+        return "Image size exceeds the limit of 20MB."
+    if picture.media in _MEDIA and picture.media == media:
+        return ""
+    return (
+        "You uploaded an unsupported image. Please make sure your image has of one the following formats: "
+        "['png', 'jpeg', 'gif', 'webp']."
+    )
+
+
+def call_problem(at: str, id_at: str, id_: str, id_chars_max: int, function: dict[str, Any]) -> str:
+    """Say what is wrong with a call at `at`; empty for nothing."""
+    if not id_:
+        return f"Missing required parameter: '{id_at}'."
+    if len(id_) > id_chars_max:
+        return (
+            f"Invalid '{id_at}': string too long. Expected a string with maximum length {id_chars_max}, "
+            f"but got a string with length {len(id_)} instead."
+        )
+    if not TOOL_NAME.fullmatch(str(function.get("name"))):
+        return f"Invalid '{at}.name': {NAME_PATTERN}"
+    given = function.get("arguments")
+    try:
+        fits = isinstance(given, str) and isinstance(msgspec.json.decode(given), dict)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        fits = False
+    return "" if fits else f"Invalid '{at}.arguments': expected a string that holds a JSON object."
+
+
+# --- Chat Completions ------------------------------------------------------------------------------------------------
+
+
+_ROLES = ("system", "assistant", "user", "function", "tool", "developer")
+_SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
+
+
+class OpenAIChat(OpenAI):
+    """The wire `openai-chat`."""
+
+    name = "openai-chat"
+    path = r"(?:/\w+)*/chat/completions"
+    overflow = "openai"
+    items = "messages"
+    at = "messages[{at}]"
+    function = "function."
+    no_items = f"Invalid 'messages': {EMPTY_ARRAY}"
+    user_first = (
+        "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
+    )
+    no_prefill = "Cannot set `add_generation_prompt` to True when the last message is from the assistant."
+    too_many_images = "Invalid 'messages': too many images. At most 500 are allowed."
+
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
+        name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
+        return convert(fields, name, int, 0)
+
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
+        options = convert(fields, "stream_options", dict[str, Any], {})
+        return frozenset({"usage"} if options.get("include_usage") else ())
+
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
+        return raw_blocks(fields)
+
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+        # A message is one block; its kind is its role
+        blocks = [read(raw) for raw in convert(fields, "messages", list[msgspec.Raw], [])]
+        return [Message(block.kind, (block,)) for block in blocks]
+
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+        content, calls = fields.get("content"), fields.get("tool_calls")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        block = Block(str(fields.get("role")), raw, str(fields.get("tool_call_id") or ""))
+        images = [part.get("image_url") for part in parts]
+        block.pictures = images_of([image.get("url") for image in images if isinstance(image, dict)])
+        if isinstance(calls, list):
+            block.calls = tuple(str(call.get("id") or "") for call in calls if isinstance(call, dict))
+        block.problem = _problem(block, fields)
+        return block
+
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+        if "model" not in fields:
+            raise Refused("you must provide a model parameter")
+        convert(fields, "model", str)
+        if "messages" not in fields:
+            raise missing("messages")
+        limit, most = self._output_limit(fields), limits.output_tokens_max
+        given = "max_completion_tokens" in fields or "max_tokens" in fields
+        if given and limit < 1:
+            raise Refused(
+                f"Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got {limit} instead.",
+                param="max_tokens",
+                code="integer_below_min_value",
+            )
+        if most and limit > most:
+            raise Refused(
+                f"max_tokens is too large: {limit}. This model supports at most {most} completion tokens, "
+                f"whereas you provided {limit}.",
+                param="max_tokens",
+                code="invalid_value",
+            )
+        self.check_tools(fields)
+
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+        for id_ in (*block.calls, block.id) if rules.short_ids else ():
+            if id_ and not _SHORT_ID.fullmatch(id_):
+                raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
+
+    def _check_pairs(self, messages: list[Message]) -> None:
+        """Check that the messages after calls answer each call once, and no other message answers a call."""
+        seen: set[str] = set()
+        waiting: list[str] = []
+        known: tuple[str, ...] = ()
+        for at, block in enumerate(message.blocks[0] for message in messages):
+            if block.kind == "tool":
+                if block.id not in known:
+                    said = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                    raise Refused(f"Invalid parameter: {said}", param=f"messages.[{at}].role")
+                if block.id not in waiting:
+                    said = f"Duplicate value for 'tool_call_id' of '{block.id}'"
+                    raise Refused(said, param=f"messages.[{at}].tool_call_id")
+                waiting.remove(block.id)
+                continue
+            _check_answered(at, waiting)
+            if again := duplicates(block.calls) or [id_ for id_ in block.calls if id_ in seen]:
+                said = f"Duplicate value for 'tool_calls[].id' of '{again[0]}'"
+                raise Refused(said, param=f"messages.[{at}].tool_calls")
+            seen.update(block.calls)
+            waiting, known = list(block.calls), block.calls
+        _check_answered(len(messages), waiting)
+
+    def error_event(self, status: int, word: str, message: str) -> bytes:
+        """See `Wire.error_event`."""
+        kind = word or ERROR_TYPES.get(status, "server_error")
+        error = {"message": message, "type": kind, "param": None, "code": status}
+        return b"data: %b\n\n" % encode({"error": error})
+
+    def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
+        """See `Wire.stream_events`: chunks of one choice, the usage in a chunk of its own, then `[DONE]`."""
+        head = {"id": f"chatcmpl-{answer.serial:024d}", "object": "chat.completion.chunk", "created": 1_760_000_000}
+        lead = encode({**head, "model": answer.model, "system_fingerprint": "fp_loopback"})[:-1]
+
+        def chunk(delta: bytes, reason: bytes = b"null") -> bytes:
+            choice = b'{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b}' % (delta, reason)
+            return b'data: %b,"choices":[%b]}\n\n' % (lead, choice)
+
+        out = [chunk(b'{"role":"assistant","content":"","refusal":null}')]
+        out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)]
+        out += [chunk(b'{"content":%b}' % encode(text)) for text in text_pieces(turn)]
+        for index in range(len(turn.calls)):
+            out += [chunk(encode({"tool_calls": [piece]})) for piece in _call(turn, index, answer)]
+        out.append(chunk(b"{}", encode(_STOPS[stop_of(turn)])))
+        if "usage" in answer.flags:
+            out.append(b'data: %b,"choices":[],"usage":%b}\n\n' % (lead, encode(_usage(answer))))
+        return [*out, b"data: [DONE]\n\n"]
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
@@ -149,14 +290,9 @@ def _calls_problem(calls: Any) -> str:
         if not isinstance(function, dict) or call.get("type") != "function":
             return f"Missing required parameter: '{at}.function'."
         id_ = call.get("id")
-        if not isinstance(id_, str) or not id_:
-            return f"Missing required parameter: '{at}.id'."
-        if problem := length_problem(f"{at}.id", id_, ID_CHARS_MAX):
+        id_ = id_ if isinstance(id_, str) else ""
+        if problem := call_problem(f"{at}.function", f"{at}.id", id_, 40, function):
             return problem
-        if not TOOL_NAME.fullmatch(str(function.get("name"))):
-            return f"Invalid '{at}.function.name': {NAME_PATTERN}"
-        if not is_json_object(function.get("arguments")):
-            return f"Invalid '{at}.function.arguments': expected a string that holds a JSON object."
     return ""
 
 
@@ -164,128 +300,25 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
     if not parts:
         return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
     for n, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "text":
-            if not isinstance(part.get("text"), str):
-                return f"Missing required parameter: '{{at}}.content[{n}].text'."
-        elif kind in ("image_url", "file", "input_audio") and block.kind != "user":
+        at, kind = f"{{at}}.content[{n}]", part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and not isinstance(part.get("text"), str):
+            return f"Missing required parameter: '{at}.text'."
+        if kind in ("image_url", "file", "input_audio") and block.kind != "user":
             return (
-                f"Invalid '{{at}}'. Image URLs are only allowed for messages with role 'user', "
+                "Invalid '{at}'. Image URLs are only allowed for messages with role 'user', "
                 f"but this message with role '{block.kind}' contains an image URL."
             )
-        elif kind == "image_url":
+        if kind == "image_url":
             image = part.get("image_url")
-            if problem := image_problem(image.get("url") if isinstance(image, dict) else None):
-                return problem.replace("{at}", f"{{at}}.content[{n}].image_url")
-        elif kind not in ("file", "input_audio", "refusal"):
-            return f"Invalid value: '{kind}'. Supported values are: {_KINDS}."
+            if problem := image_problem(image.get("url") if isinstance(image, dict) else None, f"{at}.image_url"):
+                return problem
+        elif kind not in ("text", "file", "input_audio", "refusal"):
+            kinds = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
+            return f"Invalid value: '{kind}'. Supported values are: {kinds}."
     return ""
 
 
-# --- Rules of a request ----------------------------------------------------------------------------------------------
-
-
-def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-    if "model" not in fields:
-        raise Refused("you must provide a model parameter")
-    convert(fields["model"], str, "model")
-    if "messages" not in fields:
-        raise Refused("Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter")
-    name = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-    limit = convert(fields[name], int, name) if name in fields else None
-    if limit is not None and limit < 1:
-        raise Refused(
-            f"Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got {limit} instead.",
-            param="max_tokens",
-            code="integer_below_min_value",
-        )
-    if limit is not None and limits.output_tokens_max and limit > limits.output_tokens_max:
-        raise Refused(
-            f"max_tokens is too large: {limit}. This model supports at most {limits.output_tokens_max} completion "
-            f"tokens, whereas you provided {limit}.",
-            param="max_tokens",
-            code="invalid_value",
-        )
-
-
-def _check_tools(tools: list[msgspec.Raw]) -> None:
-    names = []
-    for n, raw in enumerate(tools):
-        function = msgspec.json.decode(raw).get("function")
-        if not isinstance(function, dict):
-            raise Refused(f"Missing required parameter: 'tools[{n}].function'.", param=f"tools[{n}].function")
-        names.append(str(function.get("name")))
-        if not TOOL_NAME.fullmatch(names[-1]):
-            raise Refused(
-                f"Invalid 'tools[{n}].function.name': {NAME_PATTERN}",
-                param=f"tools[{n}].function.name",
-                code="invalid_value",
-            )
-    if again := duplicates(names):
-        raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
-
-
-def _check_messages(messages: list[Block], rules: Rules) -> None:
-    if not messages:
-        raise Refused(
-            f"Invalid 'messages': {EMPTY_ARRAY}",
-            param="messages",
-            code="empty_array",
-        )
-    for at, block in enumerate(messages):
-        if block.problem:
-            raise Refused(
-                block.problem.replace("{at}", f"messages[{at}]"), param=f"messages[{at}]", code="invalid_value"
-            )
-        for id_ in [*block.note.split("\n"), block.id] if rules.short_ids else []:
-            if id_ and not _SHORT.fullmatch(id_):
-                raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
-    spoken = [block.kind for block in messages if block.kind not in ("system", "developer")]
-    if rules.user_first and spoken[:1] == ["assistant"]:
-        raise Refused(
-            "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
-        )
-    _check_pairs(messages)
-    if messages[-1].kind == "assistant" and not rules.accepts_prefill:
-        raise Refused("Cannot set `add_generation_prompt` to True when the last message is from the assistant.")
-    if sum(len(block.pictures) for block in messages) > IMAGES_MAX:
-        raise Refused(f"Invalid 'messages': too many images. At most {IMAGES_MAX} are allowed.", param="messages")
-
-
-def _check_pairs(messages: list[Block]) -> None:
-    """Check that the messages after calls answer each call once, and no other message answers a call."""
-    seen: dict[str, None] = {}
-    waiting: list[str] = []
-    known: list[str] = []
-    for at, block in enumerate(messages):
-        if block.kind == "tool":
-            if block.id not in known:
-                raise Refused(
-                    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
-                    "'tool_calls'.",
-                    param=f"messages.[{at}].role",
-                )
-            if block.id not in waiting:
-                raise Refused(
-                    f"Duplicate value for 'tool_call_id' of '{block.id}'", param=f"messages.[{at}].tool_call_id"
-                )
-            waiting.remove(block.id)
-            continue
-        _check_missing(at, waiting)
-        waiting = known = []
-        if block.note:
-            ids = block.note.split("\n")
-            again = duplicates(ids) or [id_ for id_ in ids if id_ in seen]
-            if again:
-                raise Refused(
-                    f"Duplicate value for 'tool_calls[].id' of '{again[0]}'", param=f"messages.[{at}].tool_calls"
-                )
-            seen |= dict.fromkeys(ids)
-            waiting, known = list(ids), list(ids)
-    _check_missing(len(messages), waiting)
-
-
-def _check_missing(at: int, waiting: list[str]) -> None:
+def _check_answered(at: int, waiting: list[str]) -> None:
     if waiting:
         raise Refused(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
@@ -294,61 +327,13 @@ def _check_missing(at: int, waiting: list[str]) -> None:
         )
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
-#
-# Chunks of one choice, the usage in a chunk of its own, then `[DONE]`.
-
-
-_STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
-_CREATED = 1_760_000_000
-
-
-def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """Return all events of an answer."""
-    lead = encode(
-        {
-            "id": f"chatcmpl-{answer.serial:024d}",
-            "object": "chat.completion.chunk",
-            "created": _CREATED,
-            "model": answer.model,
-            "system_fingerprint": "fp_loopback",
-        }
-    )[:-1]
-
-    def chunk(delta: bytes, reason: bytes = b"null") -> bytes:
-        return b'data: %b,"choices":[{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b}]}\n\n' % (
-            lead,
-            delta,
-            reason,
-        )
-
-    out = [chunk(b'{"role":"assistant","content":"","refusal":null}')]
-    out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)]
-    out += [chunk(b'{"content":%b}' % encode(text)) for text in text_pieces(turn)]
-    for index in range(len(turn.calls)):
-        out += [chunk(encode({"tool_calls": [piece]})) for piece in _call(turn, index, answer)]
-    out.append(chunk(b"{}", encode(_STOPS[stop_of(turn)])))
-    if "usage" in answer.flags:
-        out.append(b'data: %b,"choices":[],"usage":%b}\n\n' % (lead, encode(usage(answer))))
-    out.append(b"data: [DONE]\n\n")
-    return out
-
-
-def error_event(status: int, word: str, message: str) -> bytes:
-    """Return an error event inside a stream."""
-    error = {"message": message, "type": word or KINDS.get(status, "server_error"), "param": None, "code": status}
-    return b"data: %b\n\n" % encode({"error": error})
-
-
-def usage(answer: ReplyContext) -> dict[str, Any]:
+def _usage(answer: ReplyContext) -> dict[str, Any]:
     """Usage in the form of this wire: cached tokens are part of the prompt."""
-    cached = answer.cached
-    prompt = cached.input + cached.read + cached.written
     return {
-        "prompt_tokens": prompt,
+        "prompt_tokens": answer.cached.total,
         "completion_tokens": answer.output,
-        "total_tokens": prompt + answer.output,
-        "prompt_tokens_details": {"cached_tokens": cached.read, "audio_tokens": 0},
+        "total_tokens": answer.cached.total + answer.output,
+        "prompt_tokens_details": {"cached_tokens": answer.cached.read, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": answer.reasoning, "audio_tokens": 0},
     }
 

@@ -1,137 +1,178 @@
 """The Responses wire: validation of `POST /v1/responses`, and answers."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback import openai_chat as chat
+from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
-from longrein.testing.loopback.openai_chat import KINDS
-from longrein.testing.loopback.overflow_errors import overflow
-from longrein.testing.loopback.script import Turn, split_text, stop_of, text_pieces
-from longrein.testing.loopback.validation import (
+from longrein.testing.loopback.openai_chat import (
     EMPTY_ARRAY,
-    IMAGE_TOKENS,
-    IMAGES_MAX,
-    NAME_PATTERN,
-    TOOL_NAME,
-    Block,
-    BlockCache,
-    Limits,
-    Overflow,
-    ParsedRequest,
-    Refused,
-    Rules,
-    ValidationInput,
-    check_window,
-    convert,
-    duplicates,
+    ERROR_TYPES,
+    OpenAI,
+    call_problem,
     image_problem,
     images_of,
-    is_json_object,
-    is_signed,
-    length_problem,
+    missing,
+)
+from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
+from longrein.testing.loopback.validation import (
+    Block,
+    Message,
+    ParsedRequest,
+    Refused,
+    convert,
+    listed,
+    raw_blocks,
     sign,
-    tokens_of,
 )
 
-WIRE = "openai-responses"
-ID_CHARS_MAX = 64
 _ROLES = ("assistant", "system", "developer", "user")
-_KINDS = ("message", "reasoning", "function_call", "function_call_output")
-_PARTS = {
-    "user": ("input_text", "input_image", "input_file"),
-    "assistant": ("output_text", "refusal"),
-}
+_USER_PARTS = ("input_text", "input_image", "input_file")
 
 
-def parse_request(given: ValidationInput) -> ParsedRequest:
-    """Parse and validate a request. Raises `Refused`."""
-    fields, limits, rules = given.fields, given.limits, given.rules
-    parsed = ParsedRequest(WIRE)
-    if not rules.lenient:
-        _check_head(fields, limits)
-    parsed.model = msgspec.json.decode(fields.get("model", b'""'))
-    parsed.output_max = msgspec.json.decode(fields.get("max_output_tokens", b"0")) or 0
-    tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
-    for raw in tools:
-        parsed.add("tools", bytes(raw))
-    if "instructions" in fields:
-        parsed.add("system", bytes(fields["instructions"]))
-    items = [_item(raw, given.cache) for raw in _listed(fields.get("input"))]
-    _add_items(parsed, items)
-    include = convert(fields.get("include", msgspec.Raw(b"[]")), list[str], "include")
-    parsed.flags = frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
-    if not rules.lenient:
-        _check_tools(tools)
-        _check_items(items, parsed, rules)
-        check_window(parsed, limits, rules)
-    return parsed
+class OpenAIResponses(OpenAI):
+    """The wire `openai-responses`. An item is a message of one block."""
 
+    name = overflow = "openai-responses"
+    path = r"(?:/\w+)*/responses"
+    items = "input"
+    at = "input[{at}]"
+    function = ""
+    no_items = f"Invalid 'input': {EMPTY_ARRAY}"
+    user_first = "Invalid 'input': the first item must be a message of the user."
+    no_prefill = "Invalid 'input': the last item must not be the assistant's."
+    too_many_images = "Invalid 'input': too many images. At most 500 are allowed."
 
-def refusal(refused: Refused) -> tuple[int, bytes]:
-    """Return status and body of an error."""
-    if isinstance(refused, Overflow):
-        return overflow(WIRE, refused.used, refused.limit)
-    return chat.refusal(refused)
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
+        return convert(fields, "max_output_tokens", int, 0)
 
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
+        include = convert(fields, "include", list[str], [])
+        return frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
 
-def _listed(raw: msgspec.Raw | None) -> list[bytes]:
-    """Split `input` into items; a bare string is one message of the user."""
-    data = bytes(raw or b"[]")
-    if data.startswith(b"["):
-        return [bytes(inner) for inner in msgspec.json.decode(data, type=list[msgspec.Raw])]
-    return [b'{"type":"message","role":"user","content":%b}' % data]
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
+        return raw_blocks(fields, "instructions")
 
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+        raws = listed(fields.get("input"), b'{"type":"message","role":"user","content":%b}')
+        return [Message(_role(block), (block,)) for block in map(read, raws)]
 
-def _is_assistant(item: Block) -> bool:
-    return item.kind in ("reasoning", "function_call") or item.name == "assistant"
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+        # The name of a message is its role
+        block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
+        content = fields.get("output" if block.kind == "function_call_output" else "content")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        block.pictures = images_of([part.get("image_url") for part in parts])
+        block.id = str(fields.get("id" if block.kind == "reasoning" else "call_id") or "")
+        block.name = str(fields.get("role") or "")
+        summary = fields.get("summary")
+        texts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+        block.text = "\n\n".join(str(part.get("text")) for part in texts)
+        block.signature = fields.get("encrypted_content")
+        block.problem = _problem(block, fields)
+        return block
 
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+        for name in ("model", "input"):
+            if name not in fields:
+                raise missing(name)
+        convert(fields, "model", str)
+        least, most = 16, limits.output_tokens_max
+        limit = convert(fields, "max_output_tokens", int, least)
+        if limit < least or (most and limit > most):
+            side, bound = ("below minimum", f">= {least}") if limit < least else ("above maximum", f"<= {most}")
+            raise Refused(
+                f"Invalid 'max_output_tokens': integer {side} value. "
+                f"Expected a value {bound}, but got {limit} instead.",
+                param="max_output_tokens",
+                code=f"integer_{side.replace('imum', '').replace(' ', '_')}_value",
+            )
+        self.check_tools(fields)
 
-def _add_items(parsed: ParsedRequest, items: list[Block]) -> None:
-    """Add `items` to `parsed`: blocks, number of replies, and the items since the last reply."""
-    was_mine, last = False, -1
-    for n, item in enumerate(items):
-        parsed.add("assistant" if _is_assistant(item) else "user", item.raw, item.tokens)
-        if _is_assistant(item):
-            parsed.replies += not was_mine
-            last = n
-        was_mine = _is_assistant(item)
-    parsed.tail = [item.raw for item in items[last + 1 :]]
-    parsed.first = next((item.raw for item in items if item.name == "user"), b"")
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        super()._check_messages(messages, parsed, rules)
+        for message, after in zip(messages, [*messages[1:], None], strict=True):
+            block = message.blocks[0]
+            if block.kind == "reasoning" and (after is None or after.role != "assistant"):
+                said = f"Item '{block.id}' of type 'reasoning' was provided without its required following item."
+                raise Refused(said, param="input")
+
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+        """Check that reasoning is signed by this provider and model."""
+        if block.kind != "reasoning":
+            return
+        if block.signature is None:
+            raise Refused(
+                f"Item with id '{block.id}' not found. Items are not persisted when `store` is set to false. "
+                "Try again with `store` set to true, or remove this item from your input.",
+                status=404,
+                param="input",
+            )
+        if block.signature != sign(self.name, model, block.text):
+            raise Refused(
+                f"The encrypted content {block.signature[:4]}... could not be verified. "
+                "Reason: Encrypted content could not be decrypted or parsed.",
+                code="invalid_encrypted_content",
+            )
+
+    def _check_pairs(self, messages: list[Message]) -> None:
+        """Check that each call has one later output, and each output an earlier call."""
+        answered: dict[str, bool] = {}
+        for block in (message.blocks[0] for message in messages):
+            if block.kind == "function_call":
+                if block.id in answered:
+                    raise Refused(f"Duplicate function call with call_id {block.id} found in input.", param="input")
+                answered[block.id] = False
+            elif block.kind == "function_call_output":
+                if block.id not in answered:
+                    raise Refused(
+                        f"No tool call found for function call output with call_id {block.id}.", param="input"
+                    )
+                if answered[block.id]:
+                    raise Refused(f"Duplicate tool output found for function call {block.id}.", param="input")
+                answered[block.id] = True
+        for id_, has_output in answered.items():
+            if not has_output:
+                raise Refused(f"No tool output found for function call {id_}.", param="input")
+
+    def error_event(self, status: int, word: str, message: str) -> bytes:
+        """See `Wire.error_event`."""
+        error = {"code": word or ERROR_TYPES.get(status, "server_error"), "message": message}
+        response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
+        return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
+
+    def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
+        """See `Wire.stream_events`."""
+        stream = _EventWriter()
+        response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
+        begun = {**response, "status": "in_progress", "output": [], "usage": None}
+        stream.say("response.created", response=begun)
+        stream.say("response.in_progress", response=begun)
+        if turn.thinking:
+            signature = {"encrypted_content": sign(self.name, answer.model, turn.thinking)}
+            stream.reasoning(turn.thinking, f"rs_{answer.serial:024d}", signature if "sealed" in answer.flags else {})
+        if texts := text_pieces(turn):
+            stream.text(texts, f"msg_{answer.serial:024d}")
+        for index, call in enumerate(turn.calls):
+            id_ = call_id(call, index, answer, "call_{}")
+            head = {"id": f"fc_{answer.serial:012d}{index:012d}", "type": "function_call", "status": "in_progress"}
+            stream.call(
+                head | {"name": call.name} | ({"call_id": id_} if id_ else {}), argument_pieces(turn, index, answer)
+            )
+        reason = {"length": "max_output_tokens", "refusal": "content_filter"}.get(stop_of(turn))
+        status = "incomplete" if reason else "completed"
+        end = {"status": status, "error": None, "incomplete_details": {"reason": reason} if reason else None}
+        stream.say(f"response.{status}", response={**response, **end, "output": stream.output, "usage": _usage(answer)})
+        return stream.events
 
 
 # --- Items -----------------------------------------------------------------------------------------------------------
 
 
-def _item(raw: bytes, cache: BlockCache) -> Block:
-    return cache.get(WIRE, raw) or cache.keep(WIRE, raw, _read(raw))
-
-
-def _read(raw: bytes) -> Block:
-    """Parse an item; `name` of a message is its role."""
-    fields = msgspec.json.decode(raw)
-    if not isinstance(fields, dict):
-        return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
-    block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
-    content = fields.get("output") if block.kind == "function_call_output" else fields.get("content")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    block.pictures = images_of([part.get("image_url") for part in parts])
-    skipped = sum(picture.base64_bytes for picture in block.pictures)
-    block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
-    block.id = str(fields.get("call_id") or "")
-    block.name = str(fields.get("role") or "")
-    block.note = "" if "id" not in fields else str(fields["id"])
-    block.text = _summary(fields)
-    block.signature = fields.get("encrypted_content")
-    block.problem = _problem(block, fields)
-    return block
-
-
-def _summary(fields: dict[str, Any]) -> str:
-    summary = fields.get("summary")
-    parts = summary if isinstance(summary, list) else []
-    return "\n\n".join(str(part.get("text")) for part in parts if isinstance(part, dict))
+def _role(block: Block) -> str:
+    return "assistant" if block.kind in ("reasoning", "function_call") else block.name or "result"
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
@@ -139,13 +180,18 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
         case "message":
             return _message_problem(block, fields)
         case "function_call":
-            return _call_problem(block, fields)
+            return call_problem("{at}", "{at}.call_id", block.id, 64, fields)
         case "function_call_output":
-            return _output_problem(block, fields)
+            output = fields.get("output")
+            if not block.id:
+                return "Missing required parameter: '{at}.call_id'."
+            if isinstance(output, list):
+                return _parts_problem(output, _USER_PARTS, "output")
+            return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
         case "reasoning":
             return "" if isinstance(fields.get("summary"), list) else "Missing required parameter: '{at}.summary'."
-    kinds = "', '".join(_KINDS)
-    return f"Invalid value: '{block.kind}'. Supported values are: '{kinds}'."
+    kinds = "'message', 'reasoning', 'function_call', 'function_call_output'"
+    return f"Invalid value: '{block.kind}'. Supported values are: {kinds}."
 
 
 def _message_problem(block: Block, fields: dict[str, Any]) -> str:
@@ -158,164 +204,34 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
         return "Missing required parameter: '{at}.content'."
     if not content:
         return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
-    if block.name == "assistant" and (lacking := _missing_field(fields, content)):
-        return f"Missing required parameter: '{{at}}.{lacking}'."
-    return _parts_problem(content, _PARTS.get(block.name, _PARTS["user"]), "content")
-
-
-def _missing_field(fields: dict[str, Any], content: list[Any]) -> str:
-    """Name the field that an assistant message lacks; vLLM and others require it, OpenAI does not."""
-    for name in ("id", "status"):
-        if not isinstance(fields.get(name), str):
-            return name
+    if block.name != "assistant":
+        return _parts_problem(content, _USER_PARTS, "content")
+    # vLLM and others require these fields, OpenAI does not.
     texts = [n for n, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "output_text"]
-    return next((f"content[{n}].annotations" for n in texts if not isinstance(content[n].get("annotations"), list)), "")
+    lacking = [name for name in ("id", "status") if not isinstance(fields.get(name), str)]
+    lacking += [f"content[{n}].annotations" for n in texts if not isinstance(content[n].get("annotations"), list)]
+    if lacking:
+        return f"Missing required parameter: '{{at}}.{lacking[0]}'."
+    return _parts_problem(content, ("output_text", "refusal"), "content")
 
 
 def _parts_problem(parts: list[Any], allowed: tuple[str, ...], where: str) -> str:
     for n, part in enumerate(parts):
-        at = f"{{at}}.{where}[{n}]"
-        kind = part.get("type") if isinstance(part, dict) else None
+        at, kind = f"{{at}}.{where}[{n}]", part.get("type") if isinstance(part, dict) else None
         if kind not in allowed:
             return f"Invalid value: '{kind}'. Supported values are: {allowed}."
         if kind in ("input_text", "output_text") and not isinstance(part.get("text"), str):
             return f"Missing required parameter: '{at}.text'."
-        if kind == "input_image" and (problem := image_problem(part.get("image_url"))):
-            return problem.replace("{at}", at)
+        if kind == "input_image" and (problem := image_problem(part.get("image_url"), at)):
+            return problem
     return ""
-
-
-def _call_problem(block: Block, fields: dict[str, Any]) -> str:
-    if not block.id:
-        return "Missing required parameter: '{at}.call_id'."
-    if problem := length_problem("{at}.call_id", block.id, ID_CHARS_MAX):
-        return problem
-    if not TOOL_NAME.fullmatch(str(fields.get("name"))):
-        return f"Invalid '{{at}}.name': {NAME_PATTERN}"
-    if not is_json_object(fields.get("arguments")):
-        return "Invalid '{at}.arguments': expected a string that holds a JSON object."
-    return ""
-
-
-def _output_problem(block: Block, fields: dict[str, Any]) -> str:
-    if not block.id:
-        return "Missing required parameter: '{at}.call_id'."
-    output = fields.get("output")
-    if isinstance(output, list):
-        return _parts_problem(output, _PARTS["user"], "output")
-    return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
-
-
-# --- Rules of a request ----------------------------------------------------------------------------------------------
-
-
-def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
-    for name in ("model", "input"):
-        if name not in fields:
-            raise Refused(f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter")
-    convert(fields["model"], str, "model")
-    if "max_output_tokens" not in fields:
-        return
-    limit = convert(fields["max_output_tokens"], int, "max_output_tokens")
-    if limit < 16:
-        raise Refused(
-            "Invalid 'max_output_tokens': integer below minimum value. "
-            f"Expected a value >= 16, but got {limit} instead.",
-            param="max_output_tokens",
-            code="integer_below_min_value",
-        )
-    if limits.output_tokens_max and limit > limits.output_tokens_max:
-        raise Refused(
-            "Invalid 'max_output_tokens': integer above maximum value. "
-            f"Expected a value <= {limits.output_tokens_max}, but got {limit} instead.",
-            param="max_output_tokens",
-            code="integer_above_max_value",
-        )
-
-
-def _check_tools(tools: list[msgspec.Raw]) -> None:
-    names = []
-    for n, raw in enumerate(tools):
-        fields = msgspec.json.decode(raw)
-        if "name" not in fields:
-            raise Refused(f"Missing required parameter: 'tools[{n}].name'.", param=f"tools[{n}].name")
-        names.append(str(fields["name"]))
-        if not TOOL_NAME.fullmatch(names[-1]):
-            raise Refused(f"Invalid 'tools[{n}].name': {NAME_PATTERN}", param=f"tools[{n}].name", code="invalid_value")
-    if again := duplicates(names):
-        raise Refused(f"Invalid 'tools': function names must be unique, but {again[0]!r} occurs twice.", param="tools")
-
-
-def _check_items(items: list[Block], parsed: ParsedRequest, rules: Rules) -> None:
-    if not items:
-        raise Refused(f"Invalid 'input': {EMPTY_ARRAY}", param="input", code="empty_array")
-    for at, item in enumerate(items):
-        if item.problem:
-            raise Refused(item.problem.replace("{at}", f"input[{at}]"), param=f"input[{at}]", code="invalid_value")
-        if item.kind == "reasoning":
-            _check_reasoning(at, items, parsed.model)
-    if rules.user_first and _is_assistant(items[0]):
-        raise Refused("Invalid 'input': the first item must be a message of the user.", param="input[0]")
-    _check_pairs(items)
-    if _is_assistant(items[-1]) and not rules.accepts_prefill:
-        raise Refused("Invalid 'input': the last item must not be the assistant's.", param=f"input[{len(items) - 1}]")
-    if sum(len(item.pictures) for item in items) > IMAGES_MAX:
-        raise Refused(f"Invalid 'input': too many images. At most {IMAGES_MAX} are allowed.", param="input")
-
-
-def _check_reasoning(at: int, items: list[Block], model: str) -> None:
-    """Check that the reasoning is signed by this provider and model, and that an item of the reply follows."""
-    item = items[at]
-    if item.signature is None:
-        raise Refused(
-            f"Item with id '{item.note}' not found. Items are not persisted when `store` is set to false. "
-            "Try again with `store` set to true, or remove this item from your input.",
-            status=404,
-            param="input",
-        )
-    if not is_signed(item.signature, WIRE, model, item.text):
-        raise Refused(
-            f"The encrypted content {item.signature[:4]}... could not be verified. "
-            "Reason: Encrypted content could not be decrypted or parsed.",
-            code="invalid_encrypted_content",
-        )
-    after = items[at + 1] if at + 1 < len(items) else None
-    if after is None or not _is_assistant(after):
-        raise Refused(
-            f"Item '{item.note}' of type 'reasoning' was provided without its required following item.", param="input"
-        )
-
-
-def _check_pairs(items: list[Block]) -> None:
-    """Check that each call has one later output, and each output an earlier call."""
-    called: dict[str, None] = {}
-    answered: dict[str, None] = {}
-    for item in items:
-        if item.kind == "function_call":
-            if item.id in called:
-                raise Refused(f"Duplicate function call with call_id {item.id} found in input.", param="input")
-            called[item.id] = None
-        elif item.kind == "function_call_output":
-            if item.id not in called:
-                raise Refused(f"No tool call found for function call output with call_id {item.id}.", param="input")
-            if item.id in answered:
-                raise Refused(f"Duplicate tool output found for function call {item.id}.", param="input")
-            answered[item.id] = None
-    missing = [id_ for id_ in called if id_ not in answered]
-    if missing:
-        raise Refused(f"No tool output found for function call {missing[0]}.", param="input")
 
 
 # --- Answers ---------------------------------------------------------------------------------------------------------
-#
-# Numbered events; each item is added, grows and is done.
-
-
-_INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
 
 
 class _EventWriter:
-    """Writes numbered events, and collects the finished items."""
+    """Writes numbered events, and collects the finished items. Each item is added, grows and is done."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
@@ -326,7 +242,42 @@ class _EventWriter:
         data = encode({"type": kind, "sequence_number": len(self.events), **fields})
         self.events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
 
-    def grow(self, kind: str, item_id: str, texts: list[str], **where: int) -> None:
+    def reasoning(self, text: str, id_: str, signature: dict[str, str]) -> None:
+        """Add a reasoning item."""
+        item: dict[str, Any] = {"id": id_, "type": "reasoning", "summary": []}
+        kind, where = "response.reasoning_summary", self._begin(item, "summary_index")
+        self.say(f"{kind}_part.added", **where, part={"type": "summary_text", "text": ""})
+        self._grow(f"{kind}_text", id_, split_text(text), summary_index=0)
+        self.say(f"{kind}_text.done", **where, text=text)
+        part = {"type": "summary_text", "text": text}
+        self.say(f"{kind}_part.done", **where, part=part)
+        self._done({**item, "summary": [part], **signature})
+
+    def text(self, texts: list[str], id_: str) -> None:
+        """Add a message item."""
+        item: dict[str, Any] = {"id": id_, "type": "message", "role": "assistant", "status": "in_progress"}
+        item["content"] = []
+        where = self._begin(item, "content_index")
+        part, text = {"type": "output_text", "annotations": [], "text": ""}, "".join(texts)
+        self.say("response.content_part.added", **where, part=part)
+        self._grow("response.output_text", id_, texts, content_index=0)
+        self.say("response.output_text.done", **where, text=text)
+        self.say("response.content_part.done", **where, part={**part, "text": text})
+        self._done({**item, "status": "completed", "content": [{**part, "text": text}]})
+
+    def call(self, item: dict[str, Any], texts: list[str]) -> None:
+        """Add a function call."""
+        at, kind, whole = len(self.output), "response.function_call_arguments", "".join(texts)
+        self.say("response.output_item.added", output_index=at, item={**item, "arguments": ""})
+        self._grow(kind, item["id"], texts)
+        self.say(f"{kind}.done", item_id=item["id"], output_index=at, arguments=whole)
+        self._done({**item, "status": "completed", "arguments": whole})
+
+    def _begin(self, item: dict[str, Any], index: str) -> dict[str, Any]:
+        self.say("response.output_item.added", output_index=len(self.output), item=item)
+        return {"item_id": item["id"], "output_index": len(self.output), index: 0}
+
+    def _grow(self, kind: str, item_id: str, texts: list[str], **where: int) -> None:
         """Add the deltas of one item, encoded fast since there may be many."""
         fields = {"type": f"{kind}.delta", "item_id": item_id, "output_index": len(self.output), **where}
         lead = b"event: %b.delta\ndata: %b" % (kind.encode(), encode(fields)[:-1])
@@ -335,97 +286,16 @@ class _EventWriter:
             b'%b,"sequence_number":%d,"delta":%b}\n\n' % (lead, n, encode(text)) for n, text in enumerate(texts, first)
         ]
 
-    def done(self, item: dict[str, Any]) -> None:
-        """Finish an item."""
+    def _done(self, item: dict[str, Any]) -> None:
         self.say("response.output_item.done", output_index=len(self.output), item=item)
         self.output.append(item)
 
 
-def stream_events(turn: Turn, answer: ReplyContext) -> list[bytes]:
-    """Return all events of an answer."""
-    stream = _EventWriter()
-    response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
-    begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    stream.say("response.created", response=begun)
-    stream.say("response.in_progress", response=begun)
-    if turn.thinking:
-        _reasoning(stream, turn.thinking, answer)
-    if texts := text_pieces(turn):
-        _text(stream, texts, answer)
-    for index in range(len(turn.calls)):
-        _call(stream, turn, index, answer)
-    reason = _INCOMPLETE.get(stop_of(turn))
-    status = "incomplete" if reason else "completed"
-    whole = {
-        **response,
-        "status": status,
-        "error": None,
-        "incomplete_details": {"reason": reason} if reason else None,
-        "output": stream.output,
-        "usage": usage(answer),
-    }
-    stream.say(f"response.{status}", response=whole)
-    return stream.events
-
-
-def error_event(status: int, word: str, message: str) -> bytes:
-    """Return an error event inside a stream."""
-    error = {"code": word or KINDS.get(status, "server_error"), "message": message}
-    response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
-    return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
-
-
-def usage(answer: ReplyContext) -> dict[str, Any]:
-    """Usage in the form of this wire."""
-    cached = answer.cached
-    given = cached.input + cached.read + cached.written
+def _usage(answer: ReplyContext) -> dict[str, Any]:
     return {
-        "input_tokens": given,
-        "input_tokens_details": {"cached_tokens": cached.read},
+        "input_tokens": answer.cached.total,
+        "input_tokens_details": {"cached_tokens": answer.cached.read},
         "output_tokens": answer.output,
         "output_tokens_details": {"reasoning_tokens": answer.reasoning},
-        "total_tokens": given + answer.output,
+        "total_tokens": answer.cached.total + answer.output,
     }
-
-
-def _reasoning(stream: _EventWriter, text: str, answer: ReplyContext) -> None:
-    id_, at = f"rs_{answer.serial:024d}", len(stream.output)
-    item: dict[str, Any] = {"id": id_, "type": "reasoning", "summary": []}
-    stream.say("response.output_item.added", output_index=at, item=item)
-    part = {"type": "summary_text", "text": ""}
-    where = {"item_id": id_, "output_index": at, "summary_index": 0}
-    stream.say("response.reasoning_summary_part.added", **where, part=part)
-    stream.grow("response.reasoning_summary_text", id_, split_text(text), summary_index=0)
-    stream.say("response.reasoning_summary_text.done", **where, text=text)
-    part = {"type": "summary_text", "text": text}
-    stream.say("response.reasoning_summary_part.done", **where, part=part)
-    is_signed = {"encrypted_content": sign(WIRE, answer.model, text)} if "sealed" in answer.flags else {}
-    stream.done({**item, "summary": [part], **is_signed})
-
-
-def _text(stream: _EventWriter, texts: list[str], answer: ReplyContext) -> None:
-    id_, at = f"msg_{answer.serial:024d}", len(stream.output)
-    item: dict[str, Any] = {"id": id_, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-    stream.say("response.output_item.added", output_index=at, item=item)
-    part = {"type": "output_text", "annotations": [], "text": ""}
-    where = {"item_id": id_, "output_index": at, "content_index": 0}
-    stream.say("response.content_part.added", **where, part=part)
-    stream.grow("response.output_text", id_, texts, content_index=0)
-    text = "".join(texts)
-    stream.say("response.output_text.done", **where, text=text)
-    stream.say("response.content_part.done", **where, part={**part, "text": text})
-    stream.done({**item, "status": "completed", "content": [{**part, "text": text}]})
-
-
-def _call(stream: _EventWriter, turn: Turn, index: int, answer: ReplyContext) -> None:
-    call, at = turn.calls[index], len(stream.output)
-    id_ = f"fc_{answer.serial:012d}{index:012d}"
-    item: dict[str, Any] = {"id": id_, "type": "function_call", "status": "in_progress", "name": call.name}
-    if call_ := call_id(call, index, answer, "call_{}"):
-        item["call_id"] = call_
-    stream.say("response.output_item.added", output_index=at, item={**item, "arguments": ""})
-    texts = argument_pieces(turn, index, answer)
-    stream.grow("response.function_call_arguments", id_, texts)
-    whole = "".join(texts)
-    stream.say("response.function_call_arguments.done", item_id=id_, output_index=at, arguments=whole)
-    stream.done({**item, "status": "completed", "arguments": whole})

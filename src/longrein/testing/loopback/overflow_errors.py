@@ -114,14 +114,6 @@ OVERFLOWS: dict[str, tuple[int, str]] = {
 }
 """Provider -> (status, body) of its overflow error."""
 
-OF_WIRE = {
-    "anthropic": "anthropic",
-    "openai-chat": "openai",
-    "openai-responses": "openai-responses",
-    "gemini": "gemini",
-}
-"""Wire -> its own entry in `OVERFLOWS`."""
-
 
 def overflow(name: str, used: int, limit: int) -> tuple[int, bytes]:
     """Return status and body of the overflow error `name`."""

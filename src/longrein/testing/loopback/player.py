@@ -19,7 +19,6 @@ class Received(msgspec.Struct):
     """From 1, in order of arrival."""
     at_s: float
     """Time of arrival on the provider's clock."""
-    method: str
     path: str
     """Path with its query."""
     headers: dict[str, str]
@@ -46,7 +45,7 @@ class Received(msgspec.Struct):
     """Length of the body, also if it is not kept."""
     finished_s: float = 0.0
     """Time at which the answer was written, on the same clock; 0 before."""
-    done: asyncio.Event | None = None
+    done: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the answer has ended or was cut."""
     gone: bool = False
     """True if the client disconnected before the end."""
@@ -100,15 +99,18 @@ HARMLESS = ("drip", "duplicate_ids", "missing_ids")
 """Faults that every client survives: the turn is not repeated."""
 
 
-class _Unconfirmed(msgspec.Struct):
-    """An answer with a fault; the next request shows whether the client accepted it."""
+class ScriptEntry(msgspec.Struct):
+    """A turn or a summary of the script, and its use so far."""
 
+    kind: str
+    """`turn` or `summary`."""
     index: int
-    summary: bool
-    replies: int
-    """Number of replies in the request."""
-    whole: bool = False
-    """True if the answer was written completely."""
+    answer: Answer
+    used: bool = False
+    faults: int = 0
+    """Number of its answers with a fault."""
+    written: bool = False
+    """True if the last of them was written completely, and no request has followed."""
 
 
 class ScriptPlayer:
@@ -118,75 +120,52 @@ class ScriptPlayer:
         for turn in (*turns, *summaries):
             if isinstance(turn, Turn):
                 check_turn(turn)
-        self._turns = list(turns)
-        self._summaries = list(summaries)
-        self._used = {False: [False] * len(self._turns), True: [False] * len(self._summaries)}
-        self._fault_counts: dict[tuple[bool, int], int] = {}
-        self._unconfirmed: dict[bytes, _Unconfirmed] = {}
+        self._turns = [ScriptEntry("turn", n, turn) for n, turn in enumerate(turns)]
+        self._summaries = [ScriptEntry("summary", n, turn) for n, turn in enumerate(summaries)]
+        self._unconfirmed: dict[bytes, tuple[ScriptEntry, int]] = {}
+        """First message -> answer with a fault, and replies in its request: the next one shows if it was accepted."""
         self._by_position = order == "position"
 
-    def choose(self, request: Received) -> tuple[int, bool, Answer] | None:
-        """(index, whether it is a summary, turn) that answers `request`; None beyond the script."""
-        self._confirm(request)
-        last = len(self._summaries) - 1
-        for n, summary in enumerate(self._summaries):
-            if (n == last or not self._used[True][n]) and turn_fits(summary, request):
-                return n, True, summary
+    def choose(self, request: Received, parsed: ParsedRequest) -> ScriptEntry | None:
+        """Return the entry that answers `request`; None beyond the script."""
+        if parsed.first in self._unconfirmed:
+            entry, replies = self._unconfirmed.pop(parsed.first)
+            entry.used, entry.written = entry.used or parsed.replies > replies, False
+        for entry in self._summaries:
+            if (entry is self._summaries[-1] or not entry.used) and turn_fits(entry.answer, request):
+                return entry
         if self._by_position:
-            at = request.parsed.replies if request.parsed else 0
-            return (at, False, self._turns[at]) if at < len(self._turns) else None
-        for n, turn in enumerate(self._turns):
-            if not self._used[False][n] and (not isinstance(turn, Turn) or turn_fits(turn, request)):
-                return n, False, turn
-        return None
+            return self._turns[parsed.replies] if parsed.replies < len(self._turns) else None
+        return next((entry for entry in self._turns if not entry.used and turn_fits(entry.answer, request)), None)
 
-    def _confirm(self, request: Received) -> None:
-        """Mark the unconfirmed answer as used if the request holds one more reply."""
-        parsed = request.parsed
-        unconfirmed = self._unconfirmed.pop(parsed.first, None) if parsed is not None else None
-        if parsed is not None and unconfirmed is not None and parsed.replies > unconfirmed.replies:
-            self.use(unconfirmed.index, unconfirmed.summary)
-
-    def next_fault(self, request: Received, turn: Turn) -> Fault | None:
-        """Return the fault for this request's turn, and mark the turn as used if it will not be repeated."""
-        key, fault = (request.summary, request.turn), turn.fault
-        if fault is None or (fault.times and self._fault_counts.get(key, 0) >= fault.times):
-            self.use(request.turn, request.summary)
+    def next_fault(self, entry: ScriptEntry, turn: Turn, parsed: ParsedRequest) -> Fault | None:
+        """Return the fault of this answer, and mark the entry as used if it will not be repeated."""
+        fault = turn.fault
+        if fault is None or (fault.times and entry.faults >= fault.times):
+            entry.used = True
             return None
-        self._fault_counts[key] = self._fault_counts.get(key, 0) + 1
-        if (turn.bare and self._fault_counts[key] == fault.times) or fault.kind in HARMLESS:
-            self.use(request.turn, request.summary)
-        elif request.parsed is not None:
-            self._unconfirmed[request.parsed.first] = _Unconfirmed(
-                request.turn, request.summary, request.parsed.replies
-            )
+        entry.faults += 1
+        if (turn.bare and entry.faults == fault.times) or fault.kind in HARMLESS:
+            entry.used = True
+        else:
+            self._unconfirmed[parsed.first] = entry, parsed.replies
         return fault
 
-    def whole(self, request: Received) -> None:
+    def written(self, parsed: ParsedRequest) -> None:
         """Note that the answer was written completely in spite of its fault."""
-        unconfirmed = self._unconfirmed.get(request.parsed.first) if request.parsed is not None else None
-        if unconfirmed is not None:
-            unconfirmed.whole = True
-
-    def use(self, index: int, summary: bool) -> None:
-        """Mark a turn as used."""
-        self._used[summary][index] = True
+        if parsed.first in self._unconfirmed:
+            self._unconfirmed[parsed.first][0].written = True
 
     def unused(self) -> list[str]:
-        """List unused turns, one line each. A completely written answer counts as used."""
-        taken = [
-            (unconfirmed.summary, unconfirmed.index) for unconfirmed in self._unconfirmed.values() if unconfirmed.whole
-        ]
-        lines = []
-        for summary, word, turns in ((False, "turn", self._turns), (True, "summary", self._summaries)):
-            for n, turn in enumerate(turns):
-                if not self._used[summary][n] and (summary, n) not in taken:
-                    lines.append(f"{word} {n}: {_describe_turn(turn)}")
-        return lines
+        """List unused turns, one line each. A completely written answer counts as used until it is asked again."""
+        left = [entry for entry in (*self._turns, *self._summaries) if not (entry.used or entry.written)]
+        return [f"{entry.kind} {entry.index}: {_describe_turn(entry.answer)}" for entry in left]
 
 
-def turn_fits(turn: Turn, request: Received) -> bool:
-    """Return whether `turn` may answer `request`."""
+def turn_fits(turn: Answer, request: Received) -> bool:
+    """Return whether `turn` may answer `request`; a function may answer all."""
+    if not isinstance(turn, Turn):
+        return True
     if turn.when and turn.when not in request.opening:
         return False
     if callable(turn.match):

@@ -6,9 +6,9 @@ automatically and find the longest common prefix, in steps of 128 tokens from 1,
 
 from collections.abc import Callable
 
-import msgspec
-
-from longrein.testing.loopback.validation import TOKEN_BYTES, Limits, ParsedRequest
+from longrein.testing.loopback.answer import CacheUsage
+from longrein.testing.loopback.script import Limits
+from longrein.testing.loopback.validation import TOKEN_BYTES, ParsedRequest
 
 LOOKBACK_BLOCKS = 20
 """Blocks up to a mark, the mark included, that are searched for an earlier entry."""
@@ -17,16 +17,6 @@ STEP_TOKENS = 128
 AUTOMATIC_MIN_TOKENS = 1_024
 """Smallest prefix in the automatic cache."""
 HOUR_S = 3_600.0
-
-
-class CacheUsage(msgspec.Struct, frozen=True):
-    """Input tokens by price; they add up to the whole input."""
-
-    input: int
-    read: int
-    written: int
-    written_hour: int = 0
-    """Part of `written` that is kept for an hour."""
 
 
 class PromptCache:

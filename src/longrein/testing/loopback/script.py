@@ -14,8 +14,8 @@ A script is one JSON object; every field but `turns` may be left out:
       ],
       "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],   // tried first; need a match; the last one repeats
       "order": "arrival",                  // or "position": turn n answers the request that holds n replies
-      "rules": {"accepts_prefill": true},  // see `validation.Rules`
-      "limits": {"window_tokens": 8000}    // see `validation.Limits`
+      "rules": {"accepts_prefill": true},  // see `Rules`
+      "limits": {"window_tokens": 8000}    // see `Limits`
     }
 
 The first unused turn whose `match` and `when` fit is played, so a later turn may overtake an earlier one that waits for
@@ -24,25 +24,51 @@ reply was accepted. A turn that has only a fault is used up by it.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.validation import Limits, Rules
-
-PIECE_CHARS = 24
-"""Length of a piece of streamed text in characters, about six tokens."""
+from longrein.models.scripted import PIECE_CHARS, ScriptedCall, ScriptedReply, split_text
 
 
-class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules in which real servers differ. `lenient` switches all validation off, for benchmarks."""
+
+    lenient: bool = False
+    """Accept every request that can be parsed, of any size."""
+    accepts_prefill: bool = False
+    """True if a request may end with the assistant's side."""
+    alternation: bool = True
+    """Anthropic and Gemini: refuse two messages of one role in a row."""
+    user_first: bool = True
+    """True if the first message after the system's must be the user's."""
+    short_ids: bool = False
+    """Chat: call ids must be nine letters and digits, as Mistral demands."""
+    counts_output: bool = False
+    """True if the output limit counts against the window, as with older models and most local servers."""
+    keys: tuple[str, ...] = ()
+    """Accepted keys; () accepts every request."""
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of the model. A token is 4 bytes of the request's blocks."""
+
+    window_tokens: int = 200_000
+    """Context window in tokens."""
+    output_tokens_max: int = 0
+    """Largest output limit a request may ask for; 0: any."""
+    request_bytes_max: int = 32_000_000
+    """Largest body in bytes."""
+    cache_min_tokens: int = 1_024
+    """Shortest prefix that is cached."""
+    cache_ttl_s: float = 300.0
+    """Lifetime of a cached prefix after its last use, in seconds; a block marked `1h` lives an hour."""
+    depth_max: int = 100
+    """Deepest nesting of JSON."""
+
+
+class Call(ScriptedCall, frozen=True, forbid_unknown_fields=True):
     """A tool call."""
 
-    name: str
-    """Tool name."""
-    arguments: dict[str, Any] = {}
-    """Arguments."""
-    raw: str | None = None
-    """Text in place of the arguments, which may be invalid JSON."""
     id: str = ""
     """Id of the provider; empty: made in the form of the wire."""
 
@@ -101,25 +127,17 @@ FAULT_KINDS = {
 """Fault kind -> description."""
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     """An answer."""
 
-    text: str = ""
-    thinking: str = ""
     calls: tuple[Call, ...] = ()
     match: str | Callable[..., bool] = ""
     """Text that the messages since the last reply must contain, or `(Received) -> bool`."""
     when: str = ""
     """Text that the first message of the conversation must contain."""
-    stop: str = ""
-    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else `end`."""
     usage: Count | None = None
     """Token counts that replace counted ones."""
     fault: Fault | None = None
-    delay_s: float = 0.0
-    """Seconds before the first byte of the answer."""
-    pace_s: float = 0.0
-    """Seconds before each further write."""
     deltas: int | tuple[str, ...] = 0
     """Number of pieces of the text (0: pieces of `PIECE_CHARS`), or the pieces themselves."""
     repeat: int = 1
@@ -185,16 +203,6 @@ def text_pieces(turn: Turn) -> list[str]:
     return split_text(text, size)
 
 
-def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
-    """Split `text` into pieces of `size` characters."""
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
 def stop_of(turn: Turn) -> str:
     """Return the stop reason."""
     return turn.stop or ("calls" if turn.calls else "end")
-
-
-def arguments_of(call: Call) -> str:
-    """Return the arguments as JSON text."""
-    return msgspec.json.encode(call.arguments).decode() if call.raw is None else call.raw

@@ -6,70 +6,33 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+import h11
 import msgspec
 
-from longrein.testing.loopback import anthropic, gemini, openai_chat, openai_responses
 from longrein.testing.loopback.answer import ReplyContext, count_usage
-from longrein.testing.loopback.http import (
-    BUFFER_BYTES,
-    Delivery,
-    RequestHead,
-    Responder,
-    plan_delivery,
-    read_body,
-    read_head,
-)
-from longrein.testing.loopback.overflow_errors import OF_WIRE, overflow
+from longrein.testing.loopback.anthropic import Anthropic
+from longrein.testing.loopback.gemini import Gemini
+from longrein.testing.loopback.http import Connection, planned_writes, split_writes
+from longrein.testing.loopback.openai_chat import OpenAIChat
+from longrein.testing.loopback.openai_responses import OpenAIResponses
+from longrein.testing.loopback.overflow_errors import overflow
 from longrein.testing.loopback.player import Answer, Received, ScriptPlayer
 from longrein.testing.loopback.prompt_cache import PromptCache
-from longrein.testing.loopback.script import Fault, Play, Turn
-from longrein.testing.loopback.validation import (
-    BlockCache,
-    Limits,
-    ParsedRequest,
-    Refused,
-    Rules,
-    ValidationInput,
-    parse_body,
-)
+from longrein.testing.loopback.script import Fault, Limits, Play, Rules, Turn
+from longrein.testing.loopback.validation import Block, Refused, Wire, parse_body
 
 # --- Wires -----------------------------------------------------------------------------------------------------------
 
 
-class Wire(msgspec.Struct, frozen=True):
-    """Functions of one wire."""
-
-    name: str
-    ask: Callable[[ValidationInput], ParsedRequest]
-    """Parse and validate a request."""
-    refusal: Callable[[Refused], tuple[int, bytes]]
-    """Status and body of an error."""
-    events: Callable[[Turn, ReplyContext], list[bytes]]
-    """All events of an answer."""
-    error_event: Callable[[int, str, str], bytes]
-    """(status, error type, text) -> error event inside a stream."""
-
-
-def _wire(module: Any) -> Wire:
-    return Wire(module.WIRE, module.parse_request, module.refusal, module.stream_events, module.error_event)
-
-
-_WIRES: tuple[tuple[str, Wire], ...] = (
-    (r"(?:/v1)?/messages", _wire(anthropic)),
-    (r"(?:/\w+)*/chat/completions", _wire(openai_chat)),
-    (r"(?:/\w+)*/responses", _wire(openai_responses)),
-    (r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent", _wire(gemini)),
-)
-"""Pattern of a path -> the wire spoken there."""
+WIRES: tuple[Wire, ...] = (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
 
 
 def wire_of(path: str) -> tuple[Wire, str] | None:
     """Return the wire at `path` and the model that the path names; None for an unknown path."""
-    for pattern, wire in _WIRES:
-        if match := re.fullmatch(pattern, path.partition("?")[0]):
-            return wire, match["model"] if "model" in match.re.groupindex else ""
+    for wire in WIRES:
+        if match := re.fullmatch(wire.path, path.partition("?")[0]):
+            return wire, match.groupdict().get("model", "")
     return None
 
 
@@ -157,7 +120,7 @@ class LoopbackProvider:
         self._rules, self._limits = rules or play.rules, limits or play.limits
         self._now_s, self._advanced_s = now_s, 0.0
         self._cache = PromptCache(self._limits, self.now_s)
-        self._block_cache = BlockCache()
+        self._blocks: dict[tuple[str, bytes], Block] = {}
         self._keep, self._folder = keep, folder
         self._arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -174,7 +137,7 @@ class LoopbackProvider:
 
     async def start(self, port: int = 0) -> None:
         """Listen on `port` of 127.0.0.1; 0 takes any."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=BUFFER_BYTES)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -224,22 +187,23 @@ class LoopbackProvider:
         task = asyncio.current_task()
         assert task is not None
         self._tasks[task] = None
+        connection = Connection(reader, writer)
         try:
-            while (head := await read_head(reader)) is not None:
-                body = await read_body(reader, head)
-                if not await self._one(head, body, Responder(reader, writer)) or head.last:
+            while got := await connection.read_request():
+                if not await self._serve_one(*got, connection):
                     break
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (ConnectionError, h11.RemoteProtocolError, asyncio.CancelledError):
             return  # the client went away, or the test is over
         finally:
             del self._tasks[task]
             writer.close()
 
-    async def _one(self, head: RequestHead, body: bytes, out: Responder) -> bool:
-        """Answer one request; whether the connection lives on."""
-        found = wire_of(head.path) if head.method == "POST" else None
+    async def _serve_one(self, head: h11.Request, body: bytes, out: Connection) -> bool:
+        """Answer one request; return whether the connection lives on."""
+        path = head.target.decode()
+        found = wire_of(path) if head.method == b"POST" else None
         if found is None:
-            await self._other_path(head, out)
+            await self._other_path(path, out)
             return True
         request = self._received(head, body, found[0].name)
         try:
@@ -248,30 +212,28 @@ class LoopbackProvider:
             request.gone = True
             raise
         finally:
-            assert request.done is not None
             request.finished_s = self.now_s()
             request.done.set()
 
-    async def _other_path(self, head: RequestHead, out: Responder) -> None:
-        if head.path == REPORT:
+    async def _other_path(self, path: str, out: Connection) -> None:
+        if path == REPORT:
             await out.send(200, {}, msgspec.json.encode(self.report()))
-        elif head.path.partition("?")[0].endswith("/models"):
+        elif path.partition("?")[0].endswith("/models"):
             data = [{"id": name, "object": "model", "owned_by": "loopback"} for name in self.models]
             await out.send(200, {}, msgspec.json.encode({"object": "list", "data": data}))
         else:
             await out.send(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
 
-    def _received(self, head: RequestHead, body: bytes, wire: str) -> Received:
+    def _received(self, head: h11.Request, body: bytes, wire: str) -> Received:
         number = len(self.requests) + 1
-        request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire)
-        request.size_bytes, request.done = len(body), asyncio.Event()
+        headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
+        request = Received(number, self.now_s(), head.target.decode(), headers, body, wire, size_bytes=len(body))
         self.requests.append(request)
         self._arrived.set()
         if self._folder is not None:
-            name = f"{number:04d}-{wire}"
-            (self._folder / f"{name}.json").write_bytes(body)
-            lines = [f"{head.method} {head.path}", *(f"{key}: {value}" for key, value in head.headers.items())]
-            (self._folder / f"{name}.head").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            lines = [f"POST {request.path}", *(f"{key}: {value}" for key, value in headers.items())]
+            (self._folder / f"{number:04d}-{wire}.json").write_bytes(body)
+            (self._folder / f"{number:04d}-{wire}.head").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if self._keep is not None and number > self._keep:
             old = self.requests[number - self._keep - 1]
             old.body, old.parsed = b"", None
@@ -279,116 +241,92 @@ class LoopbackProvider:
 
     # --- answers ---------------------------------------------------------------------------------------------
 
-    async def _answer(self, wire: Wire, model: str, request: Received, out: Responder) -> bool:
+    async def _answer(self, wire: Wire, model: str, request: Received, out: Connection) -> bool:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
             fields = parse_body(request.body, self._limits, self._rules)
-            request.parsed = wire.ask(ValidationInput(fields, self._limits, self._rules, self._block_cache, model))
+            request.parsed = wire.parse_request(fields, self._limits, self._rules, self._blocks, model)
         except Refused as refused:
             request.refused = refused.message
             request.status, body = wire.refusal(refused)
             await out.send(request.status, {}, body)
             return True
-        turn, fault = await self._turn(request)
+        turn = await self._turn(request)
         if turn is None:
             request.status, request.refused = 500, "beyond the script"
-            await out.send(500, {}, _no_turn_left(wire, request))
+            said = f"said since the last reply: {request.said[-300:]!r}"
+            text = f"the loopback script has no turn for request {request.number}; {said}"
+            await out.send(500, {}, wire.refusal(Refused(text, status=500))[1])
             return True
         if turn.delay_s:
             await out.sleep(turn.delay_s)
+        fault = turn.fault
         request.fault = (fault.kind or "status") if fault is not None else ""
         if fault is not None and (fault.status or fault.kind in ("status", "overflow")):
             await self._error(wire, request, fault, out)
             return True
-        return await self._stream(wire, request, turn, fault, out)
+        return await self._stream(wire, request, turn, out)
 
-    async def _turn(self, request: Received) -> tuple[Turn | None, Fault | None]:
+    async def _turn(self, request: Received) -> Turn | None:
+        """Choose the turn for `request`, with its fault if it is due."""
         if self._answer_all is not None:
-            turn = self._answer_all(request)
-            return turn, turn.fault
-        chosen = self._player.choose(request)
-        if chosen is None:
-            return None, None
-        index, summary, answer = chosen
-        request.turn, request.summary = index, summary
-        if isinstance(answer, Turn):
-            return answer, self._player.next_fault(request, answer)
-        self._player.use(index, summary)
-        made = answer(request)
-        turn = await made if inspect.isawaitable(made) else made
-        return turn, turn.fault
+            return self._answer_all(request)
+        assert request.parsed is not None
+        entry = self._player.choose(request, request.parsed)
+        if entry is None:
+            return None
+        request.turn, request.summary = entry.index, entry.kind == "summary"
+        if isinstance(entry.answer, Turn):
+            fault = self._player.next_fault(entry, entry.answer, request.parsed)
+            return msgspec.structs.replace(entry.answer, fault=fault)
+        entry.used = True
+        made = entry.answer(request)
+        return await made if inspect.isawaitable(made) else made
 
-    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Responder) -> None:
-        status, body = fault.status or 500, b""
+    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Connection) -> None:
+        request.status = fault.status or 500
+        body = status_error(wire, request.status)
         if fault.kind == "overflow":
             assert request.parsed is not None
             window = self._limits.window_tokens
-            told, body = overflow(fault.name or OF_WIRE[wire.name], max(request.parsed.used, window + 1), window)
-            status = fault.status or told
-        elif fault.body is None:
-            body = status_error(wire, status)
+            told, body = overflow(fault.name or wire.overflow, max(request.parsed.used, window + 1), window)
+            request.status = fault.status or told
         if fault.body is not None:
             body = fault.body.encode("utf-8", "surrogateescape")
-        request.status = status
-        await out.send(status, fault.headers, body)
+        await out.send(request.status, fault.headers, body)
 
-    async def _stream(self, wire: Wire, request: Received, turn: Turn, fault: Fault | None, out: Responder) -> bool:
+    async def _stream(self, wire: Wire, request: Received, turn: Turn, out: Connection) -> bool:
         assert request.parsed is not None
-        if fault is not None and fault.kind == "empty":
+        fault = turn.fault or Fault(kind="none")
+        if fault.kind == "empty":
             turn = msgspec.structs.replace(turn, text="", thinking="", calls=(), deltas=0)
         cached, output, reasoning = count_usage(turn, self._cache.count(request.parsed))
-        request.usage = {
-            "input": cached.input,
-            "cache_read": cached.read,
-            "cache_write": cached.written,
-            "output": output,
-            "reasoning": reasoning,
-        }
-        answer = ReplyContext(
-            request.parsed.model, request.number, cached, output, reasoning, request.parsed.flags, fault
-        )
-        error = b""
-        if fault is not None and fault.kind == "error":
-            status = fault.status or 529
-            error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
+        counts = {"input": cached.input, "cache_read": cached.read, "cache_write": cached.written}
+        request.usage = {**counts, "output": output, "reasoning": reasoning}
+        parsed = request.parsed
+        answer = ReplyContext(parsed.model, request.number, cached, output, reasoning, parsed.flags, fault)
+        error = wire.error_event(529, fault.name, fault.body or ERROR_TEXTS[529])
+        writes, rest = planned_writes(turn, fault, wire.stream_events(turn, answer), error), list[bytes]()
+        if fault.kind in ("cut", "stall"):
+            writes, rest = split_writes(writes, fault.at)
         request.status = 200
-        await out.begin_stream({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
-        delivery = plan_delivery(turn, fault, wire.events(turn, answer), error)
-        if delivery.whole and not delivery.rest:
-            self._player.whole(request)
-        alive = await _write_delivery(delivery, turn, fault, out)
-        if delivery.rest:
-            self._player.whole(request)  # the client waited for the rest
-        return alive
-
-
-async def _write_delivery(delivery: Delivery, turn: Turn, fault: Fault | None, out: Responder) -> bool:
-    """Write the answer; return whether the connection stays open."""
-    await _write_paced(delivery.writes, turn.pace_s, out)
-    match delivery.ending:
-        case "reset":
+        await out.begin_stream({"request-id": f"req_{request.number:024d}", **fault.headers})
+        if not rest and fault.kind not in ("error", "empty"):
+            self._player.written(parsed)
+        await out.stream(writes, turn.pace_s)
+        if fault.kind == "cut" and fault.how == "reset":
             await out.reset()
+        if fault.kind == "cut" and fault.how != "end":
             return False
-        case "close":
-            return False
-        case "stall":
-            assert fault is not None
+        if fault.kind == "stall":
             await _stay_silent(fault, out)
-            await _write_paced(delivery.rest, turn.pace_s, out)
-    await out.end_stream()
-    return True
+            await out.stream(rest, turn.pace_s)
+            self._player.written(parsed)  # the client waited for the rest
+        await out.end_stream()
+        return True
 
 
-async def _write_paced(writes: list[bytes], pace_s: float, out: Responder) -> None:
-    for n, data in enumerate(writes):
-        if n and pace_s:
-            await out.sleep(pace_s)
-        await out.chunk(data)
-        if not n % 16:
-            await asyncio.sleep(0)  # serve other connections during a long stream
-
-
-async def _stay_silent(fault: Fault, out: Responder) -> None:
+async def _stay_silent(fault: Fault, out: Connection) -> None:
     """Send only comments, for `stall_s` or until the client disconnects."""
     left = fault.stall_s or 86_400.0
     while left > 0:
@@ -396,11 +334,4 @@ async def _stay_silent(fault: Fault, out: Responder) -> None:
         await out.sleep(nap)
         left -= nap
         if fault.ping_s and left > 0:
-            await out.chunk(b": ping\n\n")
-
-
-def _no_turn_left(wire: Wire, request: Received) -> bytes:
-    """Error body for a request that no turn answers; shows the request's text, so that the reason is visible."""
-    said = f"said since the last reply: {request.said[-300:]!r}"
-    text = f"the loopback script has no turn for request {request.number}; {said}"
-    return wire.refusal(Refused(text, status=500))[1]
+            await out.stream([b": ping\n\n"])

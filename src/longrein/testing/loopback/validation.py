@@ -1,59 +1,23 @@
-"""Shared validation of the four wires: rules, limits, parsed requests, images, signatures.
+"""Validation that the four wires share: rules, limits, parsed requests, images, signatures.
 
 A request is validated in a few passes of a fast JSON decoder over raw pieces. Parsed blocks are cached by their bytes,
 so a growing conversation costs only its new blocks.
 """
 
 import re
-import struct
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from binascii import Error
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
 
-# --- Rules and limits ------------------------------------------------------------------------------------------------
-#
-# The defaults are those of current providers.
-
-
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rules in which real servers differ. `lenient` switches all validation off, for benchmarks."""
-
-    lenient: bool = False
-    """Accept every request that can be parsed, of any size."""
-    accepts_prefill: bool = False
-    """True if a request may end with the assistant's side."""
-    alternation: bool = True
-    """Anthropic and Gemini: refuse two messages of one role in a row."""
-    user_first: bool = True
-    """True if the first message after the system's must be the user's."""
-    short_ids: bool = False
-    """Chat: call ids must be nine letters and digits, as Mistral demands."""
-    counts_output: bool = False
-    """True if the output limit counts against the window, as with older models and most local servers."""
-    keys: tuple[str, ...] = ()
-    """Accepted keys; () accepts every request."""
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of the model. A token is `TOKEN_BYTES` bytes of the request's blocks."""
-
-    window_tokens: int = 200_000
-    """Context window in tokens."""
-    output_tokens_max: int = 0
-    """Largest output limit a request may ask for; 0: any."""
-    request_bytes_max: int = 32_000_000
-    """Largest body in bytes."""
-    cache_min_tokens: int = 1_024
-    """Shortest prefix that is cached."""
-    cache_ttl_s: float = 300.0
-    """Lifetime of a cached prefix after its last use, in seconds; a block marked `1h` lives an hour."""
-    depth_max: int = 100
-    """Deepest nesting of JSON."""
-
+from longrein.testing.loopback.answer import ReplyContext
+from longrein.testing.loopback.overflow_errors import overflow
+from longrein.testing.loopback.script import Limits, Rules, Turn
+from longrein.tools.read import image_info
 
 TOKEN_BYTES = 4
 """Bytes of a request per token. An image counts as `IMAGE_TOKENS`."""
@@ -67,15 +31,13 @@ def tokens_of(size_bytes: int) -> int:
 
 
 # --- Images ----------------------------------------------------------------------------------------------------------
-#
-# Type and size come from the first bytes of the base64, without decoding the whole image.
 
 
 INSPECTED_CHARS = 400_000
 """Base64 characters that are inspected; a JPEG may hold a long preview before its size."""
 
 
-class ImageInfo(msgspec.Struct, frozen=True):
+class Picture(msgspec.Struct, frozen=True):
     """Type and size of an image."""
 
     media: str
@@ -88,80 +50,25 @@ class ImageInfo(msgspec.Struct, frozen=True):
     """Length of its base64, which providers count."""
 
 
-def inspect_image(data: str) -> ImageInfo:
-    """Inspect the image in base64 `data`."""
+def inspect_image(data: str) -> Picture:
+    """Inspect the image in base64 `data` by its first bytes."""
     try:
-        head = b64decode(data[: INSPECTED_CHARS // 4 * 4] if len(data) > INSPECTED_CHARS else data, validate=True)
-    except (Error, ValueError):
-        return ImageInfo("", 0, 0, len(data))
-    media, width, height = _sniff(head)
-    return ImageInfo(media, width, height, len(data))
-
-
-def _sniff(head: bytes) -> tuple[str, int, int]:
-    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:
-        return ("image/png", *struct.unpack(">II", head[16:24]))
-    if head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:
-        return ("image/gif", *struct.unpack("<HH", head[6:10]))
-    if head[:2] == b"\xff\xd8":
-        return ("image/jpeg", *_jpeg(head))
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return ("image/webp", *_webp(head))
-    return ("", 0, 0)
-
-
-def _jpeg(head: bytes) -> tuple[int, int]:
-    at = 2
-    while at + 9 <= len(head) and head[at] == 0xFF:
-        marker, length = head[at + 1], int.from_bytes(head[at + 2 : at + 4], "big")
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack(">HH", head[at + 5 : at + 9])
-            return width, height
-        at += 2 + length
-    return 0, 0
-
-
-def _webp(head: bytes) -> tuple[int, int]:
-    if head[12:16] == b"VP8X" and len(head) >= 30:
-        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
-    if head[12:16] == b"VP8L" and len(head) >= 25:
-        bits = int.from_bytes(head[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if head[12:16] == b"VP8 " and len(head) >= 30:
-        width, height = struct.unpack("<HH", head[26:30])
-        return width & 0x3FFF, height & 0x3FFF
-    return 0, 0
-
-
-def split_data_url(url: str) -> tuple[str, str]:
-    """Split a `data:` URL into (media type, base64); ('', '') for another URL."""
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return "", ""
-    return head[5:-7], data
+        info = image_info(b64decode(data[:INSPECTED_CHARS], validate=True))
+    except ValueError:
+        info = None
+    return Picture(info.media, info.width, info.height, len(data)) if info else Picture("", 0, 0, len(data))
 
 
 # --- Requests --------------------------------------------------------------------------------------------------------
 
 
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 CACHED_BLOCKS_MAX = 200_000
 """Number of cached blocks above which the cache is emptied."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_MARK = re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}\s*\}\Z')
-_MACHINE_KEYS = {
-    "tool_call_id",
-    "data",
-    "signature",
-    "encrypted_content",
-    "thoughtSignature",
-    "id",
-    "tool_use_id",
-    "call_id",
-    "type",
-    "role",
-}
-
+_MACHINE_KEYS = (
+    *("id", "tool_use_id", "tool_call_id", "call_id", "type", "role"),
+    *("data", "signature", "encrypted_content", "thoughtSignature"),
+)
 T = TypeVar("T")
 
 
@@ -192,21 +99,33 @@ class Block(msgspec.Struct):
     """Type of the block, in the wire's words."""
     raw: bytes = b""
     """Bytes without a cache mark."""
-    tokens: int = 0
     id: str = ""
     """Id of the call that the block makes or answers."""
     name: str = ""
-    """Tool that is called or answers."""
+    """Tool that is called or answers; role of a message of the Responses wire."""
     problem: str = ""
     """Error in the block wherever it stands; `{at}` is its path."""
     mark_s: float = 0.0
     """Lifetime of the cache mark; -1: the default; 0: no mark."""
-    pictures: tuple[ImageInfo, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     text: str = ""
     """Thinking text that the signature must match."""
     signature: str | None = None
-    note: str = ""
-    """Further data for the wire."""
+    calls: tuple[str, ...] = ()
+    """Chat: ids of the calls in a message."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the block."""
+        shown = sum(picture.base64_bytes for picture in self.pictures)
+        return tokens_of(len(self.raw) - shown) + IMAGE_TOKENS * len(self.pictures)
+
+
+class Message(msgspec.Struct):
+    """Consecutive blocks of one side."""
+
+    role: str
+    blocks: Sequence[Block]
 
 
 class ParsedRequest(msgspec.Struct):
@@ -226,8 +145,8 @@ class ParsedRequest(msgspec.Struct):
     """Number of assistant replies in the request."""
     tail: list[bytes] = []
     """JSON of the blocks since the last reply."""
-    first: bytes = b""
-    """JSON of the user's first message."""
+    first: bytes = b"[]"
+    """JSON list of the blocks of the user's first message."""
     flags: frozenset[str] = frozenset()
     """Options for the answer, in the wire's words."""
 
@@ -236,18 +155,24 @@ class ParsedRequest(msgspec.Struct):
         """Tokens of the whole input."""
         return sum(self.tokens)
 
-    def add(self, side: str, raw: bytes, tokens: int = -1) -> None:
+    def add(self, side: str, block: Block) -> None:
         """Add a block."""
-        self.blocks.append((side, raw))
-        self.tokens.append(tokens_of(len(raw)) if tokens < 0 else tokens)
+        if block.mark_s:
+            self.marks.append((len(self.blocks), block.mark_s))
+        self.blocks.append((side, block.raw))
+        self.tokens.append(block.tokens)
 
     def said(self) -> str:
         """Return the text since the last reply, one string per line."""
-        return "\n".join(text for raw in self.tail for text in strings(msgspec.json.decode(raw)))
+        return _text(self.tail)
 
     def opening(self) -> str:
         """Return the text of the user's first message."""
-        return "\n".join(strings(msgspec.json.decode(self.first))) if self.first else ""
+        return _text([self.first])
+
+
+def _text(blocks: list[bytes]) -> str:
+    return "\n".join(text for raw in blocks for text in strings(msgspec.json.decode(raw)))
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -265,113 +190,49 @@ def strings(value: Any) -> Iterator[str]:
 
 def parse_body(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
     """Parse a request body. Raises `Refused` unless it is a UTF-8 JSON object without NUL and not too deep."""
-    if not rules.lenient:
-        if len(body) > limits.request_bytes_max:
-            raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
-        check_encoding(body)
+    too_deep = f"The request body is not valid JSON: nested deeper than {limits.depth_max} levels"
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         if not rules.lenient:
-            check_depth(msgspec.json.decode(body), limits.depth_max)
+            if len(body) > limits.request_bytes_max:
+                raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
+            body.decode()
+            if b"\\u0000" in body and _NUL.search(body):
+                raise Refused("The request body is not valid: \\u0000 cannot be converted to text")
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        if not rules.lenient and _is_deeper(msgspec.json.decode(body), limits.depth_max):
+            raise Refused(too_deep)
     except RecursionError:
-        raise Refused(_too_deep(limits.depth_max)) from None  # the recursion limit differs between Python versions
+        raise Refused(too_deep) from None  # the recursion limit differs between Python versions
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"The request body is not valid JSON: {error}") from None
     return fields
 
 
-def check_encoding(body: bytes) -> None:
-    """Raise `Refused` for invalid UTF-8 or NUL. The JSON decoder refuses lone surrogates."""
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise Refused(f"The request body is not valid JSON: {error}") from None
-    if b"\\u0000" in body and _NUL.search(body):
-        raise Refused("The request body is not valid: \\u0000 cannot be converted to text")
-
-
-def check_depth(value: Any, limit: int) -> None:
-    """Raise `Refused` for JSON nested deeper than `limit`."""
-    level, depth = [value], 0
-    while level := [box for box in level if isinstance(box, dict | list)]:
-        depth += 1
-        if depth > limit:
-            raise Refused(_too_deep(limit))
+def _is_deeper(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [box for box in level if isinstance(box, dict | list)]
+        if not level:
+            return False
         level = [inner for box in level for inner in (box.values() if isinstance(box, dict) else box)]
+    return True
 
 
-def _too_deep(limit: int) -> str:
-    return f"The request body is not valid JSON: nested deeper than {limit} levels"
-
-
-def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
-    """Decode `raw` as `kind`. Raises `Refused` with the decoder's message at path `where`."""
+def convert(fields: dict[str, msgspec.Raw], name: str, kind: type[T], default: T | None = None) -> T:
+    """Decode field `name` as `kind`. Raises `Refused` with the decoder's message at its path."""
+    if name not in fields and default is not None:
+        return default
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(fields[name], type=kind)
     except msgspec.ValidationError as error:
         said = str(error)
         path = said.partition("`$")[2].partition("`")[0].replace("[", ".").replace("]", "")
-        raise Refused(f"{where}{path}: {said.partition(' - at')[0]}", param=where) from None
+        raise Refused(f"{name}{path}: {said.partition(' - at')[0]}", param=name) from None
 
 
-def without_cache_mark(raw: bytes, mark: object) -> bytes:
-    """Remove the cache mark from `raw`."""
-    if mark is None:
-        return raw
-    short = _MARK.sub(b"}", raw)
-    if short is not raw and len(short) < len(raw):
-        return short
-    fields = msgspec.json.decode(raw)
-    fields.pop("cache_control", None)
-    return msgspec.json.encode(fields)
-
-
-def check_window(parsed: ParsedRequest, limits: Limits, rules: Rules) -> None:
-    """Raise `Overflow` if the request does not fit the window."""
-    if rules.lenient:
-        return
-    used = parsed.used
-    asked = used + parsed.output_max if rules.counts_output else used
-    if asked > limits.window_tokens:
-        raise Overflow(asked, limits.window_tokens)
-
-
-class BlockCache:
-    """Cache of parsed blocks by wire and bytes."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes], Block] = {}
-
-    def get(self, wire: str, raw: bytes) -> Block | None:
-        """Return the parsed block of `raw`, or None."""
-        return self._known.get((wire, raw))
-
-    def keep(self, wire: str, raw: bytes, block: Block) -> Block:
-        """Add `block` and return it."""
-        if len(self._known) >= CACHED_BLOCKS_MAX:
-            self._known.clear()
-        self._known[wire, raw] = block
-        return block
-
-
-class ValidationInput(msgspec.Struct):
-    """Input of a wire's validation."""
-
-    fields: dict[str, msgspec.Raw]
-    """Fields of the body."""
-    limits: Limits
-    rules: Rules
-    cache: BlockCache
-    model: str = ""
-    """Model in the address, if it names one."""
-
-
-def duplicates(names: list[str]) -> list[str]:
+def duplicates(names: Sequence[str]) -> list[str]:
     """Return the names that occur more than once, in order."""
-    seen: dict[str, int] = {}
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-    return [name for name, count in seen.items() if count > 1]
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 # --- Signatures of thinking ------------------------------------------------------------------------------------------
@@ -380,69 +241,183 @@ def duplicates(names: list[str]) -> list[str]:
 # its own signatures, as a real one does.
 
 
-_KEY = b"the loopback provider's own hand"
 _DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
 
 
 def sign(wire: str, model: str, text: str) -> str:
     """Sign the thinking `text` of `model`. A dated name and its alias are one model."""
-    name = _DATED.sub("", model)
-    digest = blake2b(f"{wire}\n{name}\n{text}".encode("utf-8", "surrogatepass"), key=_KEY[:32], digest_size=48).digest()
-    return "Er" + b64encode(digest).decode()
+    signed = f"{wire}\n{_DATED.sub('', model)}\n{text}".encode("utf-8", "surrogatepass")
+    return "Er" + b64encode(blake2b(signed, key=b"the loopback provider's own hand", digest_size=48).digest()).decode()
 
 
-def is_signed(signature: str, wire: str, model: str, text: str) -> bool:
-    """Return whether this provider made `signature` for this wire, model and text."""
-    return signature == sign(wire, model, text)
+# --- The wire --------------------------------------------------------------------------------------------------------
 
 
-# --- Rules of both OpenAI wires --------------------------------------------------------------------------------------
+class Wire(ABC):
+    """One wire: validation of its requests, and its answers. A request is a list of messages of blocks."""
 
+    name: str
+    path: str
+    """Pattern of the address; the group `model`, if there is one, is the model."""
+    overflow: str
+    """Its own entry in `OVERFLOWS`."""
+    items: str
+    """Field that holds the conversation."""
+    at: str
+    """Path of block `{n}` of message `{at}`."""
+    not_an_object: str
+    """Problem of a block that is no JSON object."""
+    reply_role = "assistant"
+    images_max: int
+    # Error texts of the provider:
+    no_items: str
+    user_first: str
+    no_prefill: str
+    too_many_images: str
 
-IMAGE_BYTES_MAX = 20 * 1024 * 1024
-"""Largest image, in base64."""
-IMAGES_MAX = 500
-EMPTY_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-NAME_PATTERN = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
+    def parse_request(
+        self,
+        fields: dict[str, msgspec.Raw],
+        limits: Limits,
+        rules: Rules,
+        cache: dict[tuple[str, bytes], Block],
+        model: str,
+    ) -> ParsedRequest:
+        """Parse and validate a request. `model` is the one in the address. Raises `Refused`."""
 
+        def read(raw: bytes | msgspec.Raw) -> Block:
+            key = self.name, bytes(raw)
+            if key not in cache:
+                if len(cache) >= CACHED_BLOCKS_MAX:
+                    cache.clear()
+                cache[key] = self.read_block(bytes(raw))
+            return cache[key]
 
-def images_of(urls: list[Any]) -> tuple[ImageInfo, ...]:
-    """Inspect the images among data URLs."""
-    return tuple(inspect_image(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+        if not rules.lenient:
+            self._check_head(fields, limits)
+        parsed = ParsedRequest(self.name, model or msgspec.json.decode(fields.get("model", b'""')))
+        parsed.output_max = self._output_limit(fields)
+        parsed.flags = self._flags(fields, parsed.model)
+        for side, block in self._prefix(fields, read):
+            parsed.add(side, block)
+        messages = self._messages(fields, read)
+        for message in messages:
+            for block in message.blocks:
+                parsed.add(message.role, block)
+        self._find_parts(messages, parsed)
+        if not rules.lenient:
+            self._check_messages(messages, parsed, rules)
+            asked = parsed.used + (parsed.output_max if rules.counts_output else 0)
+            if asked > limits.window_tokens:
+                raise Overflow(asked, limits.window_tokens)
+        return parsed
 
+    def _find_parts(self, messages: list[Message], parsed: ParsedRequest) -> None:
+        """Find the number of replies, the blocks since the last one, and the first message of the user."""
+        was_reply, last = False, -1
+        for n, message in enumerate(messages):
+            is_reply = message.role == self.reply_role
+            parsed.replies += is_reply and not was_reply
+            was_reply, last = is_reply, n if is_reply else last
+        parsed.tail = [block.raw for message in _spoken(messages[last + 1 :]) for block in message.blocks]
+        first = next((message.blocks for message in messages if message.role == "user"), ())
+        parsed.first = b"[%b]" % b",".join(block.raw for block in first)
 
-def image_problem(url: Any) -> str:
-    """Say what is wrong with the image at `url`; empty for nothing."""
-    if not isinstance(url, str):
-        return "Missing required parameter: '{at}.image_url'."
-    media, data = split_data_url(url)
-    if not data:
-        wrong = "Invalid '{at}.image_url': expected a base64-encoded data URL or an address."
-        return "" if url.startswith("https://") else wrong
-    picture = inspect_image(data)
-    if picture.base64_bytes > IMAGE_BYTES_MAX:
-        return "Image size exceeds the limit of 20MB."
-    if picture.media not in _MEDIA or picture.media != media:
+    def read_block(self, raw: bytes) -> Block:
+        """Parse the block `raw`."""
+        fields = msgspec.json.decode(raw)
         return (
-            "You uploaded an unsupported image. Please make sure your image has of one the following formats: "
-            "['png', 'jpeg', 'gif', 'webp']."
+            self._read_fields(raw, fields) if isinstance(fields, dict) else Block(raw=raw, problem=self.not_an_object)
         )
-    return ""
+
+    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+        """Check the conversation. Raises `Refused`."""
+        if not messages:
+            raise Refused(self.no_items, param=self.items, code="empty_array")
+        for at, message in enumerate(messages):
+            self._check_role(at, messages, rules)
+            for n, block in enumerate(message.blocks):
+                path = self.at.format(at=at, n=n)
+                if block.problem:
+                    raise Refused(block.problem.replace("{at}", path), param=path, code="invalid_value")
+                self._check_block(path, message.role, block, parsed.model, rules)
+        if rules.user_first and any(message.role == self.reply_role for message in _spoken(messages)[:1]):
+            raise Refused(self.user_first, param=self.items)
+        self._check_pairs(messages)
+        if messages[-1].role == self.reply_role and not rules.accepts_prefill:
+            raise Refused(self.no_prefill, param=self.items)
+        count = sum(len(block.pictures) for message in messages for block in message.blocks)
+        if count > self.images_max:
+            raise Refused(self.too_many_images.format(count=count), param=self.items)
+
+    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:  # noqa: B027 - optional
+        """Check the role of message `at`, and that it has blocks."""
+
+    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: B027 - optional
+        """Check a block where it stands."""
+
+    def refusal(self, refused: Refused) -> tuple[int, bytes]:
+        """Return status and body of an error."""
+        if isinstance(refused, Overflow):
+            return overflow(self.overflow, refused.used, refused.limit)
+        return refused.status, msgspec.json.encode(self._error_body(refused))
+
+    @abstractmethod
+    def _check_head(self, fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+        """Check the fields outside the conversation."""
+
+    @abstractmethod
+    def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
+        """Return the requested output limit; 0 for none."""
+
+    @abstractmethod
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:
+        """Return options for the answer."""
+
+    @abstractmethod
+    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
+        """Return tools and system text with their side."""
+
+    @abstractmethod
+    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+        """Return the conversation."""
+
+    @abstractmethod
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+        """Make a block of its fields."""
+
+    @abstractmethod
+    def _check_pairs(self, messages: list[Message]) -> None:
+        """Check that calls and results belong together."""
+
+    @abstractmethod
+    def _error_body(self, refused: Refused) -> dict[str, Any]:
+        """Return the body of an error."""
+
+    @abstractmethod
+    def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
+        """Return all events of an answer."""
+
+    @abstractmethod
+    def error_event(self, status: int, word: str, message: str) -> bytes:
+        """Return an error event inside a stream; `word` is the error type, by default that of `status`."""
 
 
-def is_json_object(text: Any) -> bool:
-    """Return whether `text` is a string that holds a JSON object."""
-    try:
-        return isinstance(text, str) and isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
+def _spoken(messages: list[Message]) -> list[Message]:
+    return [message for message in messages if message.role not in ("system", "developer")]
 
 
-def length_problem(at: str, text: str, limit: int) -> str:
-    """Error text for a string above `limit` characters; empty otherwise."""
-    if len(text) <= limit:
-        return ""
-    told = f"Expected a string with maximum length {limit}, but got a string with length {len(text)} instead."
-    return f"Invalid '{at}': string too long. {told}"
+def raw_blocks(fields: dict[str, msgspec.Raw], *names: str) -> list[tuple[str, Block]]:
+    """Return tools, and the other fields in `names`, as unparsed blocks with their side."""
+    found = [("tools", Block(raw=bytes(raw))) for raw in convert(fields, "tools", list[msgspec.Raw], [])]
+    return found + [("system", Block(raw=bytes(fields[name]))) for name in names if name in fields]
+
+
+def listed(raw: msgspec.Raw | bytes | None, of_text: bytes) -> list[bytes]:
+    """Split a JSON list into its elements; a bare string becomes one element by the form `of_text`."""
+    if raw is None:
+        return []
+    data = bytes(raw)
+    if data[:1] != b"[":
+        return [of_text % data]
+    return [bytes(one) for one in msgspec.json.decode(data, type=list[msgspec.Raw])]

@@ -1,12 +1,10 @@
 """Contracts of the shipped model doubles."""
 
-import asyncio
-
 import pytest
 
 from longrein.context import Budget, Item, Request
 from longrein.events import AnyPart, PrefixSet, Text, Thinking, ToolCall, ToolResult, Usage
-from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models import CallDelta, Delta, Reply, TextDelta, ThinkingDelta
 from longrein.testing.scripted_model import RuleBroken, ScriptedModel, call, check_rules, says
 
 pytestmark = pytest.mark.anyio
@@ -88,22 +86,6 @@ async def test_a_reply_streams_in_pieces_and_ends_with_itself() -> None:
     assert (final.stop, final.parts[2]) == ("calls", ToolCall("", "Read", {"file_path": "a.py"}))
 
 
-async def test_what_the_last_request_held_counts_as_read_from_the_cache() -> None:
-    model = ScriptedModel(says("a"), lambda sent: says(f"{len(sent.items)} blocks"))
-    first = (await stream(model, request(USER)))[-1]
-    second = (await stream(model, request(USER, SAID, USER)))[-1]
-    assert isinstance(first, Reply)
-    assert isinstance(second, Reply)
-    assert first.usage.cache_read_tokens == 0
-    assert second.usage.cache_read_tokens == first.usage.cache_write_tokens
-    assert second.parts == (Text("3 blocks"),)
-
-
-async def test_a_failure_shows_what_had_arrived() -> None:
-    failure = Failure("truncated", "cut", partial=(Text("half"),))
-    assert await stream(ScriptedModel(failure), request(USER)) == [TextDelta("half"), failure]
-
-
 async def test_a_script_must_be_played_to_its_end_and_not_beyond() -> None:
     model = ScriptedModel(says("only", usage=Usage(1, 0, 0, 1)))
     with pytest.raises(AssertionError, match="1 steps of the script were not used"):
@@ -112,13 +94,3 @@ async def test_a_script_must_be_played_to_its_end_and_not_beyond() -> None:
     model.check_done()
     with pytest.raises(AssertionError, match="the script is over after 1 requests"):
         await stream(model, request(USER))
-
-
-async def test_the_end_of_an_answer_can_be_held_back() -> None:
-    gate = asyncio.Event()
-    model = ScriptedModel(says("held"), wait=gate.wait)
-    task = asyncio.create_task(stream(model, request(USER)))
-    await asyncio.sleep(0)
-    assert not task.done()
-    gate.set()
-    assert isinstance((await task)[-1], Reply)

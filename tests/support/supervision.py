@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from longrein.agent import Clock
-from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran
+from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran, find_command
 from longrein.workspace import BackgroundOptions, CommandExit, Sink, SpooledTask
 
 LEFT_S = 2.0
@@ -80,7 +80,7 @@ class MemorySupervision:
         command: str | Sequence[str],
         *,
         cwd: str,
-        env: Mapping[str, str],  # noqa: ARG002 - the port's signature
+        env: Mapping[str, str],
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
@@ -88,18 +88,11 @@ class MemorySupervision:
         """See `Supervision.start`."""
         self.alive = True
         line = command if isinstance(command, str) else shlex.join(command)
-        ran = self._found(line)
+        ran = find_command(self._commands, line)
         if ran.code < 0:
             return CommandExit(None, cause="not_started", message="no such folder")
         self.started.append(line)
         return MemoryProcess(self, line, ran, cwd, sink, output_bytes_max, stdin=stdin)
-
-    def _found(self, line: str) -> Ran:
-        if callable(self._commands):
-            ran = self._commands(line)
-        else:
-            ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
-        return Ran(ran) if isinstance(ran, str) else ran
 
     async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
@@ -138,7 +131,7 @@ class MemorySupervision:
             kept.process.end(cause)
         await asyncio.sleep(0)
 
-    async def give(self, task: str, data: bytes, *, eof: bool) -> None:  # noqa: ARG002 - the port's signature
+    async def give(self, task: str, data: bytes, *, eof: bool) -> None:
         """See `Supervision.give`."""
         await asyncio.sleep(0)
         kept = self.spool.get(task)

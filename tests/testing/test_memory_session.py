@@ -1,6 +1,5 @@
-"""Memory workspace compared with the plain one, commands from a table, and sessions built from doubles."""
+"""Memory workspace compared with the plain one, and sessions built from doubles."""
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -9,12 +8,12 @@ import pytest
 from longrein.agent import Answer, OpenSession, UserMessage
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
-from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import Answers, Approver, kill, memory_dependencies, open_test_session, results, story
+from longrein.testing.clock import run_virtual
+from longrein.testing.harness import Answers, Approver, memory_dependencies, open_test_session, results, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
-from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
-from longrein.workspace import CommandExit, PlainSpawner, Workspace, open_workspace
+from longrein.testing.workspace import MemorySpawner, MemoryWorkspace
+from longrein.workspace import PlainSpawner, Workspace, open_workspace
 
 FILES = {"a.py": "a = 1\n", "src/b.py": "b\n", "src/c.log": "log\n", ".gitignore": "*.log\nbuild/\n", "build/x.py": ""}
 LINKS = {"link.py": "a.py", "out": "/var", "loop": "loop", "in": "src"}
@@ -111,59 +110,6 @@ def test_files_in_memory_are_as_files_on_disk(tmp_path: Path) -> None:
     assert walked(double, root) == walked(real, root)
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
-
-
-class Taken:
-    def __init__(self) -> None:
-        self.data = b""
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-
-COMMANDS = {
-    "pytest": Ran("1 failed\n", 1, delay_s=30),
-    "serve": Ran("ready\n", hang=True),
-    "yes": Ran(flood=True),
-    "boom": Ran(signal="SIGSEGV"),
-    "ls": "a.py\n",
-}
-PLAYED = [
-    ("ls", b"a.py\n", CommandExit(0, cwd="/w")),
-    ("pytest", b"1 failed\n", CommandExit(1, elapsed_s=30, cwd="/w")),
-    ("serve", b"ready\n", CommandExit(None, "SIGTERM", "timeout", elapsed_s=120)),
-    ("yes", b"y\n" * 50, CommandExit(None, "SIGTERM", "flood")),
-    ("boom", b"", CommandExit(None, "SIGSEGV", cwd="/w")),
-    ("nope -x", b"bash: nope: command not found\n", CommandExit(127, cwd="/w")),
-]
-
-
-@pytest.mark.parametrize(("line", "output", "ended"), PLAYED)
-def test_a_command_does_what_the_table_says(line: str, output: bytes, ended: CommandExit) -> None:
-    clock = VirtualClock()
-    spawner, sink = MemorySpawner(COMMANDS, clock), Taken()
-    run = spawner.run(line, cwd="/w", env={}, sink=sink, timeout_s=120, output_bytes_max=100)
-    assert run_virtual(run, clock=clock) == ended
-    assert sink.data == output
-    assert clock.mono_s() == ended.elapsed_s
-    assert (spawner.started, spawner.running) == ([line], [])
-
-
-def test_a_cancelled_command_is_no_longer_running() -> None:
-    async def main() -> list[str]:
-        spawner = MemorySpawner(COMMANDS, VirtualClock())
-        run = spawner.run("serve", cwd="/w", env={}, sink=Taken(), timeout_s=120, output_bytes_max=100)
-        task = asyncio.create_task(run)
-        await asyncio.sleep(0)
-        running = list(spawner.running)
-        task.cancel()
-        await asyncio.wait([task])
-        return running + spawner.running
-
-    assert run_virtual(main()) == ["serve"]
-
-
 # --- whole sessions ----------------------------------------------------------------------------------------------
 
 
@@ -192,27 +138,6 @@ def test_a_whole_session_in_memory() -> None:
         "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded "
         "Asked Replied ToolStarted FileChanged ToolEnded Asked Replied TurnEnded"
     )
-
-
-def test_a_session_killed_in_mid_call_is_resumed_from_the_same_disk() -> None:
-    clock = VirtualClock()
-    disk = MemoryDisk()
-    space = MemoryWorkspace(spawner=MemorySpawner({"serve": Ran("ready\n", hang=True)}, clock))
-    model = ScriptedModel(says(call("Bash", command="serve")), lambda request: says(results(request)[0]))
-
-    async def main() -> None:
-        first = open_test_session(model, disk=disk, workspace=space, clock=clock)
-        first.tell(UserMessage((Text("serve it"),)))
-        walk = asyncio.create_task(first.run(once=True))
-        await clock.sleep(1)
-        await kill(first, disk, walk)
-        await play(open_test_session(model, disk=disk, workspace=space, clock=clock), "go on")
-
-    run_virtual(main(), clock=clock)
-    model.check_done()
-    ended = [e.event for e in disk.entries() if isinstance(e.event, ToolEnded)]
-    assert [(e.status, e.parts) for e in ended] == [("interrupted", (Text("interrupted; it may have run"),))]
-    assert space.spawner.started == ["serve"]  # type: ignore[attr-defined]
 
 
 def ask(question: PermissionAsked) -> Answer:

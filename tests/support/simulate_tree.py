@@ -1,20 +1,15 @@
 """Random simulation of session trees: subagents, background tasks, user, faults, killed process.
 
-`python -m tests.testing.simulate_tree --seeds 1000` plays seeds 0 to 999, `--seeds 500 --first 1000` the next ones,
-`--seeds 1 --first 77` seed 77 alone. Each seed is one root session of several lives on one disk, with everything that
-works beside it. After every request and every life the laws are checked; in the end the model answers plainly, nothing
-fails any more, and the whole tree must come to rest with everything told once.
+`SEEDS_TIMES=50 pytest tests/testing/test_tree_simulation.py` plays seeds 0 to 799; `simulate(77)` plays seed 77 alone.
+Each seed is one root session of several lives on one disk, with everything that works beside it. After every request
+and every life the laws are checked; in the end the model answers plainly, nothing fails any more, and the whole tree
+must come to rest with everything told once.
 """
 
-import argparse
 import asyncio
-import logging
 import re
-import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from random import Random
 from typing import Any, cast
 
 import msgspec
@@ -60,17 +55,15 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.permissions import Rules
-from longrein.testing.chaos import ChaosModel
-from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
-from longrein.testing.store import MemoryDisk
-from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import BackgroundOptions
 from tests.load.storm import MORE, expand_names
-from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
-from tests.testing.simulate import bash as run
+from tests.support.chaos import ChaosModel
+from tests.support.simulate import MODES, TOOLS, BaseSimulation, Broken, difference, hold, key_of, play, raise_first
+from tests.support.simulate import bash as run
+from tests.support.supervision import MemorySupervision
 
 REST_S = 3_600 * 3
 """A tree without faults comes to rest within so much virtual time."""
@@ -169,15 +162,13 @@ class Sent(msgspec.Struct):
     breaks: int
 
 
-class TreeSimulation:
+class TreeSimulation(BaseSimulation):
     """Simulation of one seed."""
 
+    model: TreeModel
+
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        self.clock = VirtualClock()
-        self.disk = MemoryDisk()
-        self.disk.delay = self._commit_s
+        super().__init__(seed)
         draw = self.random.choice
         self.model = TreeModel(seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS)
         self.model.open = Counter()
@@ -202,18 +193,11 @@ class TreeSimulation:
             spawns_max=draw([4, 12, 40]),
         )
         self.tasks_max = draw([1, 3, 32])
-        self.life = 0
-        self.words = 0
-        self.session: OpenSession
         self.sent: dict[str, Sent] = {}
         self.roots_items: dict[tuple[str, int], tuple[Item, ...]] = {}
         """(session, `Asked`) -> what was sent."""
-        self.acked: dict[str, None] = {}
-        self.heard: list[Entry] = []
         self.below: dict[str, str] = {}
         """Subagents that were heard of, by session: their label."""
-        self.tellers: list[asyncio.Task[None]] = []
-        self.requests = 0
         self.dearest_usd = 0.0
         """What one call was thought to cost at most."""
         self.failed: list[str] = []
@@ -222,12 +206,6 @@ class TreeSimulation:
         """What the seeds visited."""
 
     # --- the world -------------------------------------------------------------------------------------------
-
-    def _commit_s(self) -> float:
-        return self.random.choice([0.0, 0.001, 0.02, 0.3])
-
-    async def _stream_s(self) -> None:
-        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -364,17 +342,6 @@ class TreeSimulation:
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def _tell(self, word: Any, key: str = "") -> None:
-        async def told(written: Any) -> None:
-            try:
-                await written
-            except StoreFull:
-                return
-            if key:
-                self.acked[key] = None
-
-        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
-
     def _say(self, to: str = "") -> None:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued"])
@@ -435,15 +402,6 @@ class TreeSimulation:
                 continue
             verdict = self.random.choice(["allow", "allow", "deny"])
             self._tell(Answer(call, verdict, session=child))  # type: ignore[arg-type]
-
-    async def _follow(self, session: OpenSession) -> None:
-        last = 0
-        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
-            if isinstance(heard, Entry):
-                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
-                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
-                last = heard.seq
-                self.heard.append(heard)
 
     # --- lives -----------------------------------------------------------------------------------------------
 
@@ -744,40 +702,4 @@ def _reach(reply: object, own: list[Entry]) -> int:
 
 def simulate(seed: int) -> TreeSimulation:
     """Play one seed. Raises AssertionError, naming it."""
-    simulation = TreeSimulation(seed)
-    try:
-        run_virtual(simulation.play(), clock=simulation.clock, seed=seed)
-    except (Exception, Broken) as error:
-        where = f"seed {seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
-        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-    return simulation
-
-
-def main() -> int:
-    """Play many seeds; return 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--trace", action="store_true", help="show where the first failure came from")
-    told = parser.parse_args()
-    logging.disable()  # asyncio tells of tasks that a kill left behind
-    begun, failed, requests = time.monotonic(), 0, 0
-    seen: Counter[str] = Counter()
-    for seed in range(told.first, told.first + told.seeds):
-        try:
-            one = simulate(seed)
-            requests += one.requests
-            seen += one.seen
-        except AssertionError as error:
-            if told.trace:
-                raise
-            failed += 1
-            print(f"SEED={seed} {str(error)[:1500]}\n", flush=True)
-    took = time.monotonic() - begun
-    print(f"{told.seeds} seeds, {failed} failed, {requests} requests, {took:.1f} s, {told.seeds / took:.1f} seeds/s")
-    print("  ".join(f"{name}: {count}" for name, count in sorted(seen.items())))
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return play(TreeSimulation(seed))

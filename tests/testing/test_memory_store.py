@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionBusy, SessionError, StoreFull, TodoSet
+from longrein.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionError, TodoSet
 from longrein.store import Log, open_log
 from longrein.testing.clock import Deadlock, VirtualClock, run_virtual
 from longrein.testing.store import SESSION, MemoryDisk
@@ -53,34 +53,9 @@ def test_the_order_of_ready_tasks_is_drawn_from_the_seed() -> None:
         await asyncio.gather(*map(say, "abcdef"))
         return "".join(order)
 
-    assert run_virtual(main()) == "abcdef"
     orders = [run_virtual(main(), seed=seed) for seed in range(8)]
     assert orders == [run_virtual(main(), seed=seed) for seed in range(8)]
     assert len(set(orders)) > 4
-
-
-def test_plain_callbacks_keep_their_order_under_any_seed() -> None:
-    async def main() -> list[int]:
-        order: list[int] = []
-        for n in range(20):
-            asyncio.get_running_loop().call_soon(order.append, n)
-        await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0), asyncio.sleep(0.1))
-        return order
-
-    assert run_virtual(main(), seed=3) == list(range(20))
-
-
-@pytest.mark.anyio
-async def test_on_an_ordinary_loop_the_clock_is_turned_by_hand() -> None:
-    clock = VirtualClock()
-    task = asyncio.create_task(clock.sleep(60))
-    await asyncio.sleep(0)
-    clock.turn(59)
-    await asyncio.sleep(0)
-    assert not task.done()
-    clock.turn(1)
-    await task
-    assert clock.mono_s() == 60
 
 
 # --- the log: one story on both -----------------------------------------------------------------------------------
@@ -161,22 +136,6 @@ async def test_the_log_in_memory_does_as_the_log_on_disk_does(tmp_path: Path) ->
 
 
 @pytest.mark.anyio
-async def test_a_disk_has_one_writer_and_what_is_killed_is_silent() -> None:
-    disk = MemoryDisk()
-    first = disk.open()
-    with pytest.raises(SessionBusy):
-        disk.open()
-    await asyncio.wrap_future(first.append([entry(1)], flush=True))
-    lost = first.append([entry(2)], flush=True)
-    second = disk.reopen()
-    assert list(second.entries) == [entry(1)]
-    first.append([entry(3)], flush=True)
-    await asyncio.sleep(0)
-    assert not lost.done()
-    assert disk.entries() == [entry(1)]
-
-
-@pytest.mark.anyio
 async def test_a_kill_leaves_whole_transactions() -> None:
     def cut(upto: int, **how: bool) -> str:
         copy = MemoryDisk()
@@ -194,21 +153,6 @@ async def test_a_kill_leaves_whole_transactions() -> None:
     assert disk.flushed == disk.committed == 5
     assert [cut(n) for n in range(5)] == ["[] []", "[1] [1]", "[1] [1]", "[1, 2, 3] [2]", "[1, 2, 3, 4] [2]"]
     assert cut(2, whole=False) == "[1, 2] []"
-
-
-@pytest.mark.anyio
-async def test_a_full_disk_refuses_and_takes_up_again() -> None:
-    disk = MemoryDisk()
-    log = disk.open()
-    disk.full = True
-    with pytest.raises(StoreFull):
-        await asyncio.wrap_future(log.append([entry(1)], flush=True))
-    disk.full = False
-    await asyncio.wrap_future(log.append([entry(1)], flush=True))
-    disk.left = [b'"from another process"']
-    assert [m.body for m in await log.collect()] == [b'"from another process"']
-    assert await log.collect() == []
-    assert [m.body for m in disk.inbox()] == [b'"from another process"']
 
 
 class Pair:

@@ -1,4 +1,4 @@
-"""Random model behaviour (`ChaosModel`) and random provider faults (`FaultPlan`), both drawn from a seed.
+"""Random model behaviour drawn from a seed.
 
 `ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by length, refuses,
 writes garbage summaries, counts tokens differently and fails in every way a provider can. It checks each request with
@@ -15,8 +15,6 @@ import msgspec
 from longrein.context import Budget, Item, Price, Request
 from longrein.events import AnyPart, FailureKind, ProviderBlock, Text, Thinking, ToolCall, Usage, text_of
 from longrein.models import Delta, Failure, Reply
-from longrein.testing.loopback.overflow_errors import OVERFLOWS
-from longrein.testing.loopback.script import Fault, Turn
 from longrein.testing.scripted_model import batches, cached_usage, check_rules, count_tokens
 
 BUDGET = Budget(16_000, 2_000, Price(3, 15, 0.3, 3.75))
@@ -241,107 +239,3 @@ class ChaosModel:
         if marked and self.chance(0.5):
             return shown[:2_000]
         return self.random.choice([shown[:2_000], *shown.splitlines()[:40]])
-
-
-# --- Fault plans -----------------------------------------------------------------------------------------------------
-#
-# Each seed enables a few kinds of faults, so that rare pairs meet more often than if every kind could always happen.
-# The same seed makes the same plan.
-
-
-STREAM_BYTES = 2_000
-"""Bytes of a stream within which cuts and silences happen."""
-REPEATS_MAX = 3
-"""Most times in a row that one turn fails."""
-STATUSES = (408, 429, 500, 502, 503, 504, 529)
-"""Statuses that a retry may repair."""
-
-
-def _status(random: Random) -> Fault:
-    status = random.choice(STATUSES)
-    told = {"retry-after": random.choice(("0", "1", "2s"))} if random.random() < 0.4 else {}
-    return Fault(kind="status", status=status, headers=told)
-
-
-def _cut(random: Random) -> Fault:
-    return Fault(kind="cut", at=random.randrange(STREAM_BYTES), how=random.choice(("reset", "close", "end")))
-
-
-def _stall(random: Random) -> Fault:
-    return Fault(kind="stall", at=random.randrange(STREAM_BYTES))
-
-
-def _garbage(random: Random) -> Fault:
-    line = random.choice(
-        ("data: {not json\n\n", "<html>502</html>\n\n", "data: \xff\xfe\n\n", "event: x\n\n", ": hm\n\n")
-    )
-    return Fault(kind="garbage", at=random.randrange(6), body=line)
-
-
-def _error(random: Random) -> Fault:
-    return Fault(kind="error", at=random.randrange(6), status=random.choice((429, 500, 529)))
-
-
-def _drip(random: Random) -> Fault:
-    return Fault(kind="drip", bytes=random.choice((1, 2, 7, 100)))
-
-
-def _overflow(random: Random) -> Fault:
-    return Fault(kind="overflow", name=random.choice(tuple(OVERFLOWS)))
-
-
-FAULT_MAKERS: dict[str, Callable[[Random], Fault]] = {
-    "status": _status,
-    "cut": _cut,
-    "stall": _stall,
-    "garbage": _garbage,
-    "error": _error,
-    "drip": _drip,
-    "overflow": _overflow,
-    "no_end": lambda _: Fault(kind="no_end"),
-    "empty": lambda _: Fault(kind="empty"),
-    "bad_json": lambda _: Fault(kind="bad_json"),
-    "duplicate_ids": lambda _: Fault(kind="duplicate_ids"),
-    "missing_ids": lambda _: Fault(kind="missing_ids"),
-}
-"""Fault kind -> function that draws a fault of it."""
-RECOVERABLE_KINDS = (
-    "status",
-    "cut",
-    "stall",
-    "garbage",
-    "error",
-    "drip",
-    "no_end",
-    "empty",
-    "duplicate_ids",
-    "missing_ids",
-)
-"""Fault kinds that change neither a reply nor the view: the conversation goes on as without the fault."""
-
-
-class FaultPlan:
-    """Random faults among `kinds`, for a share `rate` of the turns."""
-
-    def __init__(self, seed: int, *, kinds: Sequence[str] = tuple(FAULT_MAKERS), rate: float = 0.5) -> None:
-        self.seed = seed
-        self._random = Random(seed)
-        count = self._random.randint(1, max(1, len(kinds) // 2))
-        self.enabled: tuple[str, ...] = tuple(sorted(self._random.sample(list(kinds), count)))
-        """Fault kinds that the seed chose."""
-        self.drawn: list[Fault] = []
-        """All faults so far, in order; print them with the seed when a test fails."""
-        self._rate = rate
-
-    def draw(self) -> Fault | None:
-        """Draw the fault of the next turn; None for no fault."""
-        if self._random.random() >= self._rate:
-            return None
-        made = FAULT_MAKERS[self._random.choice(self.enabled)](self._random)
-        fault = msgspec.structs.replace(made, times=self._random.randint(1, REPEATS_MAX))
-        self.drawn.append(fault)
-        return fault
-
-    def over(self, turns: Sequence[Turn]) -> list[Turn]:
-        """Add faults to `turns`. Each turn is played whole in the end; a turn with its own fault keeps it."""
-        return [turn if turn.fault else msgspec.structs.replace(turn, fault=self.draw()) for turn in turns]

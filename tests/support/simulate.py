@@ -1,16 +1,14 @@
 """Random simulation of sessions: chaos model, impatient user, slow disk, killed process.
 
-`python -m tests.testing.simulate 1000` plays seeds 0 to 999, `… 1000 500` seeds 500 to 1499, `… 1 77` seed 77 alone.
-Each seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
+`SEEDS_TIMES=50 pytest tests/testing/test_simulation.py` plays seeds 0 to 999; `simulate(77)` plays seed 77 alone. Each
+seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
 the model answers plainly, and the session must come to rest.
 """
 
 import asyncio
-import sys
-import time
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,13 +24,13 @@ from longrein.agent import (
     SetModel,
     UserMessage,
 )
-from longrein.agent.messages import InboxMessage
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
     Entry,
     PermissionAsked,
     Replied,
+    StoreFull,
     Text,
     ToolCall,
     ToolEnded,
@@ -42,12 +40,12 @@ from longrein.events import (
     text_of,
 )
 from longrein.permissions import Rules
-from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
+from tests.support.chaos import ChaosModel
 
 PATHS = [
     "a.py",
@@ -137,15 +135,60 @@ class Sent(msgspec.Struct):
     life: int
 
 
-class Simulation:
-    """Simulation of one seed."""
+class BaseSimulation:
+    """World and checks of one seed that both simulations share."""
+
+    session: OpenSession
+    model: ChaosModel
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.clock = VirtualClock()
         self.disk = MemoryDisk()
-        self.disk.delay = self._commit_s
+        self.disk.delay = lambda: self.random.choice([0.0, 0.001, 0.02, 0.3])
+        self.life = 0
+        self.words = 0
+        self.acked: dict[str, None] = {}
+        """Words whose `tell` was acknowledged."""
+        self.heard: list[Entry] = []
+        """What readers were given of the log, in this life."""
+        self.tellers: list[asyncio.Task[None]] = []
+        self.requests = 0
+
+    async def play(self) -> None:
+        """Run the whole simulation."""
+        raise NotImplementedError
+
+    async def _stream_s(self) -> None:
+        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
+
+    def _tell(self, word: Any, key: str = "") -> None:
+        async def told(written: Any) -> None:
+            try:
+                await written
+            except StoreFull:
+                return
+            if key:
+                self.acked[key] = None
+
+        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
+
+    async def _follow(self, session: OpenSession) -> None:
+        last = 0
+        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
+            if isinstance(heard, Entry):
+                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
+                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
+                last = heard.seq
+                self.heard.append(heard)
+
+
+class Simulation(BaseSimulation):
+    """Simulation of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.model = ChaosModel(seed, TOOLS, rest=self._stream_s, faults=self.random.choice([0, 0.1, 0.25]))
         self.model.watch = self._on_request
         self.other = ChaosModel(seed + 1, TOOLS, rest=self._stream_s, name="test/other", faults=0.1)
@@ -169,26 +212,11 @@ class Simulation:
             parallel_max=self.random.choice([2, 32]),
         )
         self.profile = "seed" if self.random.random() < 0.15 else "default"
-        self.life = 0
-        self.words = 0
-        self.session: OpenSession
         self.sent: Sent | None = None
-        self.acked: dict[str, None] = {}
-        """Words whose `tell` was acknowledged."""
         self.unqueued: dict[str, None] = {}
-        self.heard: list[Entry] = []
-        """What readers were given of the log, in this life."""
-        self.tellers: list[asyncio.Task[None]] = []
-        self.requests = 0
         self.lives: Counter[str] = Counter()
 
     # --- the world -------------------------------------------------------------------------------------------
-
-    def _commit_s(self) -> float:
-        return self.random.choice([0.0, 0.001, 0.02, 0.3])
-
-    async def _stream_s(self) -> None:
-        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -248,14 +276,6 @@ class Simulation:
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def _tell(self, word: InboxMessage, key: str = "") -> None:
-        async def told(written: Any) -> None:
-            await written
-            if key:
-                self.acked[key] = None
-
-        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
-
     def _say(self) -> UserMessage:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued", "command"])
@@ -298,16 +318,6 @@ class Simulation:
         if luck < 0.15 and not self.model.quiet:
             return None
         return self.random.choice(["allow", "allow", "session", "always", "deny"])
-
-    async def _follow(self, session: OpenSession) -> None:
-        last = 0
-        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
-            if isinstance(heard, Entry):
-                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
-                committed = self.disk.history(heard.seq, heard.seq)
-                hold("law 7d: readers get what is committed", committed == [heard], heard)
-                last = heard.seq
-                self.heard.append(heard)
 
     # --- lives -----------------------------------------------------------------------------------------------
 
@@ -470,28 +480,17 @@ def raise_first(tasks: list[asyncio.Future[None]]) -> None:
 
 def simulate(seed: int) -> Simulation:
     """Play one seed. Raises AssertionError, naming it."""
-    simulation = Simulation(seed)
+    return play(Simulation(seed))
+
+
+Played = TypeVar("Played", bound=BaseSimulation)
+
+
+def play(simulation: Played) -> Played:
+    """Play `simulation` and return it. Raises AssertionError, naming the seed."""
     try:
-        run_virtual(simulation.play(), clock=simulation.clock, seed=seed)
+        run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
     except (Exception, Broken) as error:
-        where = f"seed {seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
+        where = f"seed {simulation.seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
     return simulation
-
-
-def main(count: int, first: int = 0) -> int:
-    """Play `count` seeds from `first`; return the number of failures."""
-    begun, failed, requests = time.monotonic(), 0, 0
-    for seed in range(first, first + count):
-        try:
-            requests += simulate(seed).requests
-        except AssertionError as error:
-            failed += 1
-            print(f"SEED={seed} {str(error)[:1500]}\n", flush=True)
-    took = time.monotonic() - begun
-    print(f"{count} seeds, {failed} failed, {requests} requests, {took:.1f} s, {count / took:.1f} seeds/s")
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(1 if main(*map(int, sys.argv[1:] or ["100"])) else 0)

@@ -8,7 +8,7 @@ from longrein.context import Item
 from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
 from longrein.testing.loopback.server import wire_of
-from longrein.testing.loopback.validation import BlockCache, Refused, ValidationInput, parse_body
+from longrein.testing.loopback.validation import Refused, parse_body
 from tests.models.http_server import item, open_wire_model, request
 from tests.testing.http_client import PATHS
 
@@ -41,7 +41,7 @@ def verdict(wire: str, items: list[Item]) -> str:
     assert found is not None
     rules, limits = Rules(), Limits()
     try:
-        found[0].ask(ValidationInput(parse_body(body, limits, rules), limits, rules, BlockCache(), found[1]))
+        found[0].parse_request(parse_body(body, limits, rules), limits, rules, {}, found[1])
     except Refused as refused:
         return refused.message
     return ""
