@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, names, parse_command
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, names, parse_command
 from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
 from longrein.permissions.rules import glob
 
@@ -125,6 +125,34 @@ def _word_tails(text: str) -> Iterator[str]:
     for at in range(len(words)):
         yield " ".join(words[at : at + 50])
         yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
+
+
+# --- Folders that a command reads ------------------------------------------------------------------------------------
+
+
+_NAMES_ONLY = names(
+    "ls find gfind fd du df tree stat cd mkdir rmdir rm mv touch realpath readlink basename dirname pwd test [ echo"
+)
+"""Programs that show or change names, not contents."""
+
+
+def glob_base(pattern: str) -> str:
+    """Return the folder above the first name of a pattern that holds `*`, `?` or `[`."""
+    return re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+
+
+def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
+    """Return the absolute paths, perhaps folders, whose contents the parts of a command may read."""
+    found: list[str] = []
+    for part, effect in zip(command.script.parts, command.effects, strict=True):
+        if part.program.rpartition("/")[2] in _NAMES_ONLY:
+            continue
+        words = part.words[1:] if effect.problem else effect.reads
+        for word in words:
+            base = glob_base(word.text) if word.kind == "glob" else word.text
+            if word.kind != "open" and not word.may_be_option:
+                found += [join_path(folder, base) for folder in part.folders or (cwd,)]
+    return tuple(dict.fromkeys(found))
 
 
 # --- Suggested rules -------------------------------------------------------------------------------------------------

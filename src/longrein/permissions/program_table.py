@@ -620,7 +620,15 @@ def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Eff
     if program is None:
         return Effect(problem=f"{name or 'the program'} is not known to only read")
     scanned = _scan(name, program, arguments)
-    return Effect(problem=scanned) if isinstance(scanned, str) else _operand_effect(name, program, *scanned)
+    return (
+        Effect(problem=scanned)
+        if isinstance(scanned, str)
+        else _operand_effect(name, program, *scanned, _is_recursive(arguments))
+    )
+
+
+def _is_recursive(arguments: Sequence[Word]) -> bool:
+    return any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--(dereference-)?recursive", word.text) for word in arguments)
 
 
 def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[Word], list[Word], bool] | str:
@@ -670,14 +678,15 @@ def _option(text: str, program: Program) -> tuple[str, Word | None, bool]:
 
 
 def _operand_effect(
-    name: str, program: Program, operands: list[Word], reads: list[Word], pattern_given: bool
+    name: str, program: Program, operands: list[Word], reads: list[Word], pattern_given: bool, recursive: bool
 ) -> Effect:
     match program.operands:
         case "text":
             return Effect(tuple(reads))
         case "pattern":
             files = operands if pattern_given else operands[1:]
-            return Effect((*reads, *(files or ([Word(".")] if name == "rg" else []))))
+            searches = name == "rg" or (name in ("grep", "egrep", "fgrep") and recursive)
+            return Effect((*reads, *(files or ([Word(".")] if searches else []))))
         case (
             "pathspec"
         ):  # revisions and paths: git stays inside its repository, but `diff --no-index` reads any two files

@@ -7,8 +7,6 @@ from unicodedata import normalize
 
 import msgspec
 
-from longrein.permissions.shell_parser import META
-
 READING = ("Read", "Grep", "Glob")
 """Tools that a `Read` rule covers."""
 WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
@@ -38,20 +36,9 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, name, spec, _problem(name, bracket, rest.rstrip(), spec))
 
 
-def check_rule(text: str, kind: str = "") -> str | None:
-    """Return the problem of a rule, in words that follow its text; None for a valid rule.
-
-    With `kind` "allow", a rule that can never allow anything is a problem too.
-    """
-    rule = parse_rule(text)
-    if rule.problem:
-        return rule.problem
-    if kind == "allow" and rule.tool == "Bash":
-        bad = next((c for c in rule.spec if c in META and c != "*"), "")
-        if bad:
-            shown = "a line break" if bad == "\n" else f"`{bad}`"
-            return f"an allow rule covers plain words only, so it cannot hold {shown}"
-    return None
+def check_rule(text: str) -> str | None:
+    """Return the problem of a rule, in words that follow its text; None for a valid rule."""
+    return parse_rule(text).problem or None
 
 
 def rule_tool(text: str) -> str:
