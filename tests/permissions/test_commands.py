@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.permissions import Rules, find_recursive_reads, judge
+from longrein.permissions import Rules, judge
 from longrein.permissions.rules import glob
-from longrein.permissions.shell_parser import META
 from tests.permissions.calls import HOME, ROOT, bash, verdict
 
 X = "touch /tmp/a"
@@ -103,23 +102,6 @@ ALLOW = [
 @pytest.mark.parametrize(("rule", "command", "kind"), ALLOW)
 def test_S001_S016_allow_rule_covers_plain_words_only(rule: str, command: str, kind: str) -> None:
     assert verdict(bash(command), allow=rule).kind == kind
-
-
-@pytest.mark.parametrize("c", sorted(META))
-def test_each_metacharacter_asks_outside_single_quotes(c: str) -> None:
-    for command in (f"echo {c}", f'echo "{c}"', f"echo a{c}b"):
-        assert verdict(bash(command), allow="Bash").kind == "ask"
-    assert verdict(bash(f"echo '{c}'"), allow="Bash").kind == "allow"
-
-
-def test_every_command_no_rule_allows_asks_even_ls() -> None:
-    answer = verdict(bash("ls"))
-    assert (answer.kind, answer.reason, answer.suggestion, answer.shown) == (
-        "ask",
-        "no rule allows this command",
-        "Bash(ls)",
-        "ls",
-    )
 
 
 @pytest.mark.parametrize("command", ["git diff", "git diff --", "git log -", "dig x", "host x", "curl x", "find ."])
@@ -258,7 +240,6 @@ def test_a_command_of_a_megabyte_is_unknown_at_once_and_that_is_said(piece: str)
     assert denied.kind == "deny"
     assert denied.reason.startswith(f"{unread}too many to see whether the user's rule Bash(rm *) forbids it; write its")
     assert verdict(long, ask="Bash(rm *)").rule == "Bash(rm *)"
-    assert find_recursive_reads(long.arguments["command"], "/", "/") == ()
 
 
 STARS = st.text("ab* .", min_size=1, max_size=8)
@@ -321,18 +302,9 @@ def test_a_deny_rule_never_makes_a_verdict_more_permissive(
     assert kind((f"Bash({spec})",)) <= kind(())
 
 
-@given(commands.map(lambda c: c.replace("'", "")), rules, rules)
-def test_no_allow_rule_covers_a_command_with_metacharacters(
-    command: str, allow: tuple[str, ...], ask: tuple[str, ...]
-) -> None:
-    given_rules = Rules((*allow, "Bash", "Bash(*)"), ask, (), ROOT, HOME)
-    if judge(bash(command), given_rules, "default", ROOT).kind == "allow":
-        assert not META & set(command)
-
-
 @given(commands)
 def test_S024_always_allows_that_very_command_and_nothing_longer(command: str) -> None:
-    offered = verdict(bash(command)).suggestion
+    offered = verdict(bash(command)).suggestions
     if offered:
         assert verdict(bash(command), allow=offered).kind == "allow"
         for more in (f"{command}; {X}", f"{command} more", f"{command}-evil", "rm f", f"more {command}"):
@@ -341,4 +313,4 @@ def test_S024_always_allows_that_very_command_and_nothing_longer(command: str) -
 
 @pytest.mark.parametrize("command", ["ls; ls", "ls *", "echo '*'", "A=1 ls", "echo 'a\nb'", "x" * 300, ""])
 def test_no_rule_is_offered_where_none_would_be_narrow(command: str) -> None:
-    assert verdict(bash(command)).suggestion == ""
+    assert verdict(bash(command)).suggestions == ""

@@ -79,7 +79,9 @@ def parse_command(command: str, cwd: str, home: str) -> Script:
     """Read `command` as Bash would, started in the absolute folder `cwd`. Never raises."""
     if len(command) > LENGTH_MAX:
         return Script((), f"it has more than {LENGTH_MAX:,} characters")
-    if found := re.search(r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069]", command):
+    if found := re.search(
+        r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]", command
+    ):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, cwd, home)
     reader.run()
@@ -102,7 +104,8 @@ def join_path(folder: str, path: str) -> str:
 
 OPEN = Word("", "open")
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
-_DOT_GLOB = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
+_DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
+"""Patterns that also match `..`."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v",
             "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
@@ -113,10 +116,10 @@ def _joined(first: Word, second: Word) -> Word:
     if first.kind == "open":
         return first
     text = first.text + second.text
-    if "open" in (second.kind,) or (
-        "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text)
-    ):  # `.*` also matches `..`
-        return Word(first.text if second.kind != "open" else text, "open")
+    if second.kind == "open":
+        return Word(text, "open")
+    if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
+        return Word(first.text, "open")
     return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
 
 
@@ -351,8 +354,6 @@ class _Reader:
             return [Word(self.home)]
         if name == "PWD" and len(self.folders) == 1 and name not in self.values:
             return [Word(self.folders[0])]
-        if name in ("?", "#", "$", "!"):
-            return [Word("0")]
         if name not in self.values or name in self.unknown or name in self.busy:
             return [OPEN]
         self.busy.add(name)
@@ -390,7 +391,7 @@ class _Reader:
                 return [OPEN] if node.type == "command_substitution" else [Word("/dev/fd/63")]
             case "arithmetic_expansion":
                 self.arithmetic(node)
-                return [Word("0")]
+                return [OPEN]
             case _:
                 return self.visit_inside(node)
 
@@ -634,7 +635,10 @@ class _Reader:
             self.heredoc(node)
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
-        targets = [word for c in node.named_children if c.type != "file_descriptor" for word in self.word(c)]
+        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
+        if len(destinations) > 1:
+            self.fail("words after a redirect")
+        targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
             return
         if operator in (">&-", "<&-"):
@@ -698,7 +702,7 @@ class _Reader:
 
     def program_name(self, node: Any) -> list[Word]:
         words = [word for child in node.children for word in self.word(child)]
-        if len(words) == 1 and words[0].kind == "literal" and words[0].text:
+        if all(word.kind == "literal" for word in words) and words[0].text:
             if words[0].text in RESERVED:
                 self.fail(f"`{words[0].text}` is not read here")
             return words

@@ -85,11 +85,19 @@ def matches(spec: str, command: Command) -> bool:
     if regex.match(" ".join(command.text.split())):
         return True
     texts = [text for part in command.script.parts for text in _forms(part)]
-    if command.script.problem or any(part.problem or not part.program for part in command.script.parts if part.words):
-        if not command.script.parts and len(command.text) > LENGTH_MAX:
+    parts = [part for part in command.script.parts if part.words]
+    runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
+    if command.script.problem or runs_text or not all(part.program for part in parts):
+        if len(command.text) > LENGTH_MAX:
             return True
         texts += _word_tails(command.text)
     return any(regex.match(text) for text in texts)
+
+
+_RUNS_TEXT = names(
+    "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel script trap env"
+)
+"""Programs that run what stands in their arguments or input: for deny rules every word may begin a command."""
 
 
 def _forms(part: Part) -> Iterator[str]:
@@ -121,10 +129,14 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
 
 def _word_tails(text: str) -> Iterator[str]:
     """Yield what begins at each word of a command line that cannot be read, without quotes."""
-    words = re.sub(r"\\\n|['\"\\]", "", re.sub(r"[;&|()<>{}\n`$]+", " ", text)).split()
-    for at in range(len(words)):
-        yield " ".join(words[at : at + 50])
-        yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
+    expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
+    for variant in dict.fromkeys((text, re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text)))):
+        for quotes in ("", " "):
+            bare = re.sub(r"\\\n|['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
+            words = bare.split()
+            for at in range(len(words)):
+                yield " ".join(words[at : at + 50])
+                yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
 
 
 # --- Folders that a command reads ------------------------------------------------------------------------------------

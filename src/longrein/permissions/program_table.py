@@ -549,6 +549,8 @@ def effect_of(part: Part) -> Effect:
     if "/" in name and not name.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")):
         return Effect(problem=f"{name} is not a program of the system")
     name = name.rpartition("/")[2]
+    if {"sudo", "doas", "su"} & set(part.wrappers):
+        return Effect(problem="it runs as another user")
     effect = _known_effect(name, arguments)
     return msgspec.structs.replace(effect, problem=part.problem or effect.problem or _variable_problem(part))
 
