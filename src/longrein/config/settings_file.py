@@ -197,7 +197,7 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     """
     path = user_file(environ, home)
     shown = shorten_home(path, home)
-    problem = check_rule(rule)
+    problem = check_rule(rule, "allow")
     if problem or not rule.isprintable():
         raise SettingsError(f"{rule!r} cannot be stored: {problem or 'it holds invisible characters'}")
     before = read_file(path, shown) or ()

@@ -199,7 +199,7 @@ def _list_problem(kind: str, value: Any) -> str:
     for item in value:
         problem = ""
         if kind in ("rules", "allow"):
-            problem = check_rule(item) or ""
+            problem = check_rule(item, kind) or ""
         elif kind == "patterns":
             problem = _pattern_problem(item)
         if problem:

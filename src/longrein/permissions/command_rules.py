@@ -130,10 +130,13 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
 def _word_tails(text: str) -> Iterator[str]:
     """Yield what begins at each word of a command line that cannot be read, without quotes."""
     expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
-    for variant in dict.fromkeys((text, re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text)))):
+    bare = re.sub(r"\d*[<>]+[&|]*\s*\S+", " ", text)  # words may follow a redirect
+    braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
+    plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
+    for variant in dict.fromkeys((text, bare, braces, plain)):
         for quotes in ("", " "):
-            bare = re.sub(r"\\\n|['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
-            words = bare.split()
+            spaced = re.sub(r"\\\n|['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
+            words = spaced.split()
             for at in range(len(words)):
                 yield " ".join(words[at : at + 50])
                 yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
@@ -191,6 +194,8 @@ def suggest_rules(parts: Sequence[Part]) -> tuple[str, ...]:
 def _suggest(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
+        return ""
+    if is_in_table(part) and part.program.endswith("git") and not has_known_options(part):
         return ""
     verb = part.words[1] if len(part.words) > 1 else None
     is_verb = verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", verb.text)

@@ -36,9 +36,17 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, name, spec, _problem(name, bracket, rest.rstrip(), spec))
 
 
-def check_rule(text: str) -> str | None:
-    """Return the problem of a rule, in words that follow its text; None for a valid rule."""
-    return parse_rule(text).problem or None
+def check_rule(text: str, kind: str = "") -> str | None:
+    """Return the problem of a rule, in words that follow its text; None for a valid rule.
+
+    With `kind` "allow", a rule that can never allow anything is a problem too.
+    """
+    rule = parse_rule(text)
+    joined = re.search(r"[;&|\n]", rule.spec) if kind == "allow" and rule.tool == "Bash" else None
+    if joined and not rule.problem:
+        shown = "a line break" if joined[0] == "\n" else f"`{joined[0]}`"
+        return f"a rule covers one command of a line, so it cannot hold {shown}"
+    return rule.problem or None
 
 
 def rule_tool(text: str) -> str:

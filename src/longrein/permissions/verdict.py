@@ -275,7 +275,7 @@ _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 def suggest_rule(call: Call) -> str:
     """Return the narrowest rule that covers a call that runs no command; '' when no rule is safe."""
     rule = _rule(call)
-    safe = rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and check_rule(rule) is None
+    safe = rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and check_rule(rule, "allow") is None
     return rule if rule and safe else ""
 
 
