@@ -1,12 +1,23 @@
 """Builders of calls and verdicts for the permission tests."""
 
-from longrein.permissions import Call, Rules, Touched, Verdict, judge
+from longrein.permissions import Call, PartFacts, Rules, Touched, Verdict, glob_base, judge, read_command
+from longrein.permissions.bash_parser import join_path
 
 ROOT, HOME = "/work/repo", "/home/ann"
 
 
-def bash(command: str) -> Call:
-    return Call("Bash", {"command": command}, "command")
+def bash(command: str, *, confined: bool = False) -> Call:
+    read = read_command(command, ROOT, HOME)
+    facts = []
+    for part, effect in zip(read.script.parts, read.effects, strict=True):
+        named = [(word, False) for word in effect.reads] + [(word, True) for word in effect.writes]
+        known = [(w, writes) for w, writes in named if not effect.problem or not part.words]
+        paths = [
+            (glob_base(w.text) if w.kind == "glob" else w.text if w.kind == "literal" else "/?", x) for w, x in known
+        ]
+        found = [touched(join_path(f, path), writes=x) for path, x in paths for f in part.folders or ("/?",)]
+        facts.append(PartFacts(tuple(found)))
+    return Call("Bash", {"command": command}, "command", (), read, tuple(facts), confined)
 
 
 def touched(path: str, real: str = "", *, writes: bool = False) -> Touched:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.permissions.shell_parser import plain_words
+from longrein.permissions.bash_parser import parse_command
 from tests.permissions.calls import bash, verdict
 
 BASH = shutil.which("bash") or ""
@@ -137,7 +137,12 @@ def run(script: str, folder: Path) -> bytes:
 def test_plain_words_are_what_bash_makes_of_them(tmp_path: Path) -> None:
     deal = random.Random(4)
     texts = ["".join(deal.choices(PIECES, k=deal.randint(1, 9))) for _ in range(6000)]
-    plain = [(text, words) for text in texts for words, problem in [plain_words(f"p {text}")] if not problem]
+    plain = []
+    for text in texts:
+        script = parse_command(f"p {text}", "/", "/h")
+        words = script.parts[0].words if len(script.parts) == 1 else ()
+        if not script.problem and words and all(word.kind == "literal" for word in words):
+            plain.append((text, [word.text for word in words]))
     assert len(plain) > 1000
     said = run(
         "p() { printf '%s\\0' p \"$@\"; printf '\\1'; }\n" + "".join(f"p {text}\n" for text, _ in plain), tmp_path

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.permissions import Rules, find_recursive_reads, judge
+from longrein.permissions import Rules, judge
 from longrein.permissions.rules import glob
-from longrein.permissions.shell_parser import META
 from tests.permissions.calls import HOME, ROOT, bash, verdict
 
 X = "touch /tmp/a"
@@ -40,22 +39,22 @@ ALLOW = [
     ("Bash(rm a b)", "rm 'a b'", "ask"),
     ("Bash", "make all", "allow"),
     ("Bash(*)", "make all", "allow"),
-    ("Bash", "make; make", "ask"),
+    ("Bash", "make; make", "allow"),
     ("Bash(git *)", "timeout 5 git status", "allow"),
     ("Bash(git *)", "nice -n 5 nohup time stdbuf -oL git status", "allow"),
-    ("Bash(git *)", "timeout --foreground 5 git status", "ask"),
-    ("Bash(git *)", "env git status", "ask"),
-    ("Bash(git *)", "sudo git status", "ask"),
+    ("Bash(git push *)", "timeout --foreground 5 git push", "allow"),
+    ("Bash(git push *)", "env git push", "allow"),
+    ("Bash(git push *)", "timeout --unknown 5 git push", "ask"),
+    ("Bash(git *)", "sudo git push", "ask"),
     ("Bash(git *)", "git status && rm -rf x", "ask"),
-    ("Bash()", "ls", "ask"),  # S015: nothing named is not everything
-    ("Bash(", "ls", "ask"),
-    ("Read", "ls", "ask"),
+    ("Bash()", "make", "ask"),  # S015: nothing named is not everything
+    ("Bash(", "make", "ask"),
+    ("Read", "make", "ask"),
     ("Bash(echo *)", "echo a\x00b", "ask"),
     ("Bash(echo *)", "echo a\u00a0b", "ask"),
     ("Bash(echo *)", "echo \u202eb", "ask"),
     ("Bash(echo *)", "echo a\rb", "ask"),
     ("Bash(echo *)", "echo 'open", "ask"),
-    ("Bash(echo *)", "", "ask"),
     # S001
     ("Bash(echo *)", f"echo $({X})", "ask"),
     ("Bash(echo *)", f'echo "$({X})"', "ask"),
@@ -70,13 +69,13 @@ ALLOW = [
     ("Bash(find *)", "find . -name x", "allow"),
     *[("Bash(rg *)", f"rg {o} p", "ask") for o in ("--pre ./x", "--pre=./x", "--hostname-bin ./x", "-z", "-nz")],
     ("Bash(rg *)", "rg -n p", "allow"),
-    ("Bash(sed *)", "sed -i s/a/b/ f", "ask"),
+    ("Bash(sed *)", "sed '1e touch a' f", "ask"),
     ("Bash(sed -i *)", "sed -i s/a/b/ f", "allow"),
     # S011
-    ("Bash(git *)", "CI=1 git log", "ask"),
+    ("Bash(git *)", "CI=1 git push", "allow"),
+    ("Bash(git *)", "HOOK=1 git push", "ask"),
     ("Bash(git *)", f"GIT_PAGER='{X}' git log", "ask"),
     ("Bash(ls *)", "LD_PRELOAD=./x.so ls", "ask"),
-    ("Bash", "A+=1 ls", "ask"),
     # S013
     ("Bash(git *)", f"git -c core.pager='{X}' log", "ask"),
     ("Bash(git *)", "git -C sub -c alias.x=y x", "ask"),
@@ -96,7 +95,8 @@ ALLOW = [
     ("Bash(echo *)", "echo ${!v}", "ask"),
     ("Bash(echo *)", "echo $((a[$(touch a)]))", "ask"),
     # S062
-    ("Bash(ping *)", "ping $(cat k).x", "ask"),
+    ("Bash(ping *)", "ping $(cat /etc/shadow).x", "ask"),
+    ("Bash(git commit -m *)", "git commit -m \"$(cat <<'E'\na 'quoted' text; rm x\nE\n)\"", "allow"),
 ]
 
 
@@ -105,26 +105,95 @@ def test_S001_S016_allow_rule_covers_plain_words_only(rule: str, command: str, k
     assert verdict(bash(command), allow=rule).kind == kind
 
 
-@pytest.mark.parametrize("c", sorted(META))
-def test_each_metacharacter_asks_outside_single_quotes(c: str) -> None:
-    for command in (f"echo {c}", f'echo "{c}"', f"echo a{c}b"):
-        assert verdict(bash(command), allow="Bash").kind == "ask"
-    assert verdict(bash(f"echo '{c}'"), allow="Bash").kind == "allow"
+READ_ONLY = [
+    # what runs without a question and without a rule, and what does not
+    ("ls -la src | head -5", "allow"),
+    ("cd src && grep -rn 'a b' . 2>/dev/null | wc -l", "allow"),
+    ("git status; git log --oneline -5; git diff HEAD~1 -- a.py", "allow"),
+    ("git -C sub show HEAD:a.py", "allow"),
+    ("for f in a b; do echo $f; cat src/$f.py; done", "allow"),
+    ("find . -name '*.py' -type f | sort | uniq -c", "allow"),
+    ("sed -n '10,20p;30p' a.py", "allow"),
+    ("awk '{print $1}' a.txt", "allow"),
+    ("[ -f a ] && echo there || echo missing", "allow"),
+    ("cat <<'E'\na; rm x\nE", "allow"),
+    ("python3 --version && node --version", "allow"),
+    ("bash -c 'ls; pwd'", "allow"),
+    ("timeout 5 env LANG=C ls", "allow"),
+    # S015: the same for every spelling
+    ("git diff", "allow"),
+    ("git diff --", "allow"),
+    ("git log -", "allow"),
+    # S062: what reaches the network
+    *[(f"{program} x", "ask") for program in ("curl", "dig", "host", "nslookup", "ping", "getent hosts", "wget")],
+    ("bash -c '</dev/tcp/1.2.3.4/80'", "ask"),
+    # S031, S032: outside the session's folders
+    ("cat /etc/passwd", "ask"),
+    ("cat ../x", "ask"),
+    ("cd .. && cat x", "ask"),
+    ("cat ~/.ssh/id", "ask"),
+    ("ls /work/repo-evil", "ask"),
+    # S005, S007, S009, S013: options and arguments that run or write
+    ("find . -exec touch {} ;", "ask"),
+    ("find . -delete", "ask"),
+    ("rg --pre ./x p", "ask"),
+    ("rg -z p", "ask"),
+    ("sed 's/x/y/e' f", "ask"),
+    ("sed -n 'w out' f", "ask"),
+    ("sort -o out f", "ask"),
+    ("sort --outpu=out f", "ask"),
+    ("uniq a b", "ask"),
+    ("xxd -r a b", "ask"),
+    ("tree -o out", "ask"),
+    ("tar -xf a.tar", "ask"),
+    ("awk 'BEGIN { system(\"x\") }'", "ask"),
+    ("awk '{print > \"out\"}' f", "ask"),
+    ("git grep -O./x p", "ask"),
+    ("git -c core.pager=./x log", "ask"),
+    ("git branch new", "ask"),
+    ("git log --output=x", "ask"),
+    ("date -s 12:00", "ask"),
+    ("sort *", "ask"),
+    # S018, S026: expansions and programs that are not the system's
+    ("./ls", "ask"),
+    ("$X", "ask"),
+    ("`cat a`", "ask"),
+    ("echo ${x@P}", "ask"),
+    ("cat $X", "ask"),
+    ("cat $(ls)", "ask"),
+    ("PATH=. ls", "ask"),
+    ("export LD_PRELOAD=./x.so; ls", "ask"),
+    ("for PATH in .; do ls; done", "ask"),
+    ("echo a > b", "ask"),
+    ("ls() { rm x; }; ls", "ask"),
+    ("echo a\rb", "ask"),
+    ("ls\u00a0-l", "ask"),
+]
 
 
-def test_every_command_no_rule_allows_asks_even_ls() -> None:
-    answer = verdict(bash("ls"))
-    assert (answer.kind, answer.reason, answer.suggestion, answer.shown) == (
-        "ask",
-        "no rule allows this command",
-        "Bash(ls)",
-        "ls",
-    )
+@pytest.mark.parametrize(("command", "kind"), READ_ONLY)
+def test_S015_S062_without_rules_only_reading_inside_runs(command: str, kind: str) -> None:
+    assert verdict(bash(command)).kind == kind
+    assert verdict(bash(command), mode="plan").kind == {"allow": "allow", "ask": "deny"}[kind]
+    assert verdict(bash(command), mode="dontAsk").kind == {"allow": "allow", "ask": "deny"}[kind]
+    assert verdict(bash(command, confined=True)).kind == "allow"
 
 
-@pytest.mark.parametrize("command", ["git diff", "git diff --", "git log -", "dig x", "host x", "curl x", "find ."])
-def test_S015_S062_without_rules_all_ask(command: str) -> None:
-    assert verdict(bash(command)).kind == "ask"
+ACCEPT_EDITS = [
+    ("mkdir -p a/b && touch a/b/c && cp a/b/c d && mv d e && rm -rf a", "allow"),
+    ("echo a > b", "allow"),
+    ("sed -i s/a/b/ f", "allow"),
+    ("echo a > ../b", "ask"),
+    ("rm -rf ~/x", "ask"),
+    ("cp a .git/hooks/pre-commit", "ask"),
+    ("echo a >> .envrc", "ask"),
+    ("make", "ask"),
+]
+
+
+@pytest.mark.parametrize(("command", "kind"), ACCEPT_EDITS)
+def test_S040_accept_edits_runs_the_file_commands_inside_the_roots(command: str, kind: str) -> None:
+    assert verdict(bash(command), mode="acceptEdits").kind == kind
 
 
 DENY = [
@@ -238,7 +307,7 @@ def test_read_and_edit_rules_reach_commands_that_name_files(rule: str, command: 
     assert (verdict(bash(command), deny=rule, mode="bypassPermissions").kind == "deny") is reached
 
 
-@pytest.mark.parametrize("long", ["echo " + "x" * 100_000, "${a" * 4_000 + "}" * 4_000, "eval '" * 8_000])
+@pytest.mark.parametrize("long", ["echo " + "x" * 100_000, "${a" * 20_000 + "}" * 20_000, "eval '" * 8_000])
 def test_a_command_too_long_to_read_is_denied_where_there_is_a_rule(long: str) -> None:
     assert verdict(bash(long), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
     assert verdict(bash(long), deny="Read", mode="bypassPermissions").kind == "allow"
@@ -251,14 +320,15 @@ LONG = ["word ", "x", "'", "echo a\n", "$(", "timeout 5 ", "\u200b", "中", "git
 @pytest.mark.parametrize("piece", LONG)
 def test_a_command_of_a_megabyte_is_unknown_at_once_and_that_is_said(piece: str) -> None:
     long = bash(piece * (1_000_000 // len(piece)))
-    unread = "the command has more than 30,000 characters, "
-    asked = verdict(long, allow="Bash")
-    assert (asked.kind, asked.reason) == ("ask", f"{unread}so it is not read and no rule can allow it")
+    asked = verdict(long)
+    assert asked.kind == "ask"
+    assert "30,000 characters" in asked.reason or "invisible" in asked.reason
     denied = verdict(long, deny="Bash(rm *)", mode="bypassPermissions")
     assert denied.kind == "deny"
-    assert denied.reason.startswith(f"{unread}too many to see whether the user's rule Bash(rm *) forbids it; write its")
+    assert denied.reason.startswith(
+        "the command has more than 30,000 characters, too many to see whether the user's rule Bash(rm *) forbids it; "
+    )
     assert verdict(long, ask="Bash(rm *)").rule == "Bash(rm *)"
-    assert find_recursive_reads(long.arguments["command"], "/", "/") == ()
 
 
 STARS = st.text("ab* .", min_size=1, max_size=8)
@@ -282,12 +352,12 @@ def test_a_pattern_of_many_stars_is_looked_for_once() -> None:
 
 
 REASONS = [
-    ("ls; rm x", "the command holds `;`, so no rule can allow it"),
-    ("ls\nrm x", "the command holds a line break, so no rule can allow it"),
-    ("echo `x`", "the command holds a backquote, so no rule can allow it"),
-    ("A=1 ls", "the command holds an assignment in front, so no rule can allow it"),
-    ("echo 'x", "the command holds an open ', so no rule can allow it"),
-    ("ls x", "no rule allows this command"),
+    ("ls; rm x", "`rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)"),
+    ("make; ls; make test; pwd", "`make` is covered by no rule: make is not known to only read (and 1 more part)"),
+    ("A=1 ls", "`A=1 ls` is covered by no rule: it sets A"),
+    ("echo 'x", "the command cannot be read: it does not read as Bash"),
+    ("$X y", "`$X y` is covered by no rule: an expansion stands in the place of the program"),
+    ("sort -o b a", "`sort -o b a` is covered by no rule: the option -o of sort"),
 ]
 
 
@@ -321,24 +391,37 @@ def test_a_deny_rule_never_makes_a_verdict_more_permissive(
     assert kind((f"Bash({spec})",)) <= kind(())
 
 
-@given(commands.map(lambda c: c.replace("'", "")), rules, rules)
-def test_no_allow_rule_covers_a_command_with_metacharacters(
-    command: str, allow: tuple[str, ...], ask: tuple[str, ...]
-) -> None:
-    given_rules = Rules((*allow, "Bash", "Bash(*)"), ask, (), ROOT, HOME)
-    if judge(bash(command), given_rules, "default", ROOT).kind == "allow":
-        assert not META & set(command)
+SUGGESTED = [
+    ("make test", "Bash(make test)"),
+    ("npm run build && npm run lint", "Bash(npm run build:*) + Bash(npm run lint:*)"),
+    ("cd src && go test ./... 2>&1 | tail -5", "Bash(go test:*)"),
+    ("git add . && git commit -m 'a b'", "Bash(git add:*) + Bash(git commit:*)"),
+    ("gh pr view 5", "Bash(gh pr view:*)"),
+    ("pytest -q tests", "Bash(pytest:*)"),
+    ("timeout 60 pytest -q", "Bash(pytest:*)"),
+    ("python3 -m json.tool", "Bash(python3 -m json.tool)"),
+    # never a rule that would cover anything
+    ("python3", ""),
+    ('python3 -c "$X"', ""),
+    ("sudo make install", ""),
+    ("git -c a.b=c log", ""),
+    ("find . -exec rm {} +", ""),
+    ("rg --pre ./x p", ""),
+    ("a; b; c; d; e; f", ""),
+    ("x" * 300, ""),
+    ("PATH=. make", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "rules"), SUGGESTED)
+def test_S024_always_offers_up_to_five_narrow_rules(command: str, rules: str) -> None:
+    assert " + ".join(verdict(bash(command)).suggestions) == rules
 
 
 @given(commands)
-def test_S024_always_allows_that_very_command_and_nothing_longer(command: str) -> None:
-    offered = verdict(bash(command)).suggestion
+def test_S024_the_offered_rules_cover_that_command_and_nothing_beside_it(command: str) -> None:
+    offered = " + ".join(verdict(bash(command)).suggestions)
     if offered:
         assert verdict(bash(command), allow=offered).kind == "allow"
-        for more in (f"{command}; {X}", f"{command} more", f"{command}-evil", "rm f", f"more {command}"):
+        for more in (f"{command}; {X}", f"{X} && {command}", "rm f"):
             assert verdict(bash(more), allow=offered).kind == "ask"
-
-
-@pytest.mark.parametrize("command", ["ls; ls", "ls *", "echo '*'", "A=1 ls", "echo 'a\nb'", "x" * 300, ""])
-def test_no_rule_is_offered_where_none_would_be_narrow(command: str) -> None:
-    assert verdict(bash(command)).suggestion == ""

@@ -36,7 +36,7 @@ SHOWN = [
 @pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
     assert visible(text) == shown
-    assert verdict(bash(text)).shown == shown
+    assert verdict(bash(text), ask="Bash").shown == shown
 
 
 CHARACTERS = [
@@ -108,4 +108,4 @@ def test_a_rule_without_sense_says_why(rule: str, problem: str | None) -> None:
 
 def test_an_allow_rule_that_could_never_allow_says_why() -> None:
     assert check_rule("Bash(a | b)") is None
-    assert check_rule("Bash(a | b)", "allow") == "an allow rule covers plain words only, so it cannot hold `|`"
+    assert check_rule("Bash(a | b)", "allow") == "a rule covers one command of a line, so it cannot hold `|`"

@@ -56,7 +56,7 @@ PROTECTED = [
 def test_S038_S040_protected_even_in_auto_edit_even_with_a_rule(path: str) -> None:
     for mode in ("acceptEdits", "bypassPermissions", "default"):
         answer = verdict(write(path), mode=mode, allow="Edit + Edit(**) + *")
-        assert (answer.kind, answer.suggestion) == ("ask", ""), mode
+        assert (answer.kind, answer.suggestions) == ("ask", ()), mode
     assert verdict(write("plain", f"{ROOT}/{path}"), mode="acceptEdits").kind == "ask"
 
 
@@ -245,7 +245,7 @@ SUGGESTIONS = [
 
 @pytest.mark.parametrize(("call", "rule"), SUGGESTIONS)
 def test_the_rule_that_always_would_store(call: Call, rule: str) -> None:
-    assert verdict(call).suggestion == rule
+    assert verdict(call).suggestions == ((rule,) if rule else ())
     if rule:
         assert verdict(call, allow=rule).kind == "allow"
 

@@ -10,15 +10,19 @@ from longrein.context import OpenCall
 from longrein.events import PermissionAsked
 from longrein.permissions import (
     Call,
-    RecursiveRead,
+    Command,
+    Effect,
+    Part,
+    PartFacts,
     Rules,
     Touched,
     Verdict,
-    find_recursive_reads,
+    glob_base,
     is_read_denied,
     judge,
+    read_command,
     read_deny_rule,
-    reads_file_name,
+    read_folders,
     shown_call,
     visible,
 )
@@ -52,7 +56,7 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
             yield touched.path, touched.real, others, folder
 
 
-def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
+def check_folders_read(session: Session, command: Command) -> tuple[str, str]:
     """Check the folders that a command reads for forbidden files.
 
     Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search, else ("", "").
@@ -63,46 +67,38 @@ def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
     ):
         return "", ""
     kind, reason = "", ""
-    for sweep in find_recursive_reads(command, cwd, session.rules.home):
-        for start in _starts(session, sweep):
-            path, rule, whole = _first(session, sweep, start)
-            if rule:
-                return "deny", (
-                    f"this command reads what lies below {visible(start.path)}, and the user's rule {visible(rule)} "
-                    f"forbids {visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
-                )
-            if not whole:
-                below = visible(start.path)
-                kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
+    for folder in read_folders(command, cwd):
+        start = session.deps.workspace.resolve(folder, cwd)
+        if start.kind != "folder":
+            continue
+        path, rule, whole = _first_forbidden(session, start)
+        if rule:
+            return "deny", _denial(start.path, path, rule)
+        if not whole:
+            below = visible(start.path)
+            kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
     return kind, reason
 
 
-def _starts(session: Session, sweep: RecursiveRead) -> list[ResolvedPath]:
-    look, cwd = session.deps.workspace.resolve, session.state.cwd
-    there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
-    return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
+def _denial(start: str, path: str, rule: str) -> str:
+    return (
+        f"this command reads what lies below {visible(start)}, and the user's rule {visible(rule)} forbids "
+        f"{visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
+    )
 
 
-def _first(session: Session, sweep: RecursiveRead, start: ResolvedPath) -> tuple[str, str, bool]:
-    """Return (path, rule) of the first forbidden file, and True if the search was complete."""
+def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, bool]:
+    """Return (path, rule) of the first forbidden file below a folder, and True if the search was complete."""
     found: list[tuple[str, str]] = []
 
-    def note(path: str, real: str) -> None:
+    def visit(real: str, _: bool) -> bool:
+        path = start.path.rstrip("/") + real[len(start.real.rstrip("/")) :]
         rule = next((rule for place in policy_views(session, path, real) if (rule := read_deny_rule(*place))), "")
         if rule:
             found.append((path, rule))
-
-    def visit(real: str, is_folder: bool) -> bool:
-        name = real.rpartition("/")[2]
-        if found or (name.startswith(".") and not sweep.dotted):
-            return False
-        if reads_file_name(sweep, name) and not (is_folder and sweep.names):
-            note(start.path.rstrip("/") + real[len(start.real.rstrip("/")) :], real)
         return not found
 
-    if not sweep.names:
-        note(start.path, start.real)
-    whole = bool(found) or session.deps.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
+    whole = session.deps.workspace.walk(start.real, visit, LOOK_S, ignored=True)
     return (*found[0], True) if found else ("", "", whole)
 
 
@@ -140,7 +136,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     allowed = _runnable(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed
-    made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
+    made = _call(session, call.name, tool, arguments)
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
@@ -150,7 +146,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return allowed
     if verdict.kind == "deny":
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
-    question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
+    question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions))
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
@@ -164,10 +160,9 @@ def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
     """Narrow a verdict after a search of the folders that the command reads without naming files."""
-    command = made.arguments.get("command")
-    if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
+    if made.command is None or verdict.kind == "deny":
         return verdict
-    kind, reason = check_swept_folders(session, command)
+    kind, reason = check_folders_read(session, made.command)
     if kind == "deny":
         return Verdict("deny", reason)
     if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":
@@ -180,6 +175,46 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
     return lambda path, real: any(is_read_denied(*place) for place in policy_views(session, path, real))
+
+
+def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object]) -> Call:
+    """Return a call with what it touches; a command is read, and its files are looked up."""
+    text = arguments.get("command")
+    if tool.access != "command" or not isinstance(text, str):
+        return Call(name, arguments, tool.access, _touched(session, tool, arguments))
+    command = read_command(text, session.state.cwd, session.rules.home)
+    facts = tuple(
+        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
+        for part, effect in zip(command.script.parts, command.effects, strict=True)
+    )
+    return Call(name, arguments, tool.access, _touched(session, tool, arguments), command, facts)
+
+
+def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
+    """Look up the files of one part, for each folder in which it may run."""
+    if effect.problem and part.words:
+        return ()
+    found = []
+    for words, writes in ((effect.reads, False), (effect.writes, True)):
+        for word in words:
+            path = glob_base(word.text) if word.kind == "glob" else word.text
+            folders = ("/",) if path.startswith("/") else part.folders
+            if word.kind == "open" or not folders:
+                found.append(Touched(word.text, word.text or "?", word.text or "?", False, writes))
+            for folder in folders if word.kind != "open" else ():
+                place = session.deps.workspace.resolve(path, folder)
+                found.append(Touched(path, place.path, place.real, place.inside, writes))
+    if effect.folder is not None and not effect.problem:
+        place = session.deps.workspace.resolve(effect.folder.text, session.state.cwd)
+        found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
+    return tuple(found)
+
+
+def _foreign(session: Session, part: Part) -> str:
+    """Return the place of a program that the project itself brings along; '' for one of the system."""
+    path = session.deps.workspace.find_program(part.program) if part.program else ""
+    place = session.deps.workspace.resolve(path, session.state.cwd) if path else None
+    return f"{place.path} is a program of this project" if place is not None and place.inside else ""
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

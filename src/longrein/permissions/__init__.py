@@ -1,25 +1,31 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
+from longrein.permissions.bash_parser import Part
+from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
 from longrein.permissions.display import escape, shown_call, visible
-from longrein.permissions.recursive_reads import RecursiveRead, find_recursive_reads, read_deny_rule, reads_file_name
+from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
-from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
-from longrein.permissions.verdict import is_read_denied, judge
+from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
+from longrein.permissions.verdict import is_read_denied, judge, read_deny_rule
 
 __all__ = [
     "Call",
+    "Command",
+    "Effect",
     "Mode",
-    "RecursiveRead",
+    "Part",
+    "PartFacts",
     "Rules",
     "Touched",
     "Verdict",
     "check_rule",
     "escape",
-    "find_recursive_reads",
+    "glob_base",
     "is_read_denied",
     "judge",
+    "read_command",
     "read_deny_rule",
-    "reads_file_name",
+    "read_folders",
     "rule_tool",
     "shown_call",
     "visible",

@@ -7,8 +7,6 @@ from unicodedata import normalize
 
 import msgspec
 
-from longrein.permissions.shell_parser import META
-
 READING = ("Read", "Grep", "Glob")
 """Tools that a `Read` rule covers."""
 WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
@@ -44,14 +42,11 @@ def check_rule(text: str, kind: str = "") -> str | None:
     With `kind` "allow", a rule that can never allow anything is a problem too.
     """
     rule = parse_rule(text)
-    if rule.problem:
-        return rule.problem
-    if kind == "allow" and rule.tool == "Bash":
-        bad = next((c for c in rule.spec if c in META and c != "*"), "")
-        if bad:
-            shown = "a line break" if bad == "\n" else f"`{bad}`"
-            return f"an allow rule covers plain words only, so it cannot hold {shown}"
-    return None
+    joined = re.search(r"[;&|\n]", rule.spec) if kind == "allow" and rule.tool == "Bash" else None
+    if joined and not rule.problem:
+        shown = "a line break" if joined[0] == "\n" else f"`{joined[0]}`"
+        return f"a rule covers one command of a line, so it cannot hold {shown}"
+    return rule.problem or None
 
 
 def rule_tool(text: str) -> str:

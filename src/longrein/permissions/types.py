@@ -4,7 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-Mode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+from longrein.permissions.command_rules import Command
+
+Mode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -22,6 +24,15 @@ class Touched(msgspec.Struct, frozen=True):
     """Whether the call would change it."""
 
 
+class PartFacts(msgspec.Struct, frozen=True):
+    """What the workspace knows about one part of a command."""
+
+    touched: tuple[Touched, ...] = ()
+    """Files and folders of the part's effect, for each folder in which it may run."""
+    foreign: str = ""
+    """Why its program is not the one of the system, such as a file of the project in front on the PATH; '' if it is."""
+
+
 class Call(msgspec.Struct, frozen=True):
     """Tool call to be judged."""
 
@@ -33,6 +44,12 @@ class Call(msgspec.Struct, frozen=True):
     """Effect of the tool: nothing outside the session, reads files, changes files, runs a command."""
     touched: tuple[Touched, ...] = ()
     """Touched paths of reading and writing tools."""
+    command: Command | None = None
+    """The command line that it runs, read; None for tools that run none."""
+    parts: tuple[PartFacts, ...] = ()
+    """Facts about the parts of `command`, in their order."""
+    confined: bool = False
+    """True if the sandbox confines the command."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -55,7 +72,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """One line for the user and, on a denial, for the model."""
     rule: str = ""
     """Rule that decided; empty when the mode decided."""
-    suggestion: str = ""
-    """For `ask`: the narrowest rule that "always" would store; empty when no rule is safe."""
+    suggestions: tuple[str, ...] = ()
+    """For `ask`: the narrow rules that "always" would store; empty when no rule is safe."""
     shown: str = ""
     """For `ask`: the exact bytes to approve, with control characters escaped visibly."""

@@ -5,43 +5,17 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 
 import re
 
-import msgspec
-
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
+from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
 from longrein.permissions.display import shown_call, visible
+from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import READING, WRITING, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
-from longrein.permissions.shell_parser import (
-    LENGTH_MAX,
-    META,
-    TOO_LONG,
-    Line,
-    Reading,
-    lines,
-    plain_words,
-    readings,
-    spelled,
-    unwrapped,
-    word_set,
-)
-from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
+from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
 
 # --- Allow rules: exact matches only ---------------------------------------------------------------------------------
 
 
 _URL = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?"
-
-RISKY_OPTIONS = {
-    "git": ("--config-env", "--exec-path", "--ext-diff", "--textconv", "--output", "--no-index", "-O",
-            "--open-files-in-pager", "--upload-pack", "--receive-pack", "--exec"),
-    "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
-    "fd": ("-x", "--exec", "-X", "--exec-batch"),
-    "rg": ("--pre", "--hostname-bin", "-z", "--search-zip"),
-    "sed": ("-i", "--in-place", "-f", "--file"),
-    "sort": ("-o", "--output", "--compress-program", "-T"),
-    "tar": ("--to-command", "--checkpoint-action", "-I", "--use-compress-program", "--rsh-command"),
-    "ssh": ("-o", "-F"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-}  # fmt: skip
-"""Options with which a reading program writes or runs others; a rule with `*` covers them only if it names them."""
 
 
 def find_allow_rule(call: Call, rules: Rules) -> str:
@@ -85,10 +59,9 @@ def _applies_to(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def _covers(call: Call, rule: Rule) -> bool:
-    """Whether a rule covers a call without paths: by its command, its address or one of its arguments."""
-    command = call.arguments.get("command")
-    if call.access == "command" and isinstance(command, str):
-        return command_covered(command, rule.spec or "*")
+    """True if a rule covers a call without paths: by its address or one of its arguments."""
+    if call.command is not None:
+        return rule.spec in ("", "*")
     if not rule.spec:
         return True
     if call.tool == "WebFetch":
@@ -100,63 +73,6 @@ def named_values(call: Call, spec: str) -> list[str]:
     """Return the values to compare with a spec: `key:value` for each argument, and the plain value of the name."""
     named = [call.arguments[k] for k in ("subagent_type", "skill", "name") if isinstance(call.arguments.get(k), str)]
     return [*named[:1], *(f"{key}:{value}" for key, value in call.arguments.items() if spec.startswith(f"{key}:"))]
-
-
-def command_covered(command: str, spec: str) -> bool:
-    """Whether an allow rule's spec covers a plain command: exactly, or by `*` without any of `RISKY_OPTIONS`."""
-    words, problem = plain_words(command)
-    if problem:
-        return False
-    wild = "*" in spec
-    wanted = _spelled_spec(spec)
-    if not wanted:
-        return False
-    for form in dict.fromkeys((words, unwrapped(words))):
-        text = spelled(form)
-        if (not wild and text == wanted) or (
-            wild and glob(wanted, False).match(text) and not _has_risky_option(form, spec)
-        ):
-            return True
-    return False
-
-
-def _spelled_spec(spec: str) -> str:
-    """Return the spec in the spelling of commands; '' when it is not plain words."""
-    return spelled(plain_words(spec, META - {"*"})[0])
-
-
-def _has_risky_option(words: tuple[str, ...], spec: str) -> bool:
-    program, named = words[0].rpartition("/")[2], spec.split()
-    if program == "git" and "-c" not in named and _sets_config(words[1:]):
-        return True
-    options = RISKY_OPTIONS.get(program, ())
-    for word in words[1:]:
-        for option in options:
-            if _is_option(word, option) and option not in named:
-                return True
-    return False
-
-
-def _sets_config(words: tuple[str, ...]) -> bool:
-    """Whether `-c name=value` precedes git's subcommand."""
-    before = ""
-    for word in words:
-        if not word.startswith("-") and before not in ("-C", "--git-dir", "--work-tree", "--namespace"):
-            return False
-        if word.startswith("-c"):
-            return True
-        before = word
-    return False
-
-
-def _is_option(word: str, option: str) -> bool:
-    """Whether a word is the option: also with a value, in a bundle of short options, or abbreviated."""
-    if word == option or word.startswith(option + "="):
-        return True
-    if option.startswith("--"):
-        name = word.partition("=")[0]
-        return len(name) > 4 and name.startswith("--") and option.startswith(name)
-    return len(option) == 2 and not word.startswith("--") and word.startswith("-") and option[1] in word[1:]
 
 
 def _host_covered(url: str, domain: str) -> bool:
@@ -171,31 +87,15 @@ def _host_covered(url: str, domain: str) -> bool:
 # --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
 
 
-READERS = word_set(
-    "cat tac head tail less more bat nl od xxd hexdump strings base64 base32 grep egrep fgrep rg ag ack sed awk gawk "
-    "cut paste sort uniq wc tr diff cmp comm split tee cp mv ln scp rsync tar zip gzip bzip2 xz zstd 7z install dd "
-    "vi vim view nano emacs ed ex source . jq yq python python3 node ruby perl php curl wget nc openssl gpg file "
-    "fold fmt pr rev shuf column iconv join look pv xargs find stat readlink md5sum sha1sum sha256sum git docker"
-)
-"""Programs that show, copy or send a file's content."""
-
-WRITERS = word_set(
-    "tee cp mv ln rm rmdir touch truncate sed dd install rsync scp tar unzip patch chmod chown chgrp shred unlink "
-    "mkdir mkfifo perl python python3 ruby node ed ex vi vim nano git curl wget sort split"
-)
-"""Programs that change files named in their arguments."""
-
-
 def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
     """Return the first rule of `texts` that matches `call`; '' for none."""
     if not texts:
         return ""
-    given = call.arguments.get("command") if call.access == "command" else None
-    parsed = [(text, parse_rule(text)) for text in texts]
-    about = any(r.tool == "Bash" or (r.spec and r.tool in ("Read", "Edit", "Write")) for _, r in parsed)
-    command = _parse_command(given) if about and isinstance(given, str) else None
-    for text, rule in parsed:
-        if _matches_rule(call, rule, rules, cwd) or (command and _command_matches_rule(command, rule, rules, cwd)):
+    for text in texts:
+        rule = parse_rule(text)
+        if _matches_rule(call, rule, rules, cwd) or (
+            call.command and _command_matches(call, call.command, rule, rules, cwd)
+        ):
             return text
     return ""
 
@@ -260,49 +160,32 @@ def _host_reached(url: str, domain: str) -> bool:
 # --- Commands in deny and ask rules ----------------------------------------------------------------------------------
 
 
-class _Command(msgspec.Struct, frozen=True):
-    """Command parsed once for all rules."""
-
-    whole: str
-    """Command with single blanks."""
-    found: list[Reading] | None
-    """Simple commands it may run; None when it is too long: then every rule about commands matches."""
-    lines: list[Line]
-    """Texts to match."""
-
-
-def _parse_command(command: str) -> _Command:
-    found = readings(command) if len(command) <= LENGTH_MAX else None
-    whole = " ".join(command.split()) if found is not None else ""
-    return _Command(whole, found, [line for r in found or () for line in lines(r.words)])
-
-
-def _command_matches_rule(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
+def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd: str) -> bool:
+    """True if a deny or ask rule may match a command: by its parts, or by the files that it may read or write."""
     if rule.problem:
         return rule.tool == "Bash"
-    if rule.tool in ("Read", "Edit", "Write"):
-        # without a path, such a rule forbids the tools, not commands with the same effect
-        return bool(rule.spec) and (command.found is None or _command_touches_file(rule, command.found, rules, cwd))
-    if rule.tool != "Bash":
-        return False
-    if not rule.spec or command.found is None:
+    if rule.tool == "Bash":
+        return matches(rule.spec, command)
+    if rule.tool not in ("Read", "Edit", "Write") or not rule.spec:
+        return False  # without a path, such a rule forbids the tools, not commands with the same effect
+    if command.script.problem and not command.script.parts:
         return True
-    regex = glob(rule.spec, True)
-    if regex.match(command.whole):
-        return True
-    return any(regex.match(line.text, line.starts) for line in command.lines)
-
-
-def _command_touches_file(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> bool:
-    reads = rule.tool == "Read"
-    programs = READERS if reads else WRITERS
-    for reading in found:
-        named = list(reading.reads if reads else reading.writes)
-        if any(word.rpartition("/")[2] in programs for word in reading.words):
-            named.extend(reading.words[1:])
-        if any(_word_matches(word, rule.spec, rules, cwd) for word in named):
+    facts = call.parts or (PartFacts(),) * len(command.script.parts)
+    for part, effect, fact in zip(command.script.parts, command.effects, facts, strict=True):
+        named = _named_files(part, effect, reads=rule.tool == "Read")
+        if any(_word_matches(word, rule.spec, rules, folder) for word in named for folder in part.folders or (cwd,)):
+            return True
+        if any(t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
     return False
+
+
+def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
+    """Return the words of a part that may name a file it reads or writes."""
+    words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
+    if effect.problem or part.program == "git":
+        words += part.words[1:]
+    return [word.text if word.kind != "open" else word.text + "*" for word in words if word != Word("", "open")]
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -386,23 +269,17 @@ def _visible_name(name: str) -> str:
 # --- Suggested rules: the narrowest rule that "always" may store -----------------------------------------------------
 
 
-SUGGESTION_LENGTH_MAX = 200
-"""Maximum length of a suggested rule; nobody would read a longer one."""
-
 _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
 
 def suggest_rule(call: Call) -> str:
-    """Return the narrowest rule that covers `call`; '' when no rule is safe."""
+    """Return the narrowest rule that covers a call that runs no command; '' when no rule is safe."""
     rule = _rule(call)
     safe = rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and check_rule(rule, "allow") is None
     return rule if rule and safe else ""
 
 
 def _rule(call: Call) -> str:
-    command = call.arguments.get("command")
-    if call.access == "command" and isinstance(command, str):
-        return _command_rule(call.tool, command.strip(" \t"))
     if call.touched:
         return _path_rule(call)
     if call.tool == "WebFetch":
@@ -410,13 +287,6 @@ def _rule(call: Call) -> str:
         return f"WebFetch(domain:{match[1].lower().rstrip('.')})" if match else ""
     name = next((call.arguments[k] for k in ("subagent_type", "skill") if isinstance(call.arguments.get(k), str)), "")
     return f"{call.tool}({name})" if name and "*" not in name else call.tool if not name else ""
-
-
-def _command_rule(tool: str, command: str) -> str:
-    words, problem = plain_words(command)
-    if problem or any("*" in word for word in words) or not command_covered(command, command):
-        return ""
-    return f"{tool}({command})"
 
 
 def _path_rule(call: Call) -> str:
@@ -443,9 +313,19 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     `cwd` is the absolute current folder: relative paths of deny rules are tried from there too. Rules granted for the
     session are in `rules.allow`. An unknown mode counts as `default`. Pure, deterministic; never raises.
     """
+    verdict = _judge(call, rules, mode, cwd)
+    if mode != "dontAsk" or verdict.kind != "ask":
+        return verdict
+    needed = f"; a rule that allows it: {', '.join(verdict.suggestions)}" if verdict.suggestions else ""
+    return Verdict("deny", f"{verdict.reason}; nobody is asked in this mode{needed}", verdict.rule, verdict.suggestions)
+
+
+def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     rule = find_matching_rule(call, rules.deny, rules, cwd)
     if rule:
         return Verdict("deny", _why_deny(call, rule), rule)
+    if call.command is not None and mode != "bypassPermissions":
+        return _judge_command(call, call.command, rules, mode, cwd)
     changes = call.access in ("write", "command") or any(t.writes for t in call.touched)
     if mode == "plan" and changes:
         return Verdict("deny", _PLAN_REASON)
@@ -461,11 +341,79 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     return _by_rule_or_mode(call, rules, mode)
 
 
+# --- Verdict on a command, by its parts ------------------------------------------------------------------------------
+
+
+def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: str) -> Verdict:
+    """Judge a command that no deny rule matches: every part must be read-only, covered by a rule, or confined."""
+    rule = find_matching_rule(call, rules.ask, rules, cwd)
+    if rule and mode != "plan":
+        return _ask(call, f"the rule {visible(rule)} asks", rule)
+    facts = call.parts or (PartFacts(),) * len(command.script.parts)
+    judged = [
+        _part_problem(call, part, effect, fact, rules, mode)
+        for part, effect, fact in zip(command.script.parts, command.effects, facts, strict=True)
+    ]
+    pending = [(part, reason) for part, reason in zip(command.script.parts, judged, strict=True) if reason]
+    if not pending and not command.script.problem:
+        return Verdict("allow", "it only reads, or rules cover all its parts")
+    if mode == "plan":
+        return Verdict("deny", _PLAN_REASON)
+    if rule := find_allow_rule(call, rules):
+        return Verdict("allow", f"rule {visible(rule)}", rule)
+    if call.confined:
+        return Verdict("allow", "the sandbox confines it")
+    if command.script.problem:
+        return _ask(call, f"the command cannot be read: {visible(command.script.problem)}")
+    done = [part.text for part, reason in zip(command.script.parts, judged, strict=True) if not reason and part.words]
+    reason = f"{pending[0][1]}{_others(done, len(pending) - 1)}"
+    return Verdict("ask", reason, "", suggest_rules([part for part, _ in pending]), shown_call(call.arguments))
+
+
+def _others(done: list[str], pending: int) -> str:
+    """Return a note on the other parts of a command."""
+    if pending:
+        return f" (and {pending} more part{'s' if pending > 1 else ''})"
+    return f" (the other part, `{visible(done[0])[:60]}`, is allowed)" if len(done) == 1 else ""
+
+
+def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rules: Rules, mode: str) -> str:
+    """Return the reason why a part may not run unasked; '' if it may."""
+    for touched in facts.touched:
+        if touched.writes and (name := protected_name(touched, rules.base)):
+            return f"{name} is protected: what stands there runs or is obeyed later"
+    if any(
+        _spec_covers(rule, part) for rule in map(parse_rule, rules.allow) if rule.tool == call.tool and mode != "plan"
+    ):
+        return ""
+    if facts.foreign or effect.problem:
+        return f"`{visible(part.text)[:80]}` is covered by no rule: {visible(facts.foreign or effect.problem)}"
+    for touched in facts.touched:
+        free = touched.inside and (not touched.writes or mode in ("acceptEdits", "auto"))
+        if not free and not (mode != "plan" and allow_rule_for_path(call, touched, rules)):
+            return f"`{visible(part.text)[:80]}`: {_why_path(touched)}"
+    return ""
+
+
+def _spec_covers(rule: Rule, part: Part) -> bool:
+    return not rule.problem and bool(rule.spec) and covers(rule.spec, part)
+
+
 def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
     """Whether a `Read` deny rule matches a file, so that listings and searches must omit it."""
     touched = Touched(path, path, real, inside=True, writes=False)
     denying = (parse_rule(text) for text in rules.deny)
     return any(r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd)) for r in denying)
+
+
+def read_deny_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
+    """Return the deny rule with a path that forbids reading a file or folder; '' for none."""
+    touched = Touched(path, path, real, inside=True, writes=False)
+    for text in rules.deny:
+        rule = parse_rule(text)
+        if rule.tool == "Read" and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
+            return text
+    return ""
 
 
 def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
@@ -475,24 +423,22 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
             return Verdict("allow", f"rule {visible(rule)}", rule)
         if call.access == "none" or (call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)):
             return Verdict("allow", "it changes nothing outside the session")
-        return _ask(call, _why_ask(call), suggest=True)
+        return _ask(call, f"no rule allows {visible(call.tool)}", suggest=True)
     deciding = ""
     for touched in call.touched:
-        free = touched.inside and (not touched.writes or mode == "acceptEdits")
+        free = touched.inside and (not touched.writes or mode in ("acceptEdits", "auto"))
         rule = "" if free else allow_rule_for_path(call, touched, rules)
         if not free and not rule:
             return _ask(call, _why_path(touched), suggest=True)
         deciding = rule or deciding
-    if call.access == "command" and not find_allow_rule(call, rules):
-        return _ask(call, "a command that no rule allows", suggest=True)
     return Verdict("allow", f"rule {visible(deciding)}" if deciding else f"mode {mode}: inside the roots", deciding)
 
 
 def _why_deny(call: Call, rule: str) -> str:
-    if call.access == "command" and len(str(call.arguments.get("command", ""))) > LENGTH_MAX:
+    if call.command is not None and not call.command.script.parts and len(call.command.text) > LENGTH_MAX:
         return (
-            f"the command has {TOO_LONG}, too many to see whether the user's rule {visible(rule)} forbids it; "
-            "write its text to a file and let a short command use that"
+            f"the command has more than {LENGTH_MAX:,} characters, too many to see whether the user's rule "
+            f"{visible(rule)} forbids it; write its text to a file and let a short command use that"
         )
     return f"the user's rule {visible(rule)} forbids this; do not look for a way around it"
 
@@ -505,15 +451,6 @@ def _why_path(touched: Touched) -> str:
     return f"it {verb} {visible(touched.path)}{real}, outside the session's folders"
 
 
-def _why_ask(call: Call) -> str:
-    command = call.arguments.get("command")
-    if call.access == "command" and isinstance(command, str):
-        problem = plain_words(command)[1]
-        if problem == TOO_LONG:
-            return f"the command has {problem}, so it is not read and no rule can allow it"
-        return f"the command holds {problem}, so no rule can allow it" if problem else "no rule allows this command"
-    return f"no rule allows {visible(call.tool)}"
-
-
 def _ask(call: Call, reason: str, rule: str = "", *, suggest: bool = False) -> Verdict:
-    return Verdict("ask", reason, rule, suggest_rule(call) if suggest else "", shown_call(call.arguments))
+    suggestion = suggest_rule(call) if suggest else ""
+    return Verdict("ask", reason, rule, (suggestion,) if suggestion else (), shown_call(call.arguments))

@@ -147,6 +147,10 @@ class MemoryWorkspace:
 
     # --- Paths -------------------------------------------------------------------------------------------------------
 
+    def find_program(self, name: str) -> str:
+        """See `workspace.Workspace.find_program`: every program is one of the system."""
+        return name if "/" in name else f"/usr/bin/{name}"
+
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         """See `workspace.Workspace.resolve`."""
         if not path or "\0" in path:

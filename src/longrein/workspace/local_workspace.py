@@ -47,6 +47,13 @@ class PlainWorkspace:
         """See `Workspace.resolve`."""
         return resolve_path(path, cwd, self._spellings, self._home)
 
+    def find_program(self, name: str) -> str:
+        """See `Workspace.find_program`."""
+        if "/" in name:
+            return name
+        folders = self.environment("").get("PATH", os.defpath).split(os.pathsep)
+        return next((path for f in folders if os.access(path := f"{f or '.'}/{name}", os.X_OK)), "")
+
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `Workspace.read`."""
         return files.read(path, limit_bytes)

@@ -277,6 +277,10 @@ class Workspace(Protocol):
         """
         ...
 
+    def find_program(self, name: str) -> str:
+        """Return the path of the program that a command would start by this name; '' for none."""
+        ...
+
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """Read a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises OSError."""
         ...

@@ -1,0 +1,829 @@
+"""Read a Bash command line with tree-sitter: the simple commands it runs, their words, folders and redirects.
+
+    script = parse_command("cd src && grep -n 'a b' *.py > out.txt", cwd="/w", home="/home/me")
+    script.parts[1].words    # grep, -n, "a b" (literals), *.py (a glob)
+    script.parts[1].folders  # ("/w/src",)
+
+Everything that the parser does not know for certain is a *problem*: a syntax error, an unknown node, an expansion in
+command position, arithmetic over variables. A script or part with a problem is never allowed by itself.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, reduce
+from itertools import product
+from typing import Any, Literal
+
+import msgspec
+
+LENGTH_MAX = 30_000
+"""Longest command, in characters, that is parsed. A longer one is a problem as a whole."""
+PARTS_MAX = 400
+"""Most simple commands of one line."""
+DEPTH_MAX = 40
+"""Deepest nesting of syntax nodes and of scripts in arguments (`bash -c`)."""
+ALTERNATIVES_MAX = 16
+"""Most values of one word with braces and variables."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One argument of a command."""
+
+    text: str
+    """The argument itself; the pattern of a glob; the known beginning of an open word."""
+    kind: Literal["literal", "glob", "open"] = "literal"
+    """`open`: the rest is known only when the command runs, and may be several words."""
+
+    @property
+    def may_be_option(self) -> bool:
+        """True if the argument can begin with `-`."""
+        first = self.text[:1]
+        return first == "-" or (self.kind == "open" and not first) or (self.kind == "glob" and first in ("*", "?", "["))
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One simple command, or the redirects or assignments of one."""
+
+    words: tuple[Word, ...]
+    """Program and arguments, wrappers (`timeout 5`, `env A=1`) taken off; () for a redirect or an assignment alone."""
+    text: str
+    """Source text."""
+    folders: tuple[str, ...]
+    """Absolute folders in which it may run; () where they are not known."""
+    reads: tuple[Word, ...] = ()
+    """Targets of `<`."""
+    writes: tuple[Word, ...] = ()
+    """Targets of `>`."""
+    assigned: tuple[str, ...] = ()
+    """Variables that the command's environment gets."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers in front of the program, outermost first."""
+    problem: str = ""
+    """Reason why the part is not known; '' for none."""
+
+    @property
+    def program(self) -> str:
+        """Name of the program as written; '' for a redirect, an assignment or an unknown one."""
+        return self.words[0].text if self.words and self.words[0].kind == "literal" else ""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """All simple commands of a command line, in the order of the text."""
+
+    parts: tuple[Part, ...]
+    problem: str = ""
+    """Reason why the line as a whole is not known; '' for none."""
+
+
+def parse_command(command: str, cwd: str, home: str) -> Script:
+    """Read `command` as Bash would, started in the absolute folder `cwd`. Never raises."""
+    if len(command) > LENGTH_MAX:
+        return Script((), f"it has more than {LENGTH_MAX:,} characters")
+    if found := re.search(
+        r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]", command
+    ):
+        return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
+    reader = _Reader(command, cwd, home)
+    reader.run()
+    return Script(tuple(reader.parts), reader.problem)
+
+
+def join_path(folder: str, path: str) -> str:
+    """Return `path` as an absolute path without `.` and `..`, relative to `folder`."""
+    parts: list[str] = []
+    for part in (path if path.startswith("/") else f"{folder}/{path}").split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+# --- Words -----------------------------------------------------------------------------------------------------------
+
+
+OPEN = Word("", "open")
+_GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
+"""Patterns that also match `..`."""
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v",
+            "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
+
+
+def _joined(first: Word, second: Word) -> Word:
+    """Concatenate two pieces of one word."""
+    if first.kind == "open":
+        return first
+    text = first.text + second.text
+    if second.kind == "open":
+        return Word(text, "open")
+    if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
+        return Word(first.text, "open")
+    return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
+
+
+def _products(pieces: Sequence[Sequence[Word]]) -> list[Word]:
+    """Return all words made of one alternative of each piece; one open word where there are too many."""
+    count = 1
+    for piece in pieces:
+        count *= len(piece)
+    if count > ALTERNATIVES_MAX or count == 0:
+        return [OPEN]
+    return [reduce(_joined, choice, Word("")) for choice in product(*pieces)]
+
+
+def _braces(text: str) -> list[str] | None:
+    """Expand `{a,b}` in a text without quotes; None where it is not that simple."""
+    found = [text]
+    while first := next((one for one in found if "," in one and "{" in one), ""):
+        match = _BRACES.search(first)
+        if match is None or len(found) > ALTERNATIVES_MAX:
+            return None
+        at = found.index(first)
+        found[at : at + 1] = [first[: match.start()] + one + first[match.end() :] for one in match[1].split(",")]
+    return None if any(re.search(r"\{[^}]*\.\.", one) for one in found) else found
+
+
+def _unescaped(text: str) -> tuple[str, bool]:
+    """Remove the backslashes of an unquoted text; return the text, and True if glob characters are left unquoted."""
+    glob = bool(_GLOB_CHARACTERS.search(re.sub(r"(?s)\\.", "", text)))
+    return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
+
+
+def _ansi(text: str) -> str | None:
+    """Decode the text between `$'` and `'`; None for an escape that is not known."""
+
+    def decode(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] == "x":
+            return chr(int(code[1:], 16))
+        return chr(int(code, 8) & 0xFF) if code[0] in "01234567" else _ESCAPES[code]
+
+    try:
+        decoded = re.sub(r"(?s)\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)", decode, text)
+    except (KeyError, ValueError):
+        return None
+    return decoded if decoded.isascii() and "\0" not in decoded else None
+
+
+# --- Wrappers: programs that run the command in their arguments ------------------------------------------------------
+
+
+class _Options(msgspec.Struct, frozen=True):
+    """Options of a wrapper: letters without and with a value, long options without and with a value."""
+
+    flags: str = ""
+    valued: str = ""
+    long: frozenset[str] = frozenset()
+    long_valued: frozenset[str] = frozenset()
+    operands: int = 0
+    """Arguments of its own before the command."""
+
+
+def names(text: str) -> frozenset[str]:
+    """Split a text into a set of words."""
+    return frozenset(text.split())
+
+
+_TIMEOUT = _Options("v", "ks", names("--foreground --preserve-status --verbose"), names("--kill-after --signal"), 1)
+WRAPPERS = {
+    "env": _Options("i0v", "uC", names("--ignore-environment --null"), names("--unset --chdir")),
+    "timeout": _TIMEOUT,
+    "gtimeout": _TIMEOUT,
+    "nice": _Options("", "n", frozenset(), names("--adjustment")),
+    "ionice": _Options("t", "cn", names("--ignore"), names("--class --classdata")),
+    "nohup": _Options(),
+    "setsid": _Options("cfw", "", names("--ctty --fork --wait")),
+    "time": _Options("p"),
+    "stdbuf": _Options("", "ioe", frozenset(), names("--input --output --error")),
+    "command": _Options("p"),
+    "builtin": _Options(),
+    "exec": _Options(),
+    "unbuffer": _Options(),
+    "sudo": _Options("nEHS", "ugC", names("--non-interactive --preserve-env"), names("--user --group")),
+    "doas": _Options("n", "u"),
+    "xargs": _Options(
+        "0rtxp", "nPLIdEsa", names("--null --no-run-if-empty --verbose --exit"),
+        names("--max-args --max-procs --max-lines --replace --delimiter --arg-file --max-chars"),
+    ),
+}  # fmt: skip
+"""Programs that run the command in their arguments, with the options before it."""
+UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
+"""Wrappers that change nothing about what the command can do."""
+SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
+RESERVED = names("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
+
+
+def _after_options(words: Sequence[Word], options: _Options) -> int | None:
+    """Return the index of the first word after the options of a wrapper; None where they are not known."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word.kind != "literal":
+            return None if word.may_be_option else at
+        text = word.text
+        if text == "--":
+            return at + 1
+        if not text.startswith("-") or text == "-":
+            return at
+        step = _option_length(text, options)
+        if step is None:
+            return None
+        at += step
+    return at
+
+
+def _option_length(text: str, options: _Options) -> int | None:
+    """Return the number of words that an option takes, 1 or 2; None for an unknown option."""
+    if text.startswith("--"):
+        name, sign, _ = text.partition("=")
+        if name in options.long:
+            return None if sign else 1
+        return (1 if sign else 2) if name in options.long_valued else None
+    for i, letter in enumerate(text[1:], 1):
+        if letter in options.valued:
+            return 2 if i == len(text) - 1 else 1
+        if letter not in options.flags:
+            return None
+    return 1
+
+
+# --- Reader ----------------------------------------------------------------------------------------------------------
+
+
+_STATEMENTS = frozenset((
+    "program", "list", "pipeline", "compound_statement", "subshell", "if_statement", "elif_clause", "else_clause",
+    "while_statement", "do_group", "case_statement", "case_item", "negated_command", "redirected_statement",
+    "variable_assignments",
+))  # fmt: skip
+_TOKENS = frozenset((
+    "\n", *names("; & && || | |& ;; ;& ;;& ( ) { } ! [ ] [[ ]] (( )) = == != =~ < > -a -o"),
+    *names("if then elif else fi while until do done for in case esac select test_operator comment regex"),
+))  # fmt: skip
+_WORDS = frozenset((
+    "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
+    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "extglob_pattern",
+))  # fmt: skip
+_NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+SPECIAL_VARIABLES = re.compile(
+    r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
+    r"FCEDIT|OPTARG|OPTIND|RANDOM|SECONDS|TMOUT|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
+)
+"""Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
+
+
+@cache
+def _parser() -> Any:
+    """Return the parser; imported at the first command: 21 ms."""
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class _Reader:
+    """Walk of one syntax tree that collects parts."""
+
+    def __init__(self, source: str, cwd: str, home: str, depth: int = 0) -> None:
+        self.source = source.encode()
+        self.home = home
+        self.folders: tuple[str, ...] = (cwd,) if cwd else ()
+        self.depth = depth
+        self.parts: list[Part] = []
+        self.problem = ""
+        self.values: dict[str, list[Any]] = {}
+        self.unknown: set[str] = set()
+        self.busy: set[str] = set()
+
+    def run(self) -> None:
+        root = _parser().parse(self.source).root_node
+        if root.has_error:
+            self.problem = "it does not read as Bash"
+        self.collect_variables(root)
+        self.statement(root, 0)
+
+    def fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
+
+    def text(self, node: Any) -> str:
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
+
+    # -- variables
+
+    def collect_variables(self, root: Any) -> None:
+        """Note all values that the script gives to its variables."""
+        todo = [root]
+        while todo:
+            node = todo.pop()
+            todo += node.children
+            match node.type:
+                case "variable_assignment":
+                    name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+                    if (
+                        name is not None
+                        and name.type == "variable_name"
+                        and self.text(node)[len(self.text(name))] == "="
+                    ):
+                        self.values.setdefault(self.text(name), []).append(value)
+                    elif name is not None:
+                        self.unknown.add(self.text(name).partition("[")[0])
+                case "for_statement":
+                    name = node.child_by_field_name("variable")
+                    words = [child for child in node.children if child.type in _WORDS]
+                    if name is not None and words:
+                        self.values.setdefault(self.text(name), []).extend(words)
+                    elif name is not None:
+                        self.unknown.add(self.text(name))
+                case (
+                    "declaration_command"
+                    | "unset_command"
+                    | "c_style_for_statement"
+                    | "postfix_expression"
+                    | "unary_expression"
+                ):
+                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+                case "command" if self.text(node).startswith(
+                    ("read", "mapfile", "readarray", "printf", "getopts", "let", "wait")
+                ):
+                    self.unknown |= {self.text(c) for c in node.children if c.type in ("word", "variable_name")}
+
+    def variable(self, name: str, quoted: bool) -> list[Word]:
+        """Return the values that a variable of the script may have."""
+        if name == "HOME" and name not in self.values and self.home:
+            return [Word(self.home)]
+        if name == "PWD" and len(self.folders) == 1 and name not in self.values:
+            return [Word(self.folders[0])]
+        if name not in self.values or name in self.unknown or name in self.busy:
+            return [OPEN]
+        self.busy.add(name)
+        found = [word for node in self.values[name] for word in (self.word(node) if node is not None else [Word("")])]
+        self.busy.discard(name)
+        if len(found) > ALTERNATIVES_MAX:
+            return [OPEN]
+        split = (word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found)
+        return [OPEN] if not quoted and any(split) else found
+
+    # -- words
+
+    def word(self, node: Any, quoted: bool = False) -> list[Word]:  # noqa: PLR0911 - one line a kind of word
+        """Return the words that a node may stand for: several for braces and variables."""
+        match node.type:
+            case "word" | "extglob_pattern":
+                return self.plain(self.text(node))
+            case "number":
+                return [Word(self.text(node))] if not node.named_children else self.visit_inside(node)
+            case "raw_string":
+                return [Word(self.text(node)[1:-1])]
+            case "ansi_c_string":
+                decoded = _ansi(self.text(node)[2:-1])
+                return [OPEN] if decoded is None else [Word(decoded)]
+            case "string":
+                return _products(self.string(node))
+            case "concatenation":
+                return self.concatenation(node)
+            case "simple_expansion":
+                return self.variable(self.text(node)[1:], quoted)
+            case "expansion":
+                return self.expansion(node, quoted)
+            case "command_substitution" | "process_substitution":
+                self.substitution(node)
+                return [OPEN] if node.type == "command_substitution" else [Word("/dev/fd/63")]
+            case "arithmetic_expansion":
+                self.arithmetic(node)
+                return [OPEN]
+            case _:
+                return self.visit_inside(node)
+
+    def visit_inside(self, node: Any) -> list[Word]:
+        """Visit a word whose value is not known."""
+        if node.type not in ("brace_expression", "number"):
+            self.fail(f"`{node.type.replace('_', ' ')}` is not read")
+        for child in node.named_children:
+            if child.type in _WORDS:
+                self.word(child)
+        return [OPEN]
+
+    def plain(self, text: str) -> list[Word]:
+        """Return the words of an unquoted text: braces, `~` and globs."""
+        if text.startswith("~"):
+            user, sign, rest = text.partition("/")
+            if user != "~" or not self.home:
+                return [OPEN]
+            return (
+                [_joined(Word(self.home + sign), word) for word in self.plain(rest)]
+                if rest
+                else [Word(self.home + sign)]
+            )
+        if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
+            expanded = _braces(text) if "\\" not in text else None
+            if expanded is None:
+                return [Word(text.partition("{")[0], "open")]
+            return [word for one in expanded for word in self.plain(one)] if expanded != [text] else [Word(text)]
+        bare, glob = _unescaped(text)
+        if glob:
+            return [_joined(Word("", "glob"), Word(bare, "glob"))]
+        return [Word(bare)]
+
+    def concatenation(self, node: Any) -> list[Word]:
+        if all(child.type in ("word", "brace_expression", "number") for child in node.children):
+            return self.plain(self.text(node))
+        text = "".join(self.text(child) for child in node.children if child.type == "word")
+        open_braces = "{" in text and ("," in text or ".." in text)
+        words = _products([self.word(child) for child in node.children])
+        if open_braces:  # braces around quotes or expansions
+            return [Word(words[0].text.partition("{")[0], "open")]
+        first = node.children[0]
+        if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
+            return [OPEN]
+        return words
+
+    def string(self, node: Any) -> list[list[Word]]:
+        """Return the pieces of a double-quoted text. Blanks between expansions stand in no node."""
+        pieces: list[list[Word]] = []
+        at = node.start_byte + 1
+
+        def literal(end: int) -> None:
+            text = self.source[at:end].decode(errors="replace")
+            if text:
+                pieces.append([Word(re.sub(r'(?s)\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text))])
+
+        for child in node.named_children:
+            if child.type == "string_content":
+                continue
+            literal(child.start_byte)
+            pieces.append(self.word(child, quoted=True))
+            at = child.end_byte
+        literal(node.end_byte - 1)
+        return pieces or [[Word("")]]
+
+    def expansion(self, node: Any, quoted: bool) -> list[Word]:
+        """`${name}` and the forms that only cut or replace; the others run or change things."""
+        text = self.text(node)
+        plain = re.fullmatch(r"\$\{(\w+|[?#$!@*-])\}", text)
+        if plain:
+            return self.variable(plain[1], quoted)
+        operator = re.match(
+            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|:[\d ]|\})", text
+        ) or re.match(r"\$\{\d+(:?[-+?])", text)
+        if not operator:
+            self.fail(f"`{text[:40]}` is not read")
+        for child in node.named_children:
+            if child.type in _WORDS:
+                self.word(child)
+            elif child.type not in ("variable_name", "special_variable_name", "regex", "subscript"):
+                self.fail(f"`{text[:40]}` is not read")
+        if re.search(r"\$\(|`", text) and not any(c.type in _WORDS for c in node.named_children):
+            self.fail(f"`{text[:40]}` is not read")
+        return [OPEN]
+
+    def arithmetic(self, node: Any) -> None:
+        """Arithmetic over numbers only: the value of a variable can run commands (`a[$(…)]`)."""
+        if not re.fullmatch(r"[\s\d+*/%()<>=!&|^~?:$-]+", self.text(node)):
+            self.fail("arithmetic over variables")
+            for child in self.descendants(node):
+                if child.type == "command_substitution":
+                    self.substitution(child)
+
+    def descendants(self, node: Any) -> Iterator[Any]:
+        todo = list(node.children)
+        while todo:
+            child = todo.pop()
+            yield child
+            if child.type != "command_substitution":
+                todo += child.children
+
+    def substitution(self, node: Any) -> None:
+        folders = self.folders
+        for child in node.children:
+            if child.type not in ("$(", ")", "`", "<(", ">(", "\n"):
+                self.statement(child, 1)
+        self.folders = folders
+
+    # -- statements
+
+    def statement(self, node: Any, level: int) -> None:
+        """Visit a statement; anything unknown is a problem."""
+        if level + self.depth > DEPTH_MAX or len(self.parts) > PARTS_MAX:
+            self.fail("it is nested too deeply or has too many commands")
+            return
+        match node.type:
+            case "command":
+                self.command(node)
+            case "for_statement":
+                self.for_statement(node, level)
+            case "test_command":
+                self.test_command(node)
+            case "variable_assignment" | "declaration_command":
+                self.assignments(node)
+            case "subshell":
+                folders = self.folders
+                self.children(node, level)
+                self.folders = folders
+            case "pipeline" | "if_statement" | "while_statement" | "case_statement":
+                before = self.folders
+                self.children(node, level)
+                self.add_folders(before)
+            case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+                self.redirect(node)
+            case kind if kind in _STATEMENTS:
+                self.children(node, level)
+            case kind if kind in _TOKENS:
+                pass
+            case kind if kind in _WORDS:
+                self.word(node)  # the word of `case` and its patterns
+            case _:
+                self.fail(f"`{self.text(node)[:40]}` is not read ({node.type.replace('_', ' ')})")
+
+    def children(self, node: Any, level: int) -> None:
+        if node.type == "compound_statement" and self.text(node).startswith("(("):
+            self.arithmetic(node)
+            return
+        children = node.children
+        at = node.start_byte
+        for index, child in enumerate(children):
+            if gap := re.sub(r"\\\n|[ \t\n]", "", self.source[at : child.start_byte].decode(errors="replace")):
+                self.fail(f"`{gap[:40]}` is not read")
+            at = child.end_byte
+            before = self.folders
+            self.statement(child, level + 1)
+            after = children[index + 1].type if index + 1 < len(children) else ""
+            if self.folders != before and after not in ("&&", "") and node.type != "pipeline":
+                self.add_folders(before)
+
+    def add_folders(self, before: tuple[str, ...]) -> None:
+        """The next commands may run in the folders of before as well as in the present ones."""
+        if self.folders and before:
+            self.folders = tuple(dict.fromkeys((*self.folders, *before)))[:ALTERNATIVES_MAX]
+        else:
+            self.folders = ()
+
+    def for_statement(self, node: Any, level: int) -> None:
+        name = node.child_by_field_name("variable")
+        if name is not None and SPECIAL_VARIABLES.fullmatch(self.text(name)):
+            self.fail(f"it sets {self.text(name)}")
+        for child in node.children:
+            if child.type in _WORDS:
+                self.word(child)
+            elif child.type == "do_group":
+                before = self.folders
+                self.statement(child, level + 1)
+                if self.folders != before:
+                    self.folders = ()
+            elif child.type not in (*_TOKENS, "variable_name"):
+                self.fail(f"`{self.text(child)[:40]}` is not read")
+
+    def test_command(self, node: Any) -> None:
+        """`[ … ]` and `[[ … ]]`: no effect, but arithmetic comparisons and `-v` evaluate their operands."""
+        text = self.text(node)
+        if text.startswith("(("):
+            self.arithmetic(node)
+            return
+        evaluates = bool(re.search(r"(?<!\S)-[vR](?!\S)", text))
+        todo = list(node.children)
+        numeric = text.startswith("[[") and any(operator in text.split() for operator in _NUMERIC_TESTS)
+        while todo:
+            child = todo.pop()
+            if child.type in _WORDS:
+                words = self.word(child)
+                if (evaluates or numeric) and any(word.kind != "literal" for word in words):
+                    self.fail("a test that evaluates an unknown value")
+            elif child.type not in (*_TOKENS, "variable_name"):
+                todo += child.children
+                if child.type not in ("binary_expression", "unary_expression", "parenthesized_expression"):
+                    self.fail(f"`{self.text(child)[:40]}` is not read")
+        self.parts.append(Part((Word("["),), text, self.folders))
+
+    def assignments(self, node: Any) -> None:
+        """Assignments without a command; `export` and `declare` also reach the commands that follow."""
+        names = []
+        for child in node.children if node.type == "declaration_command" else [node]:
+            match child.type:
+                case "variable_assignment":
+                    names.append(self.assignment(child))
+                case "export" | "declare" | "local" | "readonly" | "typeset" | "variable_name":
+                    pass
+                case "word" if self.text(child) in ("-x", "-r", "-g", "-gx", "-l", "-u"):
+                    pass
+                case _:
+                    self.fail(f"`{self.text(child)[:40]}` is not read")
+        exported = tuple(names) if node.type == "declaration_command" else ()
+        special = [name for name in names if not exported and SPECIAL_VARIABLES.fullmatch(name)]
+        problem = f"it sets {special[0]}" if special else ""
+        self.parts.append(Part((), self.text(node), self.folders, assigned=exported, problem=problem))
+
+    def assignment(self, node: Any) -> str:
+        """Visit one assignment and return its variable."""
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None or name.type != "variable_name":
+            self.fail(f"`{self.text(node)[:40]}` is not read")
+            return ""
+        for child in value.children if value is not None and value.type == "array" else [value]:
+            if child is not None and child.type in _WORDS:
+                self.word(child)
+            elif child is not None and child.type not in ("(", ")"):
+                self.fail(f"`{self.text(node)[:40]}` is not read")
+        return self.text(name)
+
+    def redirect(self, node: Any) -> None:
+        """Note the file of one redirect as a part of its own; visit here-documents."""
+        if node.type == "herestring_redirect":
+            for child in node.named_children:
+                self.word(child)
+            return
+        if node.type == "heredoc_redirect":
+            self.heredoc(node)
+            return
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
+        if len(destinations) > 1:
+            self.fail("words after a redirect")
+        targets = [word for child in destinations for word in self.word(child)]
+        if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
+            return
+        if operator in (">&-", "<&-"):
+            return
+        harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero", "/dev/fd/63")
+        targets = [w for w in targets if w.kind != "literal" or w.text not in harmless]
+        if not targets:
+            return
+        known = operator in ("<", ">", ">>", ">|", "&>", "&>>", ">&")
+        problem = "" if known else f"`{operator}` is not read"
+        if any(word.text.startswith(("/dev/tcp", "/dev/udp")) for word in targets):
+            problem = "it opens a network connection"
+        read = operator == "<"
+        self.parts.append(Part((), self.text(node), self.folders, tuple(targets) if read else (),
+                               () if read else tuple(targets), problem=problem))  # fmt: skip
+
+    def heredoc(self, node: Any) -> None:
+        for child in node.children:
+            match child.type:
+                case "<<" | "<<-" | "heredoc_end" | "file_descriptor":
+                    pass
+                case "heredoc_start":
+                    if not re.fullmatch(r"\w+|'\w+'|\"\w+\"", self.text(child)):
+                        self.fail(f"`<<{self.text(child)[:40]}` is not read")
+                case "heredoc_body":
+                    for inner in child.named_children:
+                        if inner.type != "heredoc_content":
+                            self.word(inner, quoted=True)
+                case "file_redirect" | "herestring_redirect":
+                    self.redirect(child)
+                case kind if kind in _STATEMENTS | _TOKENS or kind in ("command", "heredoc_redirect", "test_command"):
+                    self.statement(child, 1)
+                case kind if kind in _WORDS:
+                    self.fail("words after a here-document")
+                    self.word(child)
+                case _:
+                    self.fail(f"`{self.text(child)[:40]}` is not read")
+
+    # -- simple commands
+
+    def command(self, node: Any) -> None:
+        words: list[Word] = []
+        assigned: list[str] = []
+        at = node.start_byte
+        for child in node.children:
+            if re.sub(r"\\\n|[ \t]", "", self.source[at : child.start_byte].decode(errors="replace")):
+                self.fail(f"`{self.text(node)[:40]}` is not read")
+            at = child.end_byte
+            match child.type:
+                case "variable_assignment":
+                    assigned.append(self.assignment(child))
+                case "command_name":
+                    words += self.program_name(child)
+                case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+                    self.redirect(child)
+                case kind if kind in _WORDS:
+                    words += self.word(child)
+                case _:
+                    self.fail(f"`{self.text(child)[:40]}` is not read")
+        self.simple(words, self.text(node), tuple(assigned), ())
+
+    def program_name(self, node: Any) -> list[Word]:
+        words = [word for child in node.children for word in self.word(child)]
+        if all(word.kind == "literal" for word in words) and words[0].text:
+            if words[0].text in RESERVED:
+                self.fail(f"`{words[0].text}` is not read here")
+            return words
+        return [OPEN]
+
+    def simple(self, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]) -> None:
+        """Note a simple command, with the commands in its arguments as parts of their own."""
+        if not words or words[0].kind != "literal":
+            problem = "an expansion stands in the place of the program" if words else ""
+            self.parts.append(Part(tuple(words), text, self.folders, (), (), assigned, wrappers, problem))
+            return
+        name = words[0].text.rpartition("/")[2]
+        if name in WRAPPERS:
+            self.wrapped(name, words, text, assigned, wrappers)
+            return
+        if name in SHELLS or name in (
+            "eval",
+            "su",
+            "trap",
+            "source",
+            ".",
+            "watch",
+            "parallel",
+            "ssh",
+            "script",
+            "flock",
+        ):
+            if self.nested(name, words):  # its script is read as parts
+                return
+        elif name in ("find", "fd", "fdfind"):
+            self.found_commands(words, text, wrappers)
+        self.parts.append(Part(tuple(words), text, self.folders, (), (), assigned, wrappers))
+        if name in ("cd", "pushd", "popd"):
+            self.change_folder(name, words[1:])
+
+    def wrapped(
+        self, name: str, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
+    ) -> None:
+        options = WRAPPERS[name]
+        at = _after_options(words, options)
+        wrappers = (*wrappers, name)
+        folders = self.folders
+        if at is None:
+            self.parts.append(
+                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown option of {name}")
+            )
+            return
+        if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
+            self.folders = ()
+        at += options.operands
+        while name == "env" and at < len(words) and (match := re.match(r"([A-Za-z_]\w*)=", words[at].text)):
+            assigned, at = (*assigned, match[1]), at + 1
+        inner = words[at:]
+        if name == "xargs":
+            replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
+            replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
+            inner = [
+                Word(w.text.partition(replaced)[0], "open") if replaced and replaced in w.text else w for w in inner
+            ]
+            inner = [*(inner or [Word("echo")]), *([] if replaced else [OPEN])]
+        if inner:
+            self.simple(inner, text, assigned, wrappers)
+        else:
+            self.parts.append(Part((Word(name),), text, folders, (), (), assigned, wrappers[:-1]))
+        self.folders = folders
+
+    def nested(self, name: str, words: list[Word]) -> bool:
+        """Read the script in the arguments of a shell; return True if the parts are all that it runs."""
+        literal = [word.text for word in words if word.kind == "literal"]
+        whole = len(literal) == len(words)
+        if name == "eval" and whole:
+            return self.read_script(" ".join(literal[1:]))
+        if (
+            name in SHELLS
+            and whole
+            and len(words) >= 3
+            and words[1].text in ("-c", "-lc", "-ec", "-euc", "-exc", "-xc")
+        ):
+            return self.read_script(words[2].text)
+        for text in literal[1:]:  # for deny rules, which match when in doubt
+            if any(c in text for c in " \t\n;&|"):
+                self.read_script(text)
+        if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
+            rest = [w for w in words[1:] if not w.text.startswith("-")]
+            for start in range(1 if name in ("ssh", "su", "flock") else 0, len(rest)):
+                self.parts.append(Part(tuple(rest[start:]), "", (), wrappers=(name,)))
+        return False
+
+    def read_script(self, source: str) -> bool:
+        """Read a script in an argument with the same parser; return False if it has a problem."""
+        if self.depth >= DEPTH_MAX // 8:
+            return False
+        inner = _Reader(source, "", self.home, self.depth + 1)
+        inner.folders = self.folders
+        inner.run()
+        self.parts += inner.parts
+        self.add_folders(inner.folders)
+        return not inner.problem
+
+    def found_commands(self, words: list[Word], text: str, wrappers: tuple[str, ...]) -> None:
+        """Note the commands after `-exec` as parts; the found file is an open word."""
+        at = 1
+        starts = [w for w in words[1:] if not w.may_be_option]
+        found = [Word(f"{start.text.rstrip('/')}/*", "glob") for start in starts[:1]] or [Word("./*", "glob")]
+        while at < len(words):
+            if words[at].text not in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
+                at += 1
+                continue
+            end = next((i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words))
+            inner = [w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])]
+            inner = [Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner]
+            self.simple(inner, text, (), (*wrappers, words[0].text.rpartition("/")[2]))
+            at = end + 1
+
+    def change_folder(self, name: str, arguments: list[Word]) -> None:
+        """Follow `cd`. A folder that is not known leaves no folders."""
+        while arguments and arguments[0].text in ("-P", "-L", "--", "-e") and arguments[0].kind == "literal":
+            arguments = arguments[1:]
+        if not arguments and name == "cd" and self.home:
+            self.folders = (self.home,)
+        elif name == "popd" or len(arguments) != 1 or arguments[0].kind != "literal" or arguments[0].text in ("-", ""):
+            self.folders = ()
+        elif arguments[0].text.startswith("/") or self.folders:
+            self.folders = tuple(dict.fromkeys(join_path(f, arguments[0].text) for f in self.folders or ("/",)))

@@ -1,0 +1,221 @@
+"""Bash rules and the parts of a command: allow rules that cover a part, deny rules that match, rules to suggest."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, names, parse_command
+from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
+from longrein.permissions.rules import glob
+
+_BARE = re.compile(r"[\w@%+=:,./^\]*?\[~{}-]+")
+_UNKNOWN = "\x01"
+"""Stands for the unknown rest of an open word; no rule holds it."""
+_MAY_RUN_ANYTHING = names(
+    "bash sh zsh dash ksh fish eval source . exec env sudo doas su xargs find fd ssh python python3 node deno "
+    "ruby perl php lua awk gawk sed tar rsync git docker podman kubectl parallel watch script nohup timeout make "
+    "npx bunx uvx pipx gdb strace curl wget nc dd tee cp mv ln chmod chown rm"
+)
+"""Programs for which no rule `program *` is suggested: their arguments can run, send or destroy anything."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command line read once for all rules."""
+
+    text: str
+    script: Script
+    effects: tuple[Effect, ...]
+    """Effect of each part of the script."""
+
+
+def read_command(text: str, cwd: str, home: str) -> Command:
+    """Read a command line and look up the effects of its parts. Never raises."""
+    script = parse_command(text, cwd, home)
+    return Command(text, script, tuple(effect_of(part) for part in script.parts))
+
+
+def spelled(words: Sequence[str]) -> str:
+    """Join words with quotes where necessary: equal words give equal text, different words different text."""
+    return " ".join(w if _BARE.fullmatch(w) else "'" + w.replace("'", "'\\''") + "'" for w in words)
+
+
+# --- Allow rules -----------------------------------------------------------------------------------------------------
+
+
+def covers(spec: str, part: Part) -> bool:
+    """True if the allow rule `Bash(spec)` covers a part.
+
+    Without `*` the words must be equal. With `*` the program must be called with known options only, or with options
+    that the rule names, where the table knows the program: `Bash(find *)` does not cover `find -exec`.
+    """
+    if part.problem or not part.program or not all(is_harmless_variable(name) for name in part.assigned):
+        return False
+    if set(part.wrappers) & {"sudo", "doas", "ssh", "su"} and spec.split(maxsplit=1)[0] not in part.wrappers:
+        return False
+    text = _rule_text(part)
+    if "*" not in spec:
+        return _UNKNOWN not in text and text == spelled(_spec_words(spec))
+    if not glob(spec, False).match(text):
+        return False
+    named = set(spec.split())
+    rest = msgspec.structs.replace(
+        part, words=tuple(word for word in part.words if word.text not in named - {part.program})
+    )
+    return not is_in_table(part) or has_known_options(rest) or has_known_options(part)
+
+
+def _rule_text(part: Part) -> str:
+    return spelled([word.text + _UNKNOWN if word.kind == "open" else word.text for word in part.words])
+
+
+def _spec_words(spec: str) -> list[str]:
+    words = parse_command(spec, "", "").parts
+    return [word.text for word in words[0].words] if len(words) == 1 else [spec]
+
+
+# --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
+
+
+def matches(spec: str, command: Command) -> bool:
+    """True if the deny or ask rule `Bash(spec)` may match a command line."""
+    if not spec:
+        return True
+    regex = glob(spec, True)
+    if regex.match(" ".join(command.text.split())):
+        return True
+    texts = [text for part in command.script.parts for text in _forms(part)]
+    parts = [part for part in command.script.parts if part.words]
+    runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
+    if command.script.problem or runs_text or not all(part.program for part in parts):
+        if len(command.text) > LENGTH_MAX:
+            return True
+        texts += _word_tails(command.text)
+    return any(regex.match(text) for text in texts)
+
+
+_RUNS_TEXT = names(
+    "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel script trap env"
+)
+"""Programs that run what stands in their arguments or input: for deny rules every word may begin a command."""
+
+
+def _forms(part: Part) -> Iterator[str]:
+    """Yield the texts of a part: as written, with base names, without options, and with its wrappers."""
+    if not part.words:
+        return
+    words = [word.text for word in part.words]
+    based = [word.rpartition("/")[2] or word for word in words]
+    verbs = [word for word in based[1:] if not word.startswith("-")]
+    for form in (words, based, [*based[:1], *verbs], [*based[:1], *_after_git_options(based)]):
+        yield spelled(form)
+        for wrapper in part.wrappers:
+            yield spelled([wrapper, *form])
+
+
+def _after_git_options(words: Sequence[str]) -> list[str]:
+    """Return the arguments of git from the subcommand on."""
+    if not words or words[0] != "git":
+        return list(words[1:])
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        at += (
+            2
+            if words[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
+            else 1
+        )
+    return list(words[at:])
+
+
+def _word_tails(text: str) -> Iterator[str]:
+    """Yield what begins at each word of a command line that cannot be read, without quotes."""
+    expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
+    bare = re.sub(r"\d*[<>]+[&|]*\s*\S+", " ", text)  # words may follow a redirect
+    braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
+    plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
+    for variant in dict.fromkeys((text, bare, braces, plain)):
+        for quotes in ("", " "):
+            spaced = re.sub(r"\\\n|['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
+            words = spaced.split()
+            for at in range(len(words)):
+                yield " ".join(words[at : at + 50])
+                yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
+
+
+# --- Folders that a command reads ------------------------------------------------------------------------------------
+
+
+_NAMES_ONLY = names(
+    "ls find gfind fd du df tree stat cd mkdir rmdir rm mv touch realpath readlink basename dirname pwd test [ echo"
+)
+"""Programs that show or change names, not contents."""
+
+
+def glob_base(pattern: str) -> str:
+    """Return the folder above the first name of a pattern that holds `*`, `?` or `[`."""
+    return re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+
+
+def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
+    """Return the absolute paths, perhaps folders, whose contents the parts of a command may read."""
+    found: list[str] = []
+    for part, effect in zip(command.script.parts, command.effects, strict=True):
+        if part.program.rpartition("/")[2] in _NAMES_ONLY:
+            continue
+        words = part.words[1:] if effect.problem else effect.reads
+        for word in words:
+            base = glob_base(word.text) if word.kind == "glob" else word.text
+            if word.kind != "open" and not word.may_be_option:
+                found += [join_path(folder, base) for folder in part.folders or (cwd,)]
+    return tuple(dict.fromkeys(found))
+
+
+# --- Suggested rules -------------------------------------------------------------------------------------------------
+
+
+SUGGESTIONS_MAX = 5
+"""Most rules that "always" stores for one command."""
+SUGGESTION_LENGTH_MAX = 200
+"""Longest suggested rule, in characters."""
+
+
+def suggest_rules(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Return the narrow rules that together cover `parts`; () when there are too many or one is not safe."""
+    found: list[str] = []
+    for part in parts:
+        rule = _suggest(part)
+        if not rule:
+            return ()
+        if rule not in found:
+            found.append(rule)
+    return tuple(found) if len(found) <= SUGGESTIONS_MAX else ()
+
+
+def _suggest(part: Part) -> str:
+    """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
+    if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
+        return ""
+    if is_in_table(part) and part.program.endswith("git") and not has_known_options(part):
+        return ""
+    verb = part.words[1] if len(part.words) > 1 else None
+    is_verb = verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", verb.text)
+    name = part.program.rpartition("/")[2]
+    if verb is not None and is_verb and (name == "git" or name not in _MAY_RUN_ANYTHING):
+        pair = part.words[2] if name in _SUBCOMMANDED and len(part.words) > 2 else None
+        third = f" {pair.text}" if pair and pair.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", pair.text) else ""
+        spec = f"{part.program} {verb.text}{third}:*"
+    elif name not in _MAY_RUN_ANYTHING and not re.search(r"[*()]", part.program):
+        spec = f"{part.program}:*"
+    else:
+        words = [word.text for word in part.words]
+        if len(words) == 1 or any(
+            word.kind != "literal" or "*" in word.text or "\n" in word.text for word in part.words
+        ):
+            return ""
+        spec = spelled(words)
+    rule = f"Bash({spec})"
+    return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
+
+
+_SUBCOMMANDED = names("npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry")
+"""Programs whose second word is a group: the rule names the third word too (`gh pr view`, `npm run test`)."""

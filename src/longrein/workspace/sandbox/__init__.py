@@ -1,0 +1,1 @@
+"""Sandbox of commands, best rung first: bubblewrap, Landlock with seccomp, none."""

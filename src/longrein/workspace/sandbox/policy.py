@@ -1,0 +1,24 @@
+"""What a sandboxed command may see and change."""
+
+import msgspec
+
+
+class SandboxPolicy(msgspec.Struct, frozen=True):
+    """Limits of all commands of a session. Paths are absolute and real (no symbolic links)."""
+
+    roots: tuple[str, ...]
+    """Folders that commands may change."""
+    home: str = ""
+    """Home folder; commands see it empty but for `home_visible` and the roots."""
+    home_visible: tuple[str, ...] = ()
+    """Files and folders below `home` that commands may read."""
+    home_writable: tuple[str, ...] = ()
+    """Folders below `home` that commands may change, such as caches of package managers."""
+    read_only: tuple[str, ...] = ()
+    """Existing files and folders in the roots that commands may not change."""
+    hidden: tuple[str, ...] = ()
+    """Existing files and folders that commands may not read."""
+    network: bool = False
+    """True if commands reach the network without limits."""
+    proxy_socket: str = ""
+    """Unix socket of the proxy for allowed domains; '' for none."""
