@@ -333,13 +333,6 @@ def retry_text(pausing: RetryPause, left_s: float) -> str:
     return f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of {pausing.attempts_max}: {why}"
 
 
-def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
-    """Lines of a failed request; none unless a part of the reply was shown."""
-    if not shown:
-        return []
-    return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
-
-
 def failed_summary(failed: AskFailed) -> list[Line]:
     """Lines of a failed summary request; none when it was cancelled or lost."""
     if failed.kind in ("cancelled", "lost"):

@@ -255,10 +255,11 @@ class ViewModel:
                 if self._purposes.pop(failed.asked, "turn") == "summary":
                     return self._end_summary(event_lines.failed_summary(failed))
                 self.pausing = None
-                shown = bool(self._streamed)
+                why = escape_line(failed.message or failed.kind)
+                cut_off = [line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))] if self._streamed else []
                 rest = self.finish_reply()
                 self._enter("thinking" if self._in_turn else "idle")
-                return [*rest, *self.spaced("note", event_lines.failed_request(failed, shown=shown))]
+                return [*rest, *self.spaced("note", cut_off)]
         return []
 
     def _begin_request(self, seq: int, asked: Asked) -> list[Piece]:
