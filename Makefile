@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs demo bench load measures clean library
+.PHONY: help test check format docs demo bench load measures mutants structure clean library
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -60,6 +60,12 @@ load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and t
 
 measures: .venv/ready  ## measure the context engine against its targets
 	$(PY) -m benchmarks.context
+
+mutants: .venv/ready  ## count the sampled one-line bugs that the suite notices (about an hour)
+	$(PY) -m benchmarks.mutants
+
+structure: .venv/ready  ## print the measures of the source code: lines, functions, cycles
+	$(PY) -m benchmarks.structure
 
 clean:  ## remove what these targets have created
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,265 @@
+"""Mutation test of the suite: share of sampled one-line bugs in `src/longrein` that a test notices.
+
+    python -m benchmarks.mutants [--count 200] [--seed 1] [--workers 2] [--map FOLDER]
+
+1. The suite runs once under `coverage`, which notes the tests that run each line, child processes included.
+2. Mutants are drawn with a seeded generator from all places in function bodies: a comparison, `and`/`or`, `not`, a
+   number, `True`/`False`, `+`/`-`, a condition turned round, a return value dropped, a call left out.
+3. Each mutant runs the tests of its line, the shortest first. A failure or a run without end kills it.
+
+Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further seeds.
+"""
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import venv
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import Any, NamedTuple
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS_MAX = 60
+"""Tests run for one mutant at most, the shortest first."""
+SECONDS_MAX = 240.0
+"""Longest run of the tests of one mutant; a mutant that takes longer counts as killed."""
+SWAPPED: dict[type, type] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add,
+}  # fmt: skip
+CHILD = """
+import os
+if os.environ.get("MUTANTS_MAP"):
+    import atexit, coverage
+    found = coverage.Coverage(data_file=os.environ["MUTANTS_MAP"], data_suffix=True, source_pkgs=["longrein"],
+                              context=os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+    found.start()
+    atexit.register(lambda: (found.stop(), found.save()))
+"""
+
+
+class Mutant(NamedTuple):
+    """One changed place: file below `src`, lines, the text that replaces columns `start` to `end` (UTF-8 bytes)."""
+
+    path: str
+    line: int
+    line_end: int
+    start: int
+    end: int
+    text: str
+    kind: str
+
+
+# --- Mutants of a file -----------------------------------------------------------------------------------------------
+
+
+def mutants_of(path: str, source: str) -> Iterator[Mutant]:
+    """Yield every mutant of the function bodies of a file."""
+    starts = [0]
+    for line in source.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    seen = set()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        node: Any
+        for node in (n for statement in function.body for n in ast.walk(statement)):
+            for new, kind in changes(node):
+                first, last = (
+                    starts[node.lineno - 1] + node.col_offset,
+                    starts[node.end_lineno - 1] + node.end_col_offset,
+                )
+                if (first, last, kind) not in seen:
+                    seen.add((first, last, kind))
+                    yield Mutant(path, node.lineno, node.end_lineno or node.lineno, first, last, new, kind)
+
+
+def changes(node: Any) -> Iterator[tuple[str, str]]:
+    """Yield (new text, kind) for each mutant of one node."""
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            yield f"({ast.unparse(ast.Compare(left, [SWAPPED[type(op)]()], [right]))})", "comparison"
+        case ast.BoolOp(op=op, values=values):
+            yield f"({ast.unparse(ast.BoolOp(SWAPPED[type(op)](), values))})", "and/or"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield f"({ast.unparse(operand)})", "not"
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            yield f"({ast.unparse(ast.BinOp(left, SWAPPED[type(op)](), right))})", "plus/minus"
+        case ast.Constant(value=bool() as value):
+            yield str(not value), "boolean"
+        case ast.Constant(value=int() as value):
+            yield str(value + 1), "number"
+        case ast.IfExp(test=test, body=body, orelse=other):
+            yield f"({ast.unparse(ast.IfExp(test, other, body))})", "condition"
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield "return None", "return"
+        case ast.Expr(value=ast.Call() | ast.Await()):
+            yield "pass", "call"
+
+
+# --- Map of lines to tests: this module as a pytest plugin ------------------------------------------------------------
+
+_durations: dict[str, float] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if (found := coverage.Coverage.current()) is not None:
+        found.switch_context(item.nodeid)
+    return (yield)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    before = _durations.get(report.nodeid, 0.0)
+    _durations[report.nodeid] = before + report.duration if report.passed else float("inf")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("MUTANTS_MAP") and not hasattr(session.config, "workerinput"):
+        Path(os.environ["MUTANTS_MAP"]).with_name("durations.json").write_text(json.dumps(_durations))
+
+
+# --- Copies and runs -------------------------------------------------------------------------------------------------
+
+
+def make_copy(folder: Path) -> Path:
+    """Copy the tracked files into `folder`; return a Python that imports longrein from the copy."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    for name in (os.fsdecode(n) for n in names if n):
+        if (ROOT / name).is_file():
+            (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / "copy" / name)
+    venv.create(folder / "venv", symlinks=True)
+    packages = next((folder / "venv").glob("lib/python*/site-packages"))
+    ours = [p for p in sys.path if p.endswith("site-packages")]
+    (packages / "mutants_child.py").write_text(CHILD)
+    (packages / "paths.pth").write_text("\n".join([str(folder / "copy" / "src"), *ours, "import mutants_child"]) + "\n")
+    return folder / "venv" / "bin" / "python"
+
+
+def run_tests(python: Path, folder: Path, arguments: list[str], limit_s: float | None, **env: str) -> int | None:
+    """Run pytest in the copy; return its exit code, or None after `limit_s` seconds."""
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
+    variables = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", **env}
+    with open(folder / "output", "wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder / "copy", env=variables, start_new_session=True, stdout=output, stderr=output
+        )
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None
+
+
+def map_tests(python: Path, folder: Path, data: Path) -> None:
+    """Run the suite once and write the coverage data with the tests as contexts, and the durations beside it."""
+    arguments = ["-n", "4", "--dist", "worksteal", "-p", "benchmarks.mutants", "--timeout", "600"]
+    run_tests(python, folder, arguments, None, MUTANTS_MAP=str(data))
+    whole = coverage.Coverage(data_file=str(data))
+    whole.combine([str(data.parent)], keep=False)
+    whole.save()
+
+
+def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
+    """Return the tests of each line of each file below `source`, the shortest first; failed tests are left out."""
+    found = coverage.CoverageData(str(data))
+    found.read()
+    seconds = json.loads(data.with_name("durations.json").read_text())
+    result: dict[str, dict[int, list[str]]] = {}
+    for file in found.measured_files():
+        if "/src/longrein/" in file:
+            result[file.partition("/src/")[2]] = {
+                line: sorted((t for t in tests if seconds.get(t, float("inf")) < 60), key=lambda t: seconds[t])
+                for line, tests in found.contexts_by_lineno(file).items()
+            }
+    return result
+
+
+def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[str]]) -> str:
+    """Return 'killed', 'survived' or 'not run' for one mutant."""
+    tests = dict.fromkeys(t for line in range(mutant.line, mutant.line_end + 1) for t in lines.get(line, ()))
+    if not tests:
+        return "not run"
+    file = folder / "copy" / "src" / mutant.path
+    before = file.read_bytes()
+    file.write_bytes(before[: mutant.start] + mutant.text.encode() + before[mutant.end :])
+    try:
+        code = run_tests(
+            python,
+            folder,
+            ["-x", "--timeout", "60", *list(tests)[:TESTS_MAX]],
+            SECONDS_MAX,
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+    finally:
+        file.write_bytes(before)
+    return "survived" if code == 0 else "killed"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--map", type=Path, help="folder that keeps the map of lines to tests")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="longrein-mutants-") as temporary:
+        free: Queue[tuple[Path, Path]] = Queue()
+        for number in range(options.workers):
+            folder = Path(temporary) / str(number)
+            free.put((make_copy(folder), folder))
+        keep = options.map or Path(temporary) / "map"
+        keep.mkdir(parents=True, exist_ok=True)
+        data = keep / "coverage"
+        if not data.exists():
+            python, folder = free.queue[0]
+            map_tests(python, folder, data)
+        lines = tests_of_lines(data)
+        report(options, free, lines)
+
+
+def report(
+    options: argparse.Namespace, free: "Queue[tuple[Path, Path]]", lines: Mapping[str, Mapping[int, list[str]]]
+) -> None:
+    """Judge the sampled mutants, print each that survives and the totals."""
+    source = ROOT / "src"
+    files = sorted(p for p in source.rglob("*.py") if "testing" not in p.parts)
+    places = [m for p in files for m in mutants_of(str(p.relative_to(source)), p.read_text())]
+    sample = random.Random(options.seed).sample(places, options.count)
+
+    def one(mutant: Mutant) -> str:
+        copy = free.get()
+        try:
+            result = judge(mutant, *copy, lines.get(mutant.path, {}))
+        finally:
+            free.put(copy)
+        if result != "killed":
+            old = (source / mutant.path).read_bytes()[mutant.start : mutant.end].decode().partition("\n")[0]
+            print(f"{result:9} {mutant.path}:{mutant.line} {mutant.kind}: {old[:50]} -> {mutant.text[:50]}", flush=True)
+        return result
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        counts = Counter(pool.map(one, sample))
+    killed = counts["killed"]
+    print(f"{killed} of {options.count} mutants killed ({killed / options.count:.1%}), {counts['survived']} survived, "
+          f"{counts['not run']} on lines that no test runs; {len(places)} places, seed {options.seed}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
