@@ -84,25 +84,46 @@ UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", 
 """Fields of other agents that have no effect here yet."""
 
 TOOL_ALIASES: Mapping[str, str] = {
-    alias: tool
-    for tool, aliases in (
-        ("Read", "read read_file readfile read_many_files readmediafile"),
-        ("Write", "write write_file writefile"),
-        ("Edit", "edit multiedit patch replace strreplacefile"),
-        ("Bash", "bash shell run_shell_command"),
-        ("Grep", "grep grep_search search_file_content"),
-        ("Glob", "glob list ls list_directory"),
-        ("TodoWrite", "todowrite write_todos settodolist"),
-        ("WebFetch", "webfetch web_fetch fetchurl"),
-        ("Agent", "task agent"),
-        ("TaskOutput", "taskoutput bashoutput"),
-        ("TaskStop", "taskstop killshell killbash"),
-        ("Skill", "skill"),
-        ("Recall", "recall"),
-    )
-    for alias in aliases.split()
+    # name in other agents, in lower case -> name in longrein
+    "read": "Read",
+    "read_file": "Read",
+    "readfile": "Read",
+    "read_many_files": "Read",
+    "readmediafile": "Read",
+    "write": "Write",
+    "write_file": "Write",
+    "writefile": "Write",
+    "edit": "Edit",
+    "multiedit": "Edit",
+    "patch": "Edit",
+    "replace": "Edit",
+    "strreplacefile": "Edit",
+    "bash": "Bash",
+    "shell": "Bash",
+    "run_shell_command": "Bash",
+    "grep": "Grep",
+    "grep_search": "Grep",
+    "search_file_content": "Grep",
+    "glob": "Glob",
+    "list": "Glob",
+    "ls": "Glob",
+    "list_directory": "Glob",
+    "todowrite": "TodoWrite",
+    "write_todos": "TodoWrite",
+    "settodolist": "TodoWrite",
+    "webfetch": "WebFetch",
+    "web_fetch": "WebFetch",
+    "fetchurl": "WebFetch",
+    "task": "Agent",
+    "agent": "Agent",
+    "taskoutput": "TaskOutput",
+    "bashoutput": "TaskOutput",
+    "taskstop": "TaskStop",
+    "killshell": "TaskStop",
+    "killbash": "TaskStop",
+    "skill": "Skill",
+    "recall": "Recall",
 }
-"""Name in other agents, in lower case -> name in longrein."""
 
 
 class TypeSource(msgspec.Struct, frozen=True):
