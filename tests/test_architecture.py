@@ -99,6 +99,10 @@ LAZY_STDLIB = {
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
     "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
+    "longrein.models.http_model",  # none of these four for a scripted model
+    "longrein.models.text_tool_calls",
+    "longrein.models.scripted",
+    *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
 }
 """Modules of longrein that a function may import."""
 
@@ -241,7 +245,6 @@ STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "app.py",  # the module of the chosen subcommand
     "integrations/__init__.py",  # the adapter of the framework that is in use
-    "models/open_model.py",  # the module of the chosen wire
     "workspace/supervisor/tasks.py",  # the redactor, which few sessions need
 }
 """Modules that may import by a string, which the import graph does not show."""
