@@ -98,11 +98,11 @@ LAZY_STDLIB = {
 }
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
-    "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
-    "longrein.models.http_model",  # none of these four for a scripted model
-    "longrein.models.text_tool_calls",
+    "longrein.models.http_model",  # not for a scripted model
+    "longrein.models.text_tool_calls",  # few models need it
     "longrein.models.scripted",
     *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
+    "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
 }
 """Modules of longrein that a function may import."""
 
