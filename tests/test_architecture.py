@@ -97,6 +97,10 @@ LAZY_STDLIB = {
 }
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
+    "longrein.models.http_model",  # not for a scripted model
+    "longrein.models.text_tool_calls",  # few models need it
+    "longrein.models.scripted",
+    *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
     "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
     "longrein.events.redact",  # in the supervisor, once a task is kept
 }
@@ -234,7 +238,6 @@ STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "app.py",  # the module of the chosen subcommand
     "integrations/__init__.py",  # the adapter of the framework that is in use
-    "models/open_model.py",  # the module of the chosen wire
 }
 """Modules that may import by a string, which the import graph does not show."""
 
