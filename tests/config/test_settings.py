@@ -10,9 +10,9 @@ import pytest
 
 from longrein.config import Settings, remember_rule, state_dir
 from longrein.config.settings import ModelSettings
-from longrein.config.settings_schema import KEYS, OWN_TOOLS
+from longrein.config.settings_schema import KEYS
 from longrein.events import SettingsError
-from longrein.tools import ToolOptions, builtin_tools, goal_tools
+from longrein.tools import ToolOptions
 from tests.config.conftest import ConfigFolders
 
 USER = "~/.config/longrein/config.toml"
@@ -302,20 +302,6 @@ def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(folders
     assert folders.load(allowed_tools=("Bsh(ls)",)).notes == (
         "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? The rule has no effect.",
     )
-
-
-def test_every_tool_of_ours_is_known_to_rules() -> None:
-    names = {tool.spec.name for tool in (*builtin_tools(), *goal_tools())}
-    assert names <= set(OWN_TOOLS)
-    assert set(OWN_TOOLS) - names <= {
-        "Agent",
-        "ToolSearch",
-        "CallTool",
-        "TaskList",
-        "TaskOutput",
-        "TaskStop",
-        "TaskInput",
-    }
 
 
 def test_an_unknown_variable_is_told(folders: ConfigFolders) -> None:

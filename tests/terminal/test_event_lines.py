@@ -197,6 +197,11 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
     check(event_lines.ended_lines(ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms), arguments, ()), *expected)
 
 
+def test_the_argument_that_the_tool_states_is_shown() -> None:
+    lines = event_lines.ended_lines(ToolEnded("c1.0", "Ask", "ok", (), 0), {"path": "src", "b": "x"}, (), "b")
+    check(lines, "● Ask ok  x")
+
+
 def test_an_edit_shows_what_changed_and_how_much() -> None:
     arguments = {"file_path": "a.py", "old_string": "1\n2\n3\n4\n5\n6", "new_string": "1\n2\n3\n4\nfive\n6"}
     change = change_lines("Edit", arguments, None)

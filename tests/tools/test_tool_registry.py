@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from longrein.agent import builtin_kinds
-from longrein.events import ToolError, ToolSpec
+from longrein.context.clearing.features import kind_of_name
+from longrein.context.state.tool_traits import UNSTATED
+from longrein.events import ToolError, ToolSpec, ToolTraits
 from longrein.tools import (
     Outcome,
     ToolContext,
@@ -18,6 +20,7 @@ from longrein.tools import (
     make_tool,
     malformed_arguments_message,
     offer_tools,
+    own_tools,
     tool,
     unknown_tool_message,
 )
@@ -54,7 +57,7 @@ COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", Fals
 
 
 def test_D2_signature_and_docstring_are_the_tool() -> None:
-    assert msgspec.to_builtins(COUNT.spec) == {
+    assert dict(zip(("name", "description", "schema"), COUNT.spec.sent, strict=True)) == {
         "name": "Count",
         "description": "Count a word in a file. Not for folders.\n\n- one\n- two",
         "schema": {
@@ -132,7 +135,7 @@ def test_a_hint_without_schema_is_a_mistake() -> None:
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
     every = offer_tools((*tools, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
-    assert len(msgspec.json.encode(every)) <= 10_100
+    assert len(msgspec.json.encode([msgspec.structs.replace(spec, traits=None) for spec in every])) <= 10_100
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
         unsaid = {name for name, schema in one.spec.schema["properties"].items() if not schema.get("description")}
@@ -250,3 +253,21 @@ def test_R017_unknown_tool() -> None:
         == '[unknown-tool] There is no tool "bash". Did you mean Bash? Tools: Read, Edit, Bash.'
     )
     assert unknown_tool_message("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
+
+
+def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:
+    """So a session decides alike before and after the tools began to state their traits."""
+    for made in own_tools():
+        old, now = UNSTATED.get(made.spec.name, ToolTraits()), made.traits
+        assert (old.quiet, old.polls, old.task_argument) == (now.quiet, now.polls, now.task_argument), made.spec.name
+        assert kind_of_name(made.spec.name) == (now.kind or "other"), made.spec.name
+
+
+def test_a_custom_tool_states_the_same_traits_as_a_built_in_one() -> None:
+    @tool(access="read", kind="search", quiet=True, polls=True, key_argument="b", aliases=("ask",), rule_name="Read")
+    async def Ask(a: str, b: str) -> str:
+        """Ask."""
+        return a + b
+
+    assert Ask.traits == ToolTraits("search", quiet=True, polls=True, key_argument="b")
+    assert (Ask.aliases, Ask.rule_name) == (("ask",), "Read")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from longrein.permissions import check_rule, rule_tool
+from longrein.tools import own_tools
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 """Permission modes, narrowest first."""
@@ -245,11 +246,7 @@ def from_text(kind: str, text: str) -> Any:
 # A typo in a tool's name would make a rule without effect.
 
 
-OWN_TOOLS = (
-    *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
-    *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
-)
-"""Tools of longrein."""
+OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
 FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
     *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),

@@ -7,6 +7,7 @@ import msgspec
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
+from longrein.context.state.tool_traits import with_traits
 from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
 
@@ -121,6 +122,7 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
         _other_model(state)
     count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
+    state.traits = with_traits(state.traits, event)
     fresh = [
         make_item(seq, n, "context", Text(text), handle=f"r{seq}.{n + 1}")
         for n, text in enumerate(event.context)

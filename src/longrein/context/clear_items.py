@@ -248,11 +248,14 @@ def piece_of(item: Item, state: State) -> SourceItem:
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
-        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+        tool = state.traits_of(part.name).kind
+        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id, stated_kind=tool)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
         status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
-        return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
+        tool = state.traits_of(part.name).kind
+        text = text_of((part,))
+        return SourceItem(handle, name, text, tokens, request, part.name, "", part.call, status, images, tool)
     return SourceItem(handle, name, text_of((part,)), tokens, request)
 
 

@@ -230,7 +230,7 @@ def _what(state: State, name: str) -> str:
 def _asked_about(state: State, task: str) -> bool:
     """True if a running call will report this end as its result."""
     calls = [open_call.call for open_call in state.calls.values() if open_call.started]
-    return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
+    return any(state.reported_task(call) == task for call in calls)
 
 
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:

@@ -2,7 +2,7 @@
 
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
-from longrein.tools.builtin import builtin_tools
+from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of
 from longrein.tools.goals import goal_tools
 from longrein.tools.port import (
@@ -72,6 +72,7 @@ __all__ = [
     "malformed_arguments_message",
     "may_change_folder",
     "offer_tools",
+    "own_tools",
     "report_text",
     "tool",
     "tools_by_name",

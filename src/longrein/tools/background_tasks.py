@@ -103,8 +103,23 @@ def _command(view: TaskView) -> str:
     return line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + "…"
 
 
-TASK_LIST = make_tool(TaskList, access="none", together=True)
-TASK_OUTPUT = make_tool(TaskOutput, access="none", together=True)
-TASK_STOP = make_tool(TaskStop, access="none", together=True)
+TASK_LIST = make_tool(TaskList, access="none", together=True, polls=True)
+TASK_OUTPUT = make_tool(
+    TaskOutput,
+    access="none",
+    together=True,
+    aliases=("bashoutput",),
+    polls=True,
+    key_argument="task_id",
+    task_argument="task_id",
+)
+TASK_STOP = make_tool(
+    TaskStop,
+    access="none",
+    together=True,
+    aliases=("killshell", "killbash"),
+    key_argument="task_id",
+    task_argument="task_id",
+)
 TASK_INPUT = make_tool(TaskInput, access="command")
 TASK_TOOLS = (TASK_LIST, TASK_OUTPUT, TASK_STOP, TASK_INPUT)

@@ -420,4 +420,11 @@ def _can_run_together(arguments: Mapping[str, Any]) -> bool:
     return can_run_in_parallel(str(arguments.get("command", "")))
 
 
-BASH = make_tool(Bash, access="command", together=_can_run_together)
+BASH = make_tool(
+    Bash,
+    access="command",
+    together=_can_run_together,
+    aliases=("shell", "run_shell_command"),
+    kind="shell",
+    key_argument="command",
+)

@@ -173,4 +173,13 @@ def shown_replacements(decoded: Decoded, replacements: list[Replacement]) -> lis
     return shown
 
 
-EDIT = make_tool(Edit, access="write", paths=[("file_path", True)])
+EDIT = make_tool(
+    Edit,
+    access="write",
+    paths=[("file_path", True)],
+    rule_name="Edit",
+    aliases=("multiedit", "patch", "replace", "strreplacefile"),
+    kind="edit",
+    quiet=True,
+    key_argument="file_path",
+)

@@ -298,4 +298,14 @@ async def read_large_media(hands: ToolContext, place: ResolvedPath) -> Outcome:
     return read_media(place, data, blob, blob)
 
 
-READ = make_tool(Read, access="read", together=True, paths=[("file_path", False)])
+READ = make_tool(
+    Read,
+    access="read",
+    together=True,
+    paths=[("file_path", False)],
+    rule_name="Read",
+    aliases=("read_file", "readfile", "read_many_files", "readmediafile"),
+    kind="read",
+    quiet=True,
+    key_argument="file_path",
+)

@@ -41,7 +41,7 @@ async def Recall(
     return brought
 
 
-RECALL = make_tool(Recall, access="none", together=True)
+RECALL = make_tool(Recall, access="none", together=True, kind="read", quiet=True)
 
 
 # --- Search for words in the log of the session and of its subagents -------------------------------------------------

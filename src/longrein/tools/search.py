@@ -149,6 +149,11 @@ GREP = make_tool(
     together=True,
     paths=lambda arguments: ((str(arguments.get("path") or "."), False),),
     names={"ignore_case": "-i", "context": "-C"},
+    rule_name="Read",
+    aliases=("grep_search", "search_file_content"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
 )
 
 
@@ -188,4 +193,14 @@ def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]
     return ((folder, False),)
 
 
-GLOB = make_tool(Glob, access="read", together=True, paths=searched_paths)
+GLOB = make_tool(
+    Glob,
+    access="read",
+    together=True,
+    paths=searched_paths,
+    rule_name="Read",
+    aliases=("list", "ls", "list_directory"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
+)

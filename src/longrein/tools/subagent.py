@@ -76,7 +76,7 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     return started
 
 
-AGENT = make_tool(Agent, access="none", together=True)
+AGENT = make_tool(Agent, access="none", together=True, aliases=("task",), kind="agent", key_argument="description")
 
 
 def agent_tool(kinds: Sequence[SubagentType]) -> Tool:

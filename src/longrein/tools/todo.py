@@ -53,4 +53,4 @@ def counts_by_status(todos: tuple[Todo, ...]) -> str:
     return f"Todo list set: {said}."
 
 
-TODO_WRITE = make_tool(TodoWrite, access="none")
+TODO_WRITE = make_tool(TodoWrite, access="none", aliases=("write_todos", "settodolist"), quiet=True)

@@ -38,7 +38,7 @@ async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:
     raise AssertionError("tool_search makes the one that runs")
 
 
-SEARCH_TOOL = make_tool(ToolSearch, access="none").spec
+SEARCH_TOOL = make_tool(ToolSearch, access="none", kind="search", quiet=True, key_argument="query").spec
 """Spec of `ToolSearch` without the catalogue."""
 
 

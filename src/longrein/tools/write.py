@@ -244,4 +244,13 @@ def text_size(content: str) -> str:
     return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
 
 
-WRITE = make_tool(Write, access="write", paths=[("file_path", True)])
+WRITE = make_tool(
+    Write,
+    access="write",
+    paths=[("file_path", True)],
+    rule_name="Edit",
+    aliases=("write_file", "writefile"),
+    kind="write",
+    quiet=True,
+    key_argument="file_path",
+)

@@ -110,9 +110,8 @@ def is_output_stored(event: TaskEnded) -> bool:
 
 
 def tasks_asked_about(state: State) -> list[str]:
-    """Return the tasks that open calls of `TaskOutput` and `TaskStop` name."""
-    calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
-    return [str((call.arguments or {}).get("task_id", "")) for call in calls]
+    """Return the tasks whose ends the results of open calls report."""
+    return [task for one in state.calls.values() if (task := state.reported_task(one.call))]
 
 
 class SessionTasks:

@@ -63,7 +63,7 @@ def mapped_call(call: Call, tree: Worktree) -> Call:
         for one in call.touched
     )
     arguments = {name: _home_in(value, tree) for name, value in call.arguments.items()}
-    return Call(call.tool, arguments, call.access, touched)
+    return msgspec.structs.replace(call, arguments=arguments, touched=touched)
 
 
 def _home_in(value: Any, tree: Worktree) -> Any:

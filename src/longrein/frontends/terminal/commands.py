@@ -21,7 +21,7 @@ from longrein.agent import (
     UserMessage,
 )
 from longrein.context import Report, State
-from longrein.events import Text
+from longrein.events import Text, ToolCall
 from longrein.frontends import text_format
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.reports.goals import goal_rows
@@ -184,11 +184,15 @@ class CommandContext:
 
     # --- Stop --------------------------------------------------------------------------------------------------------
 
+    def _call_text(self, call: ToolCall) -> str:
+        stated = self.session.state.traits_of(call.name).key_argument
+        return f"{call.name} {key_argument(call.arguments, stated)}".rstrip()
+
     def running(self) -> list[Row]:
         """Calls, subagents and tasks that can be stopped."""
         calls = [(call, one) for call, one in self.session.state.calls.items() if one.started]
         return [
-            *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
+            *(Row(call, self._call_text(one.call), "call") for call, one in calls),
             *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in self.session.agents() if v.state in OPEN),
             *(Row(v.id, v.command, v.id) for v in self.session.tasks() if v.state in OPEN),
         ]

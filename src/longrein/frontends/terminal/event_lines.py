@@ -308,13 +308,15 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
     )
 
 
-def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line]) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the diff of an edit."""
+def ended_lines(
+    end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
+) -> list[Line]:
+    """Lines of an ended call: its line, the beginning of an error, the diff of an edit. `stated`: of `key_argument`."""
     rows = list(change)
     time = elapsed(end.elapsed_ms / 1000)
     if end.status == "ok" and rows:
         time = f"{time} {counts(rows)}".strip()
-    head = call_line(end.name, key_argument(arguments), end.status, time)
+    head = call_line(end.name, key_argument(arguments, stated), end.status, time)
     if end.status == "ok":
         return [head, *indented(fold(only_changes(rows), DIFF_LINES_MAX))] if rows else [head]
     if end.status in ("failed", "interrupted"):

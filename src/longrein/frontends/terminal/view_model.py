@@ -4,7 +4,7 @@ Finished pieces are returned once, to be printed; everything else can be drawn a
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -101,6 +101,8 @@ class ViewModel:
         self.writing_call = ""
         """Name of the call that the model is writing."""
         self.calls: dict[str, CallRow] = {}
+        self._key_arguments: dict[str, str] = {}
+        """Tool name -> argument to show of its calls, where the tool states one."""
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
         """Background tasks and subagents."""
@@ -224,6 +226,10 @@ class ViewModel:
                 return self.spaced("note", event_lines.rewound_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
+            case PrefixSet() as prefix:
+                specs = (*prefix.tools, *prefix.deferred)
+                self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
+                return self.spaced("note", _other_lines(entry))
             case _:
                 return self.spaced("note", _other_lines(entry))
 
@@ -310,7 +316,9 @@ class ViewModel:
             if isinstance(part, ToolCall):
                 call = unwrapped(part)
                 change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
-                self.calls[part.id] = CallRow(call.name, key_argument(call.arguments), call.arguments, change)
+                self.calls[part.id] = CallRow(
+                    call.name, self._key_argument(call.name, call.arguments), call.arguments, change
+                )
         if self.calls:
             self._enter("running", now_s)
         if reply.stop in ("length", "refusal"):
@@ -338,19 +346,23 @@ class ViewModel:
                 self._set_status(call, "running", now_s)
                 self._enter("waiting" if self._questions else "running", now_s)
                 if arguments is not None and (row := self.calls.get(call)):
-                    row.argument = key_argument(arguments)
+                    row.argument = self._key_argument(row.name, arguments)
                 return []
             case ToolEnded() as end:
                 return self._end_call(end, now_s)
             case _:
                 return []
 
+    def _key_argument(self, tool: str, arguments: dict[str, Any] | None) -> str:
+        return key_argument(arguments, self._key_arguments.get(tool, ""))
+
     def _end_call(self, end: ToolEnded, now_s: float) -> list[Piece]:
         self._questions.pop(end.call, None)
         row = self.calls.pop(end.call, None)
         if not self.calls:
             self._enter("thinking", now_s)
-        rows = event_lines.ended_lines(end, row.arguments if row else None, row.change if row else ())
+        stated = self._key_arguments.get(end.name, "")
+        rows = event_lines.ended_lines(end, row.arguments if row else None, row.change if row else (), stated)
         return self.spaced("call", rows)
 
     def _set_status(self, call: str, status: str, now_s: float) -> None:
