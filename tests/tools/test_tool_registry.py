@@ -14,7 +14,6 @@ from longrein.tools import (
     ToolContext,
     agent_tool,
     builtin_tools,
-    check_arguments,
     fit_arguments,
     goal_tools,
     make_tool,
@@ -22,7 +21,7 @@ from longrein.tools import (
     offer_tools,
     own_tools,
     tool,
-    unknown_tool_message,
+    unknown_call_message,
 )
 
 
@@ -186,7 +185,7 @@ NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
 )  # fmt: skip
 def test_D7_wrong_arguments_are_named(arguments: dict[str, Any], expected: str | None) -> None:
     end = ". Nothing was done; correct the call and send it again."
-    assert check_arguments(COUNT, arguments) == (expected and f"[bad-arguments] Count: {expected}{end}")
+    assert fit_arguments(COUNT, arguments)[1] == (expected and f"[bad-arguments] Count: {expected}{end}")
 
 
 async def Kinds(
@@ -224,7 +223,7 @@ def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) ->
     [{"i": True}, {"i": 3.5}, {"i": "x"}, {"i": 1e400}, {"b": 1}, {"s": False}, {"o": "[1]"}, {"o": []}, {"u": []}],
 )
 def test_nothing_is_guessed(given: dict[str, Any]) -> None:
-    assert check_arguments(make_tool(Kinds, access="none"), given)
+    assert fit_arguments(make_tool(Kinds, access="none"), given)[1]
 
 
 def test_R014_malformed_json() -> None:
@@ -245,14 +244,14 @@ def test_R014_malformed_json() -> None:
 def test_R017_unknown_tool() -> None:
     names = ["Read", "Edit", "Bash"]
     assert (
-        unknown_tool_message("read_file", names)
+        unknown_call_message("read_file", names, ())
         == '[unknown-tool] There is no tool "read_file". Did you mean Read? Tools: Read, Edit, Bash.'
     )
     assert (
-        unknown_tool_message("bash", names)
+        unknown_call_message("bash", names, ())
         == '[unknown-tool] There is no tool "bash". Did you mean Bash? Tools: Read, Edit, Bash.'
     )
-    assert unknown_tool_message("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
+    assert unknown_call_message("Zzz", names, ()) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
 
 
 def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:

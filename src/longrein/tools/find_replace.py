@@ -33,11 +33,11 @@ def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replaceme
             old, new = with_lf(old), with_lf(new)
             found = find_all(text, old)
         return [Replacement(at, at + len(old), new) for at in found]
-    flat = with_lf(new)
-    return [
-        Replacement(match.start(), match.end(), flat.replace("\n", next_line_end(text, match.start(), eol)))
-        for match in line_end_pattern(old).finditer(text)
-    ]
+    replacements, ends = list[Replacement](), re.compile(LINE_END)
+    for match in line_end_pattern(old).finditer(text):
+        end = ends.search(text, match.start())
+        replacements.append(Replacement(*match.span(), with_lf(new).replace("\n", end.group() if end else eol)))
+    return replacements
 
 
 def line_end_pattern(old: str) -> re.Pattern[str]:
@@ -57,12 +57,6 @@ def find_all(text: str, old: str) -> list[int]:
         found.append(at)
         at = text.find(old, at + len(old))
     return found
-
-
-def next_line_end(text: str, start: int, usual: str) -> str:
-    """Return the first line end at or after `start`; `usual` when there is none."""
-    match = re.compile(LINE_END).search(text, start)
-    return match.group() if match else usual
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
@@ -137,18 +131,13 @@ def closest_line(lines: list[str], wanted: list[str]) -> int:
     words = set(re.findall(r"\w+", key))
     best, best_score = -1, 0.0
     for i, line in enumerate(lines[:CANDIDATES_MAX]):
-        score = shared_word_ratio(words, line)
+        there = set(re.findall(r"\w+", line))
+        score = len(words & there) / len(words | there) if words and there else 0.0
         if score > best_score:
             best, best_score = i, score
     if best < 0 or (best_score < 0.5 and similarity(lines[best].strip(), key) < 0.5):
         return -1
     return max(best - row, 0)
-
-
-def shared_word_ratio(words: set[str], line: str) -> float:
-    """Return the share of common words."""
-    there = set(re.findall(r"\w+", line))
-    return len(words & there) / len(words | there) if words and there else 0.0
 
 
 def quoted_line(line: str) -> str:
