@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from longrein.permissions import check_rule, rule_tool
-from longrein.tools import own_tools
+from longrein.tools import edit_distance, own_tools
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 """Permission modes, narrowest first."""
@@ -133,22 +133,10 @@ def dotted(path: Sequence[str]) -> str:
 
 def nearest(word: str, words: Sequence[str]) -> str:
     """Return the word with the fewest typos, if these are at most a third of its letters; else ''."""
-    scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
+    scored = sorted((edit_distance(word, other), i) for i, other in enumerate(words))
     if scored and scored[0][0] <= max(1, len(word) // 3):
         return words[scored[0][1]]
     return ""
-
-
-def _changes(a: str, b: str) -> int:
-    two_ago, row = [0] * (len(b) + 1), list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        new = [i]
-        for j, y in enumerate(b, 1):
-            new.append(min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (x != y)))
-            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
-                new[j] = min(new[j], two_ago[j - 2] + 1)
-        two_ago, row = row, new
-    return row[-1]
 
 
 # --- Checking values -------------------------------------------------------------------------------------------------

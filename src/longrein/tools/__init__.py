@@ -1,6 +1,6 @@
 """Tools that the model can call: async functions whose signature and docstring become the tool."""
 
-from longrein.tools.arguments import fit_arguments, malformed_arguments_message
+from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
 from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of
@@ -60,6 +60,7 @@ __all__ = [
     "builtin_tools",
     "change_of",
     "clean",
+    "edit_distance",
     "fit_arguments",
     "goal_tools",
     "is_read_only",

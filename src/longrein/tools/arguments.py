@@ -37,12 +37,15 @@ def similarity(one: str, other: str) -> float:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the Levenshtein distance."""
-    row = list(range(len(other) + 1))
+    """Return the number of typos: characters added, removed, replaced, or swapped with their neighbour."""
+    two_ago, row = [0] * (len(other) + 1), list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
-        corner, row[0] = row[0], i
+        new = [i]
         for j, b in enumerate(other, 1):
-            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (a != b))
+            new.append(min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (a != b)))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                new[j] = min(new[j], two_ago[j - 2] + 1)
+        two_ago, row = row, new
     return row[-1]
 
 
