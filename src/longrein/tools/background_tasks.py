@@ -21,7 +21,7 @@ async def TaskList(hands: ToolContext) -> Outcome:
     every = hands.tasks.tasks() if hands.tasks is not None else ()
     if not every:
         return Outcome.of("There are no background tasks.")
-    lines = [listed(view) for view in every[:LISTED_MAX]]
+    lines = [f"- {task_line(view)}" for view in every[:LISTED_MAX]]
     more = len(every) - len(lines)
     return Outcome.of("\n".join([*lines, *[f"and {more} older ones that are over"] * bool(more)]))
 
@@ -91,11 +91,6 @@ def task_line(view: TaskView) -> str:
         f"; it seems to wait for input: {one_line(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
     )
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
-
-
-def listed(view: TaskView) -> str:
-    """Describe a task as a list item."""
-    return f"- {task_line(view)}"
 
 
 def _command(view: TaskView) -> str:

@@ -53,9 +53,16 @@ class CommandOutput:
             data = bytes(self._start) + data
             self._start = bytearray(data[: self._options.head_bytes + 1])
         self.lines += data.count(b"\n")
-        self._keep_tail(data)
+        most = self._options.tail_bytes + 1
+        self._tail += data[-most:]
+        if len(self._tail) > SLACK * most:
+            del self._tail[:-most]
+        if self._lost is not None:
+            return
         try:
-            self._keep(data)
+            if self._writer is None:
+                self._writer = self._new_blob()
+            self._writer.write(data)
         except OSError as error:
             self._lost = error
 
@@ -63,19 +70,6 @@ class CommandOutput:
     def lost(self) -> str:
         """Why part of the output could not be stored (a full disk); '' when all of it was."""
         return "" if self._lost is None else self._lost.strerror or str(self._lost)
-
-    def _keep(self, data: bytes) -> None:
-        if self._lost is not None:
-            return
-        if self._writer is None:
-            self._writer = self._new_blob()
-        self._writer.write(data)
-
-    def _keep_tail(self, data: bytes) -> None:
-        most = self._options.tail_bytes + 1
-        self._tail += data[-most:]
-        if len(self._tail) > SLACK * most:
-            del self._tail[:-most]
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
         """Return the output as content, followed by `note` (how the command ended; may be empty)."""
@@ -138,24 +132,10 @@ class CommandOutput:
 
 READERS = frozenset(
     (
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "wc",
-        "grep",
-        "rg",
-        "sleep",
-        "true",
-        "echo",
-        "pwd",
-        "date",
-        "stat",
-        "which",
-        "du",
+        "ls", "cat", "head", "tail", "wc", "grep", "rg", "sleep", "true", "echo", "pwd", "date", "stat", "which", "du",
         "df",
     )
-)
+)  # fmt: skip
 """Commands that change nothing with any plain arguments other than `WRITE_OPTIONS`."""
 GIT_READERS = frozenset(("status", "log", "diff", "show"))
 """Git subcommands that change nothing."""
@@ -303,10 +283,8 @@ async def Bash(
     output = CommandOutput(hands)
     limit_s = time_limit(timeout, hands.options)
     try:
-        if run_in_background:
-            came = await _in_background(hands, command, timeout, output)
-        else:
-            came = await _in_foreground(hands, command, limit_s, output)
+        task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
+        came = await _run(hands, command, task_limit_s, output, background=run_in_background)
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
     if isinstance(came, BackgroundedCommand):
@@ -319,13 +297,15 @@ async def Bash(
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
-async def _in_foreground(
-    hands: ToolContext, command: str, limit_s: float, output: CommandOutput
+async def _run(
+    hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool
 ) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
         return await hands.tasks.run(
-            command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
+            command, call=hands.call, sink=output, timeout_s=limit_s, background=background, promote=not background
         )
+    if background:
+        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     return await hands.workspace.spawner.run(
         command,
         cwd=hands.cwd,
@@ -333,17 +313,6 @@ async def _in_foreground(
         sink=output,
         timeout_s=limit_s,
         output_bytes_max=hands.options.output_bytes_max,
-    )
-
-
-async def _in_background(
-    hands: ToolContext, command: str, timeout: int | None, output: CommandOutput
-) -> CommandExit | BackgroundedCommand:
-    if hands.tasks is None:
-        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
-    limit_s = 0.0 if timeout is None else timeout / 1000
-    return await hands.tasks.run(
-        command, call=hands.call, sink=output, timeout_s=limit_s, background=True, promote=False
     )
 
 

@@ -1,6 +1,7 @@
 """Exact text search and replacement for `Edit`, with any line ends, and hints for text that is not found. Pure."""
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -28,11 +29,9 @@ def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replaceme
     Line ends of `old` match any line end. `new` gets the line end of the place, else `eol`.
     """
     if "\r" not in text:
-        found = find_all(text, old)
-        if not found and "\r" in old:
+        if "\r" in old and old not in text:
             old, new = with_lf(old), with_lf(new)
-            found = find_all(text, old)
-        return [Replacement(at, at + len(old), new) for at in found]
+        return [Replacement(at, at + len(old), new) for at in find_all(text, old, len(old))]
     replacements, ends = list[Replacement](), re.compile(LINE_END)
     for match in line_end_pattern(old).finditer(text):
         end = ends.search(text, match.start())
@@ -50,13 +49,12 @@ def with_lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def find_all(text: str, old: str) -> list[int]:
-    """Return the starts of `old` in `text`, as `str.replace` finds them."""
-    found, at = [], text.find(old)
+def find_all(text: str, part: str, step: int) -> Iterator[int]:
+    """Yield the starts of `part`, each at least `step` characters after the one before."""
+    at = text.find(part)
     while at >= 0:
-        found.append(at)
-        at = text.find(old, at + len(old))
-    return found
+        yield at
+        at = text.find(part, at + step)
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:

@@ -200,7 +200,8 @@ async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
 
 def described_file(place: ResolvedPath, content: str) -> str:
     """Return a file's path and size for a confirmation."""
-    return f"{one_line(place.path)} ({text_size(content)})"
+    lines = counted(len(lines_of(content)), "line")
+    return f"{one_line(place.path)} ({lines}, {size_words(len(content.encode('utf-8', 'replace')))})"
 
 
 def refuse_place(place: ResolvedPath) -> None:
@@ -237,11 +238,6 @@ def encode_for(place: ResolvedPath, text: str, style: Style) -> bytes:
             f"[encoding] {one_line(place.path)} is {style.words() or 'UTF-8'}, which has no {char}; nothing was "
             "written. Leave the character out, or convert the file with Bash (iconv) first."
         ) from None
-
-
-def text_size(content: str) -> str:
-    """Return the size in lines and bytes for a confirmation."""
-    return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
 
 
 WRITE = make_tool(
