@@ -60,10 +60,16 @@ def resolve_handle(past: SessionHistory, text: str) -> HandleContent:
     home = _subagent_history(past, handle) if handle.child else past
     entry = home.entry(handle.seq)
     if entry is None:
-        raise ToolError(f"[unknown-handle] There is no entry {handle}; {_newest_handle(home, handle)}")
+        newest = msgspec.structs.replace(handle, seq=home.tail()[0], part=0)
+        raise ToolError(
+            f"[unknown-handle] There is no entry {handle}; the newest is {newest}. Take handles from markers or from "
+            "Recall(query=…), do not guess them."
+        )
     contents = contents_of(entry)
     chosen = _chosen_contents(handle, contents)
-    title = title_of(entry) if not handle.part else _part_title(entry, chosen[0])
+    title = title_of(entry)
+    if handle.part and chosen[0].title not in ("content", title):
+        title += f", {chosen[0].title}"
     parts = [(content, content.part or _as_media(home, content)) for content in chosen]
     texts = [content for content, part in parts if part is None]
     media = [(part, _media_bytes(home, past, part)) for _, part in parts if part is not None]
@@ -80,11 +86,6 @@ def _chosen_contents(handle: Handle, contents: list[Content]) -> list[Content]:
             f"as stored; Recall {here} for what it holds."
         )
     return [contents[handle.part - 1]]
-
-
-def _part_title(entry: Entry, content: Content) -> str:
-    title = title_of(entry)
-    return title if content.title in ("content", title) else f"{title}, {content.title}"
 
 
 def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
@@ -104,12 +105,6 @@ def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
             f'(Recall(query="{started.event.kind}")).'
         )
     return found
-
-
-def _newest_handle(past: SessionHistory, handle: Handle) -> str:
-    last = past.tail()[0]
-    start = f"a{handle.child}/" if handle.child else ""
-    return f"the newest is {start}r{last}. Take handles from markers or from Recall(query=…), do not guess them."
 
 
 def _handle_hint(past: SessionHistory, text: str) -> str:

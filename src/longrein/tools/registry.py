@@ -208,7 +208,7 @@ def make_tool(
         access,
         make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
-        paths if callable(paths) else (lambda arguments: named_paths(paths, arguments)),
+        paths if callable(paths) else (lambda given: named_paths(paths, given)),
         deferred,
         rule_name,
         tuple(aliases),

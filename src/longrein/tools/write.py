@@ -69,8 +69,10 @@ async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersio
         return now, now
     base = _kept_content(hands, known)
     if base is None:
+        who = hands.wrote(place.real, digest)
         raise ToolError(
-            f"[changed] {one_line(place.path)} has changed since you read it; {_reread_note(hands, place, digest)}"
+            f"[changed] {one_line(place.path)} has changed since you read it; {f'{who} wrote it; ' if who else ''}"
+            "nothing was written. Read it again first."
         )
     return base, now
 
@@ -83,12 +85,6 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
         return hands.blobs.read_blob(known.blob)
     except KeyError:
         return None
-
-
-def _reread_note(hands: ToolContext, place: ResolvedPath, digest: str) -> str:
-    """Return the end of a refusal that cannot show the change."""
-    who = hands.wrote(place.real, digest)
-    return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
 async def create_file(hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str) -> Outcome:
