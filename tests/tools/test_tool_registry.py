@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from longrein.agent import builtin_kinds
+from longrein.config.subagent_types import tool_names
 from longrein.context.clearing.features import kind_of_name
 from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import ToolError, ToolSpec, ToolTraits
@@ -258,10 +259,13 @@ def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:
 
 
 def test_a_custom_tool_states_the_same_traits_as_a_built_in_one() -> None:
-    @tool(access="read", kind="search", quiet=True, polls=True, key_argument="b", aliases=("ask",), rule_name="Read")
+    @tool(
+        access="read", kind="search", quiet=True, polls=True, key_argument="b", aliases=("enquire",), rule_name="Read"
+    )
     async def Ask(a: str, b: str) -> str:
         """Ask."""
         return a + b
 
     assert Ask.traits == ToolTraits("search", quiet=True, polls=True, key_argument="b")
-    assert (Ask.aliases, Ask.rule_name) == (("ask",), "Read")
+    assert Ask.rule_name == "Read"
+    assert tool_names([Ask]) == {"ask": "Ask", "enquire": "Ask"}
