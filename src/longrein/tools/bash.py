@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
+from longrein.permissions import word_set
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
 from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext, ToolOptions
@@ -130,12 +131,7 @@ class CommandOutput:
 # makes the command run alone, which costs time and nothing else.
 
 
-READERS = frozenset(
-    (
-        "ls", "cat", "head", "tail", "wc", "grep", "rg", "sleep", "true", "echo", "pwd", "date", "stat", "which", "du",
-        "df",
-    )
-)  # fmt: skip
+READERS = word_set("ls cat head tail wc grep rg sleep true echo pwd date stat which du df")
 """Commands that change nothing with any plain arguments other than `WRITE_OPTIONS`."""
 GIT_READERS = frozenset(("status", "log", "diff", "show"))
 """Git subcommands that change nothing."""
@@ -147,36 +143,25 @@ SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
 
 LENGTH_MAX = 20_000
 """Characters of a command that is classified; a longer one runs alone."""
-WRITERS = frozenset(
-    (
-        "mv", "rm", "mkdir", "rmdir", "cp", "ln", "touch", "tee", "dd", "install", "truncate", "shred", "unlink",
-        "chmod", "chown", "chgrp", "patch", "rsync", "scp", "wget", "tar", "zip", "unzip", "gzip", "gunzip", "venv",
-        "virtualenv", "sponge", "mktemp", "mkfifo", "kill", "pkill", "killall", "dpkg", "rpm", "pacman", "-delete",
-    )
-)  # fmt: skip
+WRITERS = word_set(
+    "mv rm mkdir rmdir cp ln touch tee dd install truncate shred unlink chmod chown chgrp patch rsync scp wget tar "
+    "zip unzip gzip gunzip venv virtualenv sponge mktemp mkfifo kill pkill killall dpkg rpm pacman -delete"
+)
 """Programs that change files or end processes, so that order matters."""
-PACKAGE_MANAGERS = frozenset(
-    (
-        "pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "mamba", "npm", "yarn", "pnpm", "bun", "npx", "cargo",
-        "go", "gem", "bundle", "composer", "apt", "apt-get", "dnf", "yum", "apk", "zypper", "brew", "snap", "nix",
-        "mix", "dotnet", "mvn", "gradle",
-    )
-)  # fmt: skip
+PACKAGE_MANAGERS = word_set(
+    "pip pip3 pipx uv poetry pdm conda mamba npm yarn pnpm bun npx cargo go gem bundle composer apt apt-get dnf yum "
+    "apk zypper brew snap nix mix dotnet mvn gradle"
+)
 """Package managers: they write with a subcommand in `PACKAGE_WRITES`."""
-PACKAGE_WRITES = frozenset(
-    (
-        "install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "sync", "lock", "get", "fetch",
-        "mod", "tidy", "init", "new", "create", "link", "publish", "restore", "dedupe", "prune", "clean", "autoremove",
-        "purge", "download", "vendor", "deps.get",
-    )
-)  # fmt: skip
+PACKAGE_WRITES = word_set(
+    "install i ci add remove rm uninstall update upgrade sync lock get fetch mod tidy init new create link publish "
+    "restore dedupe prune clean autoremove purge download vendor deps.get"
+)
 """Subcommands with which a package manager writes; `yarn` without a subcommand installs."""
-GIT_READ_COMMANDS = GIT_READERS | frozenset(
-    (
-        "blame", "grep", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "shortlog",
-        "cat-file", "merge-base", "name-rev", "for-each-ref", "show-ref", "check-ignore", "count-objects", "help",
-    )
-)  # fmt: skip
+GIT_READ_COMMANDS = GIT_READERS | word_set(
+    "blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file merge-base name-rev "
+    "for-each-ref show-ref check-ignore count-objects help"
+)
 """All git subcommands that change nothing."""
 GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 """Git options before the subcommand that take the next word as their value."""
@@ -188,9 +173,7 @@ IN_PLACE = {
     "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name",
 }
 """Option that makes a printing program write a file, as a regular expression."""
-SHELLS = frozenset(
-    ("sh", "bash", "zsh", "dash", "ksh", "eval", "xargs", "ssh", "su", "sudo", "watch", "env", "timeout")
-)
+SHELLS = word_set("sh bash zsh dash ksh eval xargs ssh su sudo watch env timeout")
 """Programs that may run their quoted arguments as commands."""
 _WORDS = r"[^\s;&|()<>{}\"'`$\\]+"
 _HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)(?![\w/.-]))"
