@@ -17,11 +17,12 @@ def touched(path: str, real: str = "", *, writes: bool = False) -> Touched:
 
 
 def read(path: str, real: str = "") -> Call:
-    return Call("Read", {"file_path": path}, "read", (touched(path, real),))
+    return Call("Read", {"file_path": path}, "read", (touched(path, real),), "Read")
 
 
 def write(path: str, real: str = "", tool: str = "Write") -> Call:
-    return Call(tool, {"file_path": path}, "write", (touched(path, real, writes=True),))
+    rule_name = "" if tool.startswith("mcp__") else "Edit"
+    return Call(tool, {"file_path": path}, "write", (touched(path, real, writes=True),), rule_name)
 
 
 def verdict(

@@ -140,7 +140,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     allowed = _runnable(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed
-    made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
+    made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():

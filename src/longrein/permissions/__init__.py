@@ -3,6 +3,7 @@
 from longrein.permissions.display import escape, shown_call, visible
 from longrein.permissions.recursive_reads import RecursiveRead, find_recursive_reads, read_deny_rule, reads_file_name
 from longrein.permissions.rules import check_rule, rule_tool
+from longrein.permissions.shell_parser import word_set
 from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
 from longrein.permissions.verdict import is_read_denied, judge
 
@@ -23,4 +24,5 @@ __all__ = [
     "rule_tool",
     "shown_call",
     "visible",
+    "word_set",
 ]

@@ -33,6 +33,8 @@ class Call(msgspec.Struct, frozen=True):
     """Effect of the tool: nothing outside the session, reads files, changes files, runs a command."""
     touched: tuple[Touched, ...] = ()
     """Touched paths of reading and writing tools."""
+    rule_name: str = ""
+    """`Read` or `Edit`: rules of this name cover the call too; '' for none."""
 
 
 class Rules(msgspec.Struct, frozen=True):

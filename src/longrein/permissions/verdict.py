@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from longrein.permissions.display import shown_call, visible
-from longrein.permissions.rules import READING, WRITING, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
+from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.shell_parser import (
     LENGTH_MAX,
     META,
@@ -64,7 +64,7 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     """Return the allow rule that covers one path of a call, both as written and with symlinks followed; '' for none."""
     for text in rules.allow:
         rule = parse_rule(text)
-        if rule.problem or not _applies_to(rule, call.tool, touched.writes):
+        if rule.problem or not _applies_to(rule, call, touched.writes):
             continue
         if not rule.spec:
             if touched.inside:
@@ -76,12 +76,10 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     return ""
 
 
-def _applies_to(rule: Rule, tool: str, writes: bool) -> bool:
-    if rule.tool == "Edit" and tool in WRITING:
-        return writes
-    if rule.tool == "Read" and tool in READING:
-        return not writes
-    return names(rule, tool)
+def _applies_to(rule: Rule, call: Call, writes: bool) -> bool:
+    if rule.tool == call.rule_name:
+        return writes == (rule.tool == "Edit")
+    return names(rule, call.tool)
 
 
 def _covers(call: Call, rule: Rule) -> bool:
@@ -192,7 +190,7 @@ def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: st
         return ""
     given = call.arguments.get("command") if call.access == "command" else None
     parsed = [(text, parse_rule(text)) for text in texts]
-    about = any(r.tool == "Bash" or (r.spec and r.tool in ("Read", "Edit", "Write")) for _, r in parsed)
+    about = any(r.tool == "Bash" or (r.spec and r.tool in FILE_RULES) for _, r in parsed)
     command = _parse_command(given) if about and isinstance(given, str) else None
     for text, rule in parsed:
         if _matches_rule(call, rule, rules, cwd) or (command and _command_matches_rule(command, rule, rules, cwd)):
@@ -207,7 +205,7 @@ def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
     if any(_is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd) for t in call.touched):
         return True
     if not names(rule, call.tool):
-        return not rule.spec and not call.touched and call.tool in {"Read": READING, "Edit": WRITING}.get(rule.tool, ())
+        return not rule.spec and not call.touched and rule.tool == call.rule_name
     if not rule.spec:
         return True
     if call.tool == "WebFetch":
@@ -280,7 +278,7 @@ def _parse_command(command: str) -> _Command:
 def _command_matches_rule(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
     if rule.problem:
         return rule.tool == "Bash"
-    if rule.tool in ("Read", "Edit", "Write"):
+    if rule.tool in FILE_RULES:
         # without a path, such a rule forbids the tools, not commands with the same effect
         return bool(rule.spec) and (command.found is None or _command_touches_file(rule, command.found, rules, cwd))
     if rule.tool != "Bash":
@@ -425,7 +423,7 @@ def _path_rule(call: Call) -> str:
     path = call.touched[0].path
     if len(paths) > 1 or re.search(r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$", path) or not path.startswith("/"):
         return ""
-    name = "Edit" if call.tool in WRITING and writes else "Read" if call.tool in READING and not writes else call.tool
+    name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool
     return f"{name}(/{path})"
 
 
