@@ -298,7 +298,7 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         run_context.environ,
         trusted=lambda folder: is_trusted(run_context.state_dir, folder),
         given=run_context.options.agents,
-        known_tools=[tool.spec.name for tool in (*builtin_tools(), *goal_tools(), *more)],
+        known_tools=(*builtin_tools(), *goal_tools(), *more),
     )
 
 

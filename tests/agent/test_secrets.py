@@ -22,6 +22,7 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     ToolResult,
+    ToolTraits,
     TurnEnded,
     Usage,
     redactor,
@@ -165,7 +166,11 @@ def holding(value: Any, name: str = "") -> set[str]:
 @pytest.mark.parametrize("kind", get_args(AnyEvent), ids=lambda kind: kind.__name__)
 def test_every_text_of_every_event_is_clean(kind: Any) -> None:
     event = filled(kind)
-    texts = {f for f in holding(event) if not {f, f.partition(".")[2]} & NAMES and not f.startswith("ToolSpec.")}
+    texts = {
+        f
+        for f in holding(event)
+        if not {f, f.partition(".")[2]} & NAMES and not f.startswith(("ToolSpec.", "ToolTraits."))
+    }
     clean = redacted(event, redactor((SECRET,), "n0nce"))
     assert holding(clean) & texts == set()
     assert redacted(clean, redactor((SECRET,), "n0nce")) is clean, "so that a resumed session stores the same bytes"
@@ -195,7 +200,11 @@ def test_what_names_a_thing_stays_as_it_is() -> None:
     """A path or an id that happens to hold a secret could not be found again."""
     left = set().union(*(holding(redacted(filled(kind), redactor((SECRET,), "n0nce"))) for kind in get_args(AnyEvent)))
     assert {"FileSeen.path", "Opened.cwd", "ToolEnded.call", "TaskStarted.task", "ModeSet.mode"} <= left
-    assert {f.partition(".")[2] for f in left} <= {n.rpartition(".")[2] for n in NAMES} | {"description", "schema"}
+    assert {f.partition(".")[2] for f in left} <= {n.rpartition(".")[2] for n in NAMES} | {
+        "description",
+        "schema",
+        *ToolTraits.__struct_fields__,
+    }
 
 
 async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: Path) -> None:

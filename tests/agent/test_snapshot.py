@@ -90,11 +90,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def requests(folder: Path, state: Path) -> list[list[bytes]]:
     """What the model is sent by a session that is resumed from `state` and goes on."""
-    shutil.rmtree(folder / "state")
-    shutil.copytree(state, folder / "state")
-    (folder / "tree" / "acts").write_text("one\n")
+    harness = DiskHarness(folder)
+    harness.state = state
+    (harness.tree / "acts").write_text("one\n")
     model = Script(says(call("Bash", command="cat acts")), says("it says one"))
-    await DiskHarness(folder).play(model, "and now?", create=False)
+    await harness.play(model, "and now?", create=False)
     return [content(request) for request in model.requests]
 
 
@@ -116,7 +116,7 @@ async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: P
     assert resumed_state(log) == fold(log.entries)
     await log.close()
     shutil.copytree(harness.state, tmp_path / "with")
-    shutil.copytree(harness.state, tmp_path / "without")
+    shutil.copytree(tmp_path / "with", tmp_path / "without")
     (tmp_path / "without" / "sessions" / SESSION / "state.snapshot").unlink()
     sent = await requests(tmp_path, tmp_path / "with")
     assert len(sent) == 2

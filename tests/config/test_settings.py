@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from longrein.config import remember_rule, state_dir
-from longrein.config.settings_keys import OWN_TOOLS
 from longrein.events import SettingsError
 from longrein.settings_schema import (
     InstructionOptions,
@@ -20,7 +19,6 @@ from longrein.settings_schema import (
     Settings,
     ToolOptions,
 )
-from longrein.tools import builtin_tools, goal_tools
 from tests.config.conftest import ConfigFolders
 
 USER = "~/.config/longrein/config.toml"
@@ -289,13 +287,6 @@ def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(folders
     assert folders.load(allowed_tools=("Bsh(ls)",)).notes == (
         "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? The rule has no effect.",
     )
-
-
-def test_every_tool_of_ours_is_known_to_rules() -> None:
-    names = {tool.spec.name for tool in (*builtin_tools(), *goal_tools())}
-    assert names <= set(OWN_TOOLS)
-    later = {"Agent", "ToolSearch", "CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput"}
-    assert set(OWN_TOOLS) - names <= later
 
 
 @pytest.mark.parametrize(

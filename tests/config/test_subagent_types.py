@@ -14,11 +14,11 @@ from longrein.config import load_subagent_types, subagent_model
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
 from longrein.settings_schema import Settings
-from longrein.tools import SubagentType
+from longrein.tools import SubagentType, own_tools
 from tests.config.conftest import ConfigFolders
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")
-TOOLS = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Agent")
+TOOLS = own_tools()
 
 
 def put(folder: Path, name: str, text: str | bytes) -> Path:

@@ -11,6 +11,7 @@ from longrein.context.clearing.features import (
     identifiers,
     is_declaration,
     is_partial_read,
+    kind_of_name,
     line_key,
     line_keys,
     names_by_line,
@@ -79,7 +80,7 @@ def test_many_lines_are_read_as_each_of_them_is(lines: list[str]) -> None:
 )
 def test_what_a_call_does(tool: str, arguments: str, kind: str, paths: tuple[str, ...]) -> None:
     parsed = arguments_of(arguments)
-    assert (tool_class(tool, parsed), touched_paths(parsed)) == (kind, paths)
+    assert (tool_class(kind_of_name(tool), parsed), touched_paths(parsed)) == (kind, paths)
 
 
 def test_parts_and_contents() -> None:

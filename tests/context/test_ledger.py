@@ -256,7 +256,9 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
     ):
         record_event(state.ledger, seq, event)
     answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
-    record_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
+    record_result(
+        state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered, quiet=False
+    )
     check(
         ledger_lines.decision_lines(state),
         "- asked by AskUserQuestion, the user answered: Use PostgreSQL (r11)",

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import longrein
 from longrein.context import Engine
 from longrein.events import Cleared, ToolError, UsageError
 from longrein.integrations import did_not_fit
@@ -13,6 +12,9 @@ from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paire
 
 WINDOW, OUTPUT = 12_000, 1_000
 USABLE = WINDOW - OUTPUT
+
+
+GREETING: Chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
 
 
 def name_of(wire: object) -> str:
@@ -258,7 +260,7 @@ def test_C4_a_long_talk_is_summed_up_whatever_the_summariser_does(case: tuple[An
 def test_C5_the_focus_reaches_the_summariser_behind_the_live_list() -> None:
     heard: list[Chat] = []
     engine = Engine(WINDOW, OUTPUT, summarise=lambda chat: heard.append(chat) or "Short.")
-    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    chat = list(GREETING)
     before = engine.prepare(chat)
     engine.compact("the greeting")
     chat += [{"role": "user", "content": "Go on."}]
@@ -275,7 +277,7 @@ async def test_a_summariser_may_be_awaited() -> None:
         return "Awaited."
 
     engine = Engine(WINDOW, OUTPUT, summarise=summarise)
-    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    chat = list(GREETING)
     await engine.aprepare(chat)
     engine.compact()
     assert "Awaited." in (await engine.aprepare(chat))[0]["content"]
@@ -291,7 +293,7 @@ async def test_a_summary_that_is_cancelled_is_a_failed_attempt_and_the_engine_go
         return ""
 
     engine = Engine(WINDOW, OUTPUT, summarise=summarise)
-    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    chat = list(GREETING)
     await engine.aprepare(chat)
     engine.compact()
     work = asyncio.ensure_future(engine.aprepare(chat))
@@ -306,7 +308,7 @@ async def test_a_summary_that_is_cancelled_is_a_failed_attempt_and_the_engine_go
 
 def test_an_awaitable_needs_the_async_call() -> None:
     engine = Engine(WINDOW, OUTPUT, summarise=lambda chat: asyncio.Future(loop=asyncio.new_event_loop()))
-    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    chat = list(GREETING)
     engine.prepare(chat)
     engine.compact()
     with pytest.raises(UsageError, match=r"call `await engine.aprepare\(\.\.\.\)`"):
@@ -438,11 +440,3 @@ def test_a_policy_decision_is_a_fact_in_the_log() -> None:
     long_list(engine, WIRES[0], 30)
     assert any(isinstance(entry.event, Cleared) for entry in engine.entries)
     assert [entry.seq for entry in engine.entries] == list(range(1, len(engine.entries) + 1))
-
-
-def test_the_three_lines_of_the_readme() -> None:
-    chat = [{"role": "user", "content": "Hi."}]
-    engine = longrein.engine(window=200_000, max_output=8_192)
-    view = engine.prepare(chat)
-    engine.observe({"usage": {"prompt_tokens": 10, "completion_tokens": 2}})
-    assert view == chat

@@ -17,7 +17,7 @@ def bash(command: str, *, confined: bool = False) -> Call:
         ]
         found = [touched(join_path(f, path), writes=x) for path, x in paths for f in part.folders or ("/?",)]
         facts.append(PartFacts(tuple(found)))
-    return Call("Bash", {"command": command}, "command", (), read, tuple(facts), confined)
+    return Call("Bash", {"command": command}, "command", (), "", read, tuple(facts), confined)
 
 
 def touched(path: str, real: str = "", *, writes: bool = False) -> Touched:
@@ -28,11 +28,12 @@ def touched(path: str, real: str = "", *, writes: bool = False) -> Touched:
 
 
 def read(path: str, real: str = "") -> Call:
-    return Call("Read", {"file_path": path}, "read", (touched(path, real),))
+    return Call("Read", {"file_path": path}, "read", (touched(path, real),), "Read")
 
 
 def write(path: str, real: str = "", tool: str = "Write") -> Call:
-    return Call(tool, {"file_path": path}, "write", (touched(path, real, writes=True),))
+    rule_name = "" if tool.startswith("mcp__") else "Edit"
+    return Call(tool, {"file_path": path}, "write", (touched(path, real, writes=True),), rule_name)
 
 
 def verdict(

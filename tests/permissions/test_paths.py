@@ -117,7 +117,7 @@ ALLOW = [
     ("Read(//etc/**)", read(OUT), "allow"),
     ("Read(//etc/**)", write(OUT), "ask"),
     ("Read(//ETC/**)", read(OUT), "ask"),
-    ("Read(//etc/**)", Call("Grep", {}, "read", (touched(OUT),)), "allow"),
+    ("Read(//etc/**)", Call("Grep", {}, "read", (touched(OUT),), "Read"), "allow"),
     ("Read(!x)", read(OUT), "ask"),
     ("Read()", read(OUT), "ask"),
 ]
@@ -149,7 +149,7 @@ DENY = [
     ("Read(//etc)", read(OUT), "deny"),
     ("Read(~)", read(f"{HOME}/x"), "deny"),
     ("Read", read("a"), "deny"),
-    ("Read", Call("Glob", {}, "read", ()), "deny"),
+    ("Read", Call("Glob", {}, "read", (), "Read"), "deny"),
     ("Read", write("a"), "ask"),
     ("Grep", read("a"), "allow"),
     ("Edit(src/**)", write("src/a"), "deny"),

@@ -91,11 +91,6 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
     assert "- others (full names): Convert" in told.listed[-2].description
 
 
-def test_E5_the_same_tools_give_the_same_bytes() -> None:
-    one, two = (msgspec.json.encode(offer_tools((*builtin_tools(), *server_tools()), USABLE)) for _ in range(2))
-    assert one == two
-
-
 def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     assert list(tools_by_name(builtin_tools())) == [spec.name for spec in OWN]
     assert list(tools_by_name((*builtin_tools(), FOREIGN[0])))[-3:] == [

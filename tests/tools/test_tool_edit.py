@@ -42,22 +42,48 @@ async def edited(harness: Any, content: bytes, old: str, new: str, **more: Any) 
 # --- E22: nine checks, nine code words ---------------------------------------------------------------------------
 
 
-async def test_E22_R085_same(harness: Any) -> None:
+NO_MATCH = "[no-match] old_string is not in ROOT/"
+NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set replace_all."
+
+REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
+    # file, content, old, new, refusal
+    ("a.py", CODE, "x", "x", "[same] old_string and new_string are equal; nothing to do."),
+    ("a.py", CODE, "", "x", "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
+    (".git/config", "[core]\n", "[core]", "[x]",
+     "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."),
+    ("a.ipynb", "{}", "{}", "[]",
+     ("[notebook] ROOT/a.ipynb is a notebook: its cells are JSON, which text edits break. "
+      "Change it with Bash and a few lines of Python (json), or Write the whole file.")),
+    ("a.py", CODE, "def ff():\n    return 1", "x", f"{NO_MATCH}a.py. The closest match is at line 1: `def f():`"),
+    ("a.py", CODE, "def f():\n\treturn 1", "x",
+     f"{NO_MATCH}a.py. Lines 1-2 differ from it only in blanks or tabs. Line 1 is `def f():`"),
+    ("a.py", CODE, "1\tdef f():\n2\t    return 1", "x",
+     f"{NO_MATCH}a.py. It is there without the line numbers of Read: leave out the numbers and tabs."),
+    ("a.py", CODE, "class Zebra(Animal): ...", "x", f"{NO_MATCH}a.py. No line is like it. Read the file again."),
+    ("empty", "", "E", "F", f"{NO_MATCH}empty. No line is like it. Read the file again."),
+    ("a.txt", "a\r\nb\r\n", "a\n\nb", "x", f"{NO_MATCH}a.txt. The closest match is at line 1: `a`"),
+    ("a.py", CODE, "return 1", "return 2",
+     f"[not-unique] old_string stands 2 times, at lines 2, 6 of ROOT/a.py; {NOT_UNIQUE}"),
+    ("b.py", "aaa\n", "aa", "b", f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {NOT_UNIQUE}"),
+    ("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"), "und", "\u4e2d",
+     ("[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "
+      "Leave the character out, or convert the file with Bash (iconv) first.")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "old", "new", "expected"), REFUSALS)
+async def test_E22_R085_refusals(
+    harness: Any, name: str, content: str | bytes, old: str, new: str, expected: str
+) -> None:
+    harness.file(name, content)
+    await harness.call("Read", file_path=name)
+    await refused(harness, name, old, new, expected)
+
+
+async def test_E22_not_read(harness: Any) -> None:
     harness.file("a.py", CODE)
-    await refused(harness, "a.py", "x", "x", "[same] old_string and new_string are equal; nothing to do.")
-
-
-async def test_E22_ignored_path(harness: Any) -> None:
-    harness.file(".git/config", "[core]\n")
-    expected = "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."
-    await refused(harness, ".git/config", "[core]", "[x]", expected)
-
-
-async def test_E22_R085_create_over_non_empty(harness: Any) -> None:
-    harness.file("a.py", CODE)
-    await harness.call("Read", file_path="a.py")
-    expected = "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."
-    await refused(harness, "a.py", "", "x", expected)
+    expected = "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
+    await refused(harness, "a.py", "def f", "def h", expected)
 
 
 async def test_E22_create(harness: Any) -> None:
@@ -72,21 +98,6 @@ async def test_E22_not_found_with_suggestion(harness: Any) -> None:
     harness.file("parser.py", CODE)
     expected = "[not-found] No such file: ROOT/parsr.py. Did you mean ROOT/parser.py?"
     await refused(harness, "parsr.py", "a", "b", expected)
-
-
-async def test_E22_notebook(harness: Any) -> None:
-    harness.file("a.ipynb", "{}")
-    expected = (
-        "[notebook] ROOT/a.ipynb is a notebook: its cells are JSON, which text edits break. "
-        "Change it with Bash and a few lines of Python (json), or Write the whole file."
-    )
-    await refused(harness, "a.ipynb", "{}", "[]", expected)
-
-
-async def test_E22_not_read(harness: Any) -> None:
-    harness.file("a.py", CODE)
-    expected = "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
-    await refused(harness, "a.py", "def f", "def h", expected)
 
 
 async def test_E22_changed_since_read(harness: Any) -> None:
@@ -163,33 +174,6 @@ async def test_E22_touched_but_equal_is_fine(harness: Any) -> None:
     assert harness.last.status == "ok"
 
 
-async def test_E22_no_match(harness: Any) -> None:
-    harness.file("a.py", CODE)
-    await harness.call("Read", file_path="a.py")
-    for old, hint in [
-        ("def ff():\n    return 1", "The closest match is at line 1: `def f():`"),
-        ("def f():\n\treturn 1", "Lines 1-2 differ from it only in blanks or tabs. Line 1 is `def f():`"),
-        (
-            "1\tdef f():\n2\t    return 1",
-            "It is there without the line numbers of Read: leave out the numbers and tabs.",
-        ),
-        ("class Zebra(Animal): ...", "No line is like it. Read the file again."),
-    ]:
-        await refused(harness, "a.py", old, "x", f"[no-match] old_string is not in ROOT/a.py. {hint}")
-
-
-async def test_E22_R085_not_unique(harness: Any) -> None:
-    harness.file("a.py", CODE)
-    await harness.call("Read", file_path="a.py")
-    advice = "nothing was changed. Take in more of the lines around it, or set replace_all."
-    expected = f"[not-unique] old_string stands 2 times, at lines 2, 6 of ROOT/a.py; {advice}"
-    await refused(harness, "a.py", "return 1", "return 2", expected)
-    harness.file("b.py", "aaa\n")
-    await harness.call("Read", file_path="b.py")
-    expected = f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {advice}"
-    await refused(harness, "b.py", "aa", "b", expected)
-
-
 # --- the other refusals ------------------------------------------------------------------------------------------
 
 
@@ -217,21 +201,12 @@ async def test_law_4_markers_are_refused(harness: Any) -> None:
 
 async def test_refusals_of_places(harness: Any) -> None:
     harness.file("bin", b"\x7fELF\0\0")
-    harness.file("empty", "")
-    await harness.call("Read", file_path="empty")
     harness.versions[f"{harness.root}/bin"] = FileVersion(harness.workspace.hash(f"{harness.root}/bin"), True)
     await refused(harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
     await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder.")
     await refused(harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file.")
     await refused(
         harness, "no/such", "E", "F", "[not-found] No such file: ROOT/no/such; its folder does not exist either."
-    )
-    await refused(
-        harness,
-        "empty",
-        "E",
-        "F",
-        "[no-match] old_string is not in ROOT/empty. No line is like it. Read the file again.",
     )
 
 
@@ -259,16 +234,6 @@ async def test_changed_between_check_and_exchange(
     assert harness.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
 
-async def test_characters_the_file_cannot_hold(harness: Any) -> None:
-    harness.file("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"))
-    await harness.call("Read", file_path="l1.txt")
-    expected = (
-        "[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "
-        "Leave the character out, or convert the file with Bash (iconv) first."
-    )
-    await refused(harness, "l1.txt", "und", "\u4e2d", expected)
-
-
 # --- bytes -------------------------------------------------------------------------------------------------------
 
 
@@ -292,13 +257,6 @@ async def test_characters_the_file_cannot_hold(harness: Any) -> None:
 )  # fmt: skip
 async def test_only_the_change_changes(harness: Any, before: bytes, old: str, new: str, after: bytes) -> None:
     assert await edited(harness, before, old, new) == after
-
-
-async def test_one_crlf_is_not_two_line_ends(harness: Any) -> None:
-    harness.file("a.txt", b"a\r\nb\r\n")
-    await harness.call("Read", file_path="a.txt")
-    hint = "The closest match is at line 1: `a`"
-    await refused(harness, "a.txt", "a\n\nb", "x", f"[no-match] old_string is not in ROOT/a.txt. {hint}")
 
 
 async def test_several_edits_in_a_row_need_one_read(harness: Any) -> None:

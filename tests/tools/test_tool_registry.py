@@ -6,20 +6,23 @@ import msgspec
 import pytest
 
 from longrein.agent import builtin_kinds
-from longrein.events import ToolError, ToolSpec
+from longrein.config.subagent_types import tool_names
+from longrein.context.clearing.features import kind_of_name
+from longrein.context.state.tool_traits import UNSTATED
+from longrein.events import ToolError, ToolSpec, ToolTraits
 from longrein.tools import (
     Outcome,
     ToolContext,
     agent_tool,
     builtin_tools,
-    check_arguments,
     fit_arguments,
     goal_tools,
     make_tool,
     malformed_arguments_message,
     offer_tools,
+    own_tools,
     tool,
-    unknown_tool_message,
+    unknown_call_message,
 )
 
 
@@ -54,7 +57,7 @@ COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", Fals
 
 
 def test_D2_signature_and_docstring_are_the_tool() -> None:
-    assert msgspec.to_builtins(COUNT.spec) == {
+    assert dict(zip(("name", "description", "schema"), COUNT.spec.sent, strict=True)) == {
         "name": "Count",
         "description": "Count a word in a file. Not for folders.\n\n- one\n- two",
         "schema": {
@@ -132,7 +135,7 @@ def test_a_hint_without_schema_is_a_mistake() -> None:
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
     every = offer_tools((*tools, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
-    assert len(msgspec.json.encode(every)) <= 10_100
+    assert len(msgspec.json.encode([msgspec.structs.replace(spec, traits=None) for spec in every])) <= 10_100
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
         unsaid = {name for name, schema in one.spec.schema["properties"].items() if not schema.get("description")}
@@ -183,7 +186,7 @@ NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
 )  # fmt: skip
 def test_D7_wrong_arguments_are_named(arguments: dict[str, Any], expected: str | None) -> None:
     end = ". Nothing was done; correct the call and send it again."
-    assert check_arguments(COUNT, arguments) == (expected and f"[bad-arguments] Count: {expected}{end}")
+    assert fit_arguments(COUNT, arguments)[1] == (expected and f"[bad-arguments] Count: {expected}{end}")
 
 
 async def Kinds(
@@ -221,7 +224,7 @@ def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) ->
     [{"i": True}, {"i": 3.5}, {"i": "x"}, {"i": 1e400}, {"b": 1}, {"s": False}, {"o": "[1]"}, {"o": []}, {"u": []}],
 )
 def test_nothing_is_guessed(given: dict[str, Any]) -> None:
-    assert check_arguments(make_tool(Kinds, access="none"), given)
+    assert fit_arguments(make_tool(Kinds, access="none"), given)[1]
 
 
 def test_R014_malformed_json() -> None:
@@ -239,14 +242,30 @@ def test_R014_malformed_json() -> None:
         )
 
 
-def test_R017_unknown_tool() -> None:
-    names = ["Read", "Edit", "Bash"]
-    assert (
-        unknown_tool_message("read_file", names)
-        == '[unknown-tool] There is no tool "read_file". Did you mean Read? Tools: Read, Edit, Bash.'
+@pytest.mark.parametrize(
+    ("name", "hint"), [("read_file", " Did you mean Read?"), ("bash", " Did you mean Bash?"), ("Zzz", "")]
+)
+def test_R017_unknown_tool(name: str, hint: str) -> None:
+    told = f'[unknown-tool] There is no tool "{name}".{hint} Tools: Read, Edit, Bash.'
+    assert unknown_call_message(name, ["Read", "Edit", "Bash"], ()) == told
+
+
+def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:
+    """So a session decides alike before and after the tools began to state their traits."""
+    for made in own_tools():
+        old, now = UNSTATED.get(made.spec.name, ToolTraits()), made.traits
+        assert (old.quiet, old.polls, old.task_argument) == (now.quiet, now.polls, now.task_argument), made.spec.name
+        assert kind_of_name(made.spec.name) == (now.kind or "other"), made.spec.name
+
+
+def test_a_custom_tool_states_the_same_traits_as_a_built_in_one() -> None:
+    @tool(
+        access="read", kind="search", quiet=True, polls=True, key_argument="b", aliases=("enquire",), rule_name="Read"
     )
-    assert (
-        unknown_tool_message("bash", names)
-        == '[unknown-tool] There is no tool "bash". Did you mean Bash? Tools: Read, Edit, Bash.'
-    )
-    assert unknown_tool_message("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
+    async def Ask(a: str, b: str) -> str:
+        """Ask."""
+        return a + b
+
+    assert Ask.traits == ToolTraits("search", quiet=True, polls=True, key_argument="b")
+    assert Ask.rule_name == "Read"
+    assert tool_names([Ask]) == {"ask": "Ask", "enquire": "Ask"}

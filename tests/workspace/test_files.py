@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from longrein.workspace import FileStamp
 from longrein.workspace import files as files_module
-from longrein.workspace import has_changed, stamp
 from longrein.workspace.atomic_write import write
-from longrein.workspace.files import content_hash, read, remove
+from longrein.workspace.files import content_hash, read, refresh_stamp, remove, stamp
 
 
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def has_changed(path: str, then: FileStamp) -> bool:
+    return refresh_stamp(path, then).hash != then.hash
 
 
 def mode(path: Path) -> int:

@@ -92,6 +92,9 @@ def open_session(
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:
     if (stored.provider, stored.model, stored.wire) != (wanted.provider, wanted.model, wanted.wire):
         return "model"
-    if (stored.tools, stored.deferred) != (wanted.tools, wanted.deferred):
+    if any(
+        [spec.sent for spec in old] != [spec.sent for spec in new]
+        for old, new in ((stored.tools, wanted.tools), (stored.deferred, wanted.deferred))
+    ):
         return "tools"
     return "upgrade" if stored.system != wanted.system else ""

@@ -181,13 +181,13 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object])
     """Return a call with what it touches; a command is read, and its files are looked up."""
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str):
-        return Call(name, arguments, tool.access, _touched(session, tool, arguments))
+        return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
     command = read_command(text, session.state.cwd, session.rules.home)
     facts = tuple(
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
-    return Call(name, arguments, tool.access, _touched(session, tool, arguments), command, facts)
+    return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name, command, facts)
 
 
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:

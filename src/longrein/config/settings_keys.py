@@ -9,6 +9,7 @@ import msgspec
 
 from longrein.permissions import check_rule, rule_tool
 from longrein.settings_schema import Setting, Settings
+from longrein.tools import own_tools
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -189,10 +190,7 @@ def from_text(key: str, text: str) -> Any:
 # A typo in a tool's name would make a rule without effect.
 
 
-OWN_TOOLS = (
-    *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
-    *("CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
-)
+OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
 """Tools of longrein."""
 FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),

@@ -20,7 +20,7 @@ from longrein.config.settings_file import shorten_home
 from longrein.events import UsageError, decode_json
 from longrein.permissions import escape
 from longrein.settings_schema import MODES
-from longrein.tools import SubagentType
+from longrein.tools import SubagentType, Tool, own_tools
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
 """Folders below each folder from the current one up to the project's root, in this order."""
@@ -34,12 +34,12 @@ def load_subagent_types(
     *,
     trusted: Callable[[str], bool],
     given: str = "",
-    known_tools: Sequence[str] = (),
+    known_tools: Sequence[Tool] = (),
 ) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return (types, notes): the `builtin` types first, in their order, then the others by name.
 
     `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
-    JSON object of name -> fields, with `prompt` for the text. `known_tools`: names of tools that need no note. Raises
+    JSON object of name -> fields, with `prompt` for the text. `known_tools`: tools that need no note. Raises
     `UsageError` where `given` is no such object.
     """
     notes: list[str] = []
@@ -83,26 +83,16 @@ TURNS_MAX = 1_000
 UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
 """Fields of other agents that have no effect here yet."""
 
-TOOL_ALIASES: Mapping[str, str] = {
-    alias: tool
-    for tool, aliases in (
-        ("Read", "read read_file readfile read_many_files readmediafile"),
-        ("Write", "write write_file writefile"),
-        ("Edit", "edit multiedit patch replace strreplacefile"),
-        ("Bash", "bash shell run_shell_command"),
-        ("Grep", "grep grep_search search_file_content"),
-        ("Glob", "glob list ls list_directory"),
-        ("TodoWrite", "todowrite write_todos settodolist"),
-        ("WebFetch", "webfetch web_fetch fetchurl"),
-        ("Agent", "task agent"),
-        ("TaskOutput", "taskoutput bashoutput"),
-        ("TaskStop", "taskstop killshell killbash"),
-        ("Skill", "skill"),
-        ("Recall", "recall"),
-    )
-    for alias in aliases.split()
-}
-"""Name in other agents, in lower case -> name in longrein."""
+FOREIGN_ALIASES = {"webfetch": "WebFetch", "web_fetch": "WebFetch", "fetchurl": "WebFetch", "skill": "Skill"}
+"""Lower-case name in other agents -> name here, for tools that longrein itself does not have."""
+
+
+EDITING = tuple(tool.spec.name for tool in own_tools() if tool.rule_name == "Edit")
+
+
+def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
+    """Return a map from each lower-case name and alias of `tools` to the name."""
+    return {name: tool.spec.name for tool in tools for name in (tool.spec.name.lower(), *tool.aliases)}
 
 
 class TypeSource(msgspec.Struct, frozen=True):
@@ -125,8 +115,9 @@ class InvalidType(Exception):
 class TypeParser:
     """Parser of subagent types that collects notes for the user."""
 
-    def __init__(self, known_tools: Sequence[str] = ()) -> None:
-        self.known_tools = frozenset(known_tools)
+    def __init__(self, known_tools: Sequence[Tool] = ()) -> None:
+        self.known_tools = frozenset(tool.spec.name for tool in known_tools)
+        self._names = FOREIGN_ALIASES | tool_names((*own_tools(), *known_tools))
         self._lines: list[str] = []
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
@@ -207,7 +198,7 @@ class TypeParser:
         tools: dict[str, None] = {}
         spawns = list(named)
         for text in _names(written):
-            base, inner = _split(text)
+            base, inner = self._split(text)
             if base == "Agent":
                 spawns += list(split_outside(inner)) if inner else ["*"]
             elif inner:
@@ -219,14 +210,32 @@ class TypeParser:
 
     def _without(self, name: str, fields: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
         """Return (removed tools, whether it may start no subagents)."""
-        taken = [_split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))]
+        taken = [
+            self._split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))
+        ]
         written = fields.get("tools")
         if isinstance(written, dict):
-            taken += [_split(key)[0] for key, on in written.items() if _truth(on) is False and key != "*"]
-        taken += _denied(fields.get("permission"))
+            taken += [self._split(key)[0] for key, on in written.items() if _truth(on) is False and key != "*"]
+        taken += self._denied(fields.get("permission"))
         for tool in taken:
             self._know(tool, name)
         return tuple(dict.fromkeys(tool for tool in taken if tool != "Agent")), "Agent" in taken
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in brackets."""
+        match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
+        base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
+        if base.startswith("mcp__") and base.count("__") == 1:
+            base += "__*"
+        return self._names.get(base.lower(), base), "" if inner == "*" else inner
+
+    def _denied(self, permission: Any) -> list[str]:
+        """Return the tools that a map of permissions denies completely. `edit` stands for every tool that edits."""
+        if not isinstance(permission, dict):
+            return []
+        whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
+        names = [self._split(str(key))[0] for key, rule in whole.items() if rule == "deny"]
+        return [*names, *(EDITING if "Edit" in names else ())]
 
     def _know(self, tool: str, name: str) -> None:
         if self.known_tools and tool not in self.known_tools and not tool.startswith("mcp_") and tool[-1:] != "*":
@@ -321,24 +330,6 @@ def _names(value: Any) -> list[str]:
     return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in brackets."""
-    match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
-    base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
-    if base.startswith("mcp__") and base.count("__") == 1:
-        base += "__*"
-    return TOOL_ALIASES.get(base.lower(), base), "" if inner == "*" else inner
-
-
-def _denied(permission: Any) -> list[str]:
-    """Return the tools that a map of permissions denies completely."""
-    if not isinstance(permission, dict):
-        return []
-    whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
-    names = [_split(str(key))[0] for key, rule in whole.items() if rule == "deny"]
-    return [*names, *(["Write"] if "Edit" in names else [])]
-
-
 def _grouped(table: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(
         f"{field} ({', '.join(names[:5])}{' …' if len(names) > 5 else ''})" for field, names in table.items()
@@ -356,7 +347,7 @@ SIZE_MAX_BYTES = 256 * 1024
 
 
 def read_types(
-    folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
+    folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[Tool]
 ) -> tuple[dict[str, SubagentType], list[str]]:
     """Return (types by name, notes). For `folders` see `_folders`, for `given` `load_subagent_types`.
 

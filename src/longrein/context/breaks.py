@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
+from longrein.context.state.tool_traits import with_traits
 from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_object
 
@@ -105,6 +106,7 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
         state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
     count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
+    state.traits = with_traits(state.traits, event)
     texts = [(n, Text(text)) for n, text in enumerate(event.context) if text]
     fresh = [make_item(seq, n, "context", text, handle=f"r{seq}.{n + 1}") for n, text in texts]
     state.items[: state.context_items] = fresh

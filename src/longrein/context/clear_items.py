@@ -228,12 +228,16 @@ def piece_of(item: Item, state: State) -> SourceItem:
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
-        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+        tool = state.traits_of(part.name).kind
+        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id, stated_kind=tool)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
         goes_on = part.status == "ok" and any(task.started.call == part.call for task in state.tasks.values())
         status = "in the background" if goes_on else part.status
-        return SourceItem(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
+        tool = state.traits_of(part.name).kind
+        return SourceItem(
+            handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images, tool
+        )
     return SourceItem(handle, name, text_of((part,)), tokens, request)
 
 

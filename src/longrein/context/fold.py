@@ -420,9 +420,10 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
-    record_result(state.ledger, seq, open_call.call, event)
+    traits = state.traits_of(event.name)
+    record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet)
     state.step_history = add_result(
-        state.step_history, open_call.call, event, state.files_just_seen, over=not state.calls
+        state.step_history, open_call.call, event, state.files_just_seen, polls=traits.polls, over=not state.calls
     )
     for seen in state.files_just_seen:
         _read(state, item.handle, seen)

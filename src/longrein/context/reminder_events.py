@@ -186,8 +186,8 @@ def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[F
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     task = state.tasks.get(event.task)
-    calls = [one.call for one in state.calls.values() if one.started and one.call.name in ("TaskStop", "TaskOutput")]
-    asked_about = any(event.task in (call.arguments or {}).values() for call in calls)
+    started = [open_call.call for open_call in state.calls.values() if open_call.started]
+    asked_about = any(state.reported_task(call) == event.task for call in started)
     if asked_about or (task is not None and task.ended is not None):
         return
     how = f", exit code {event.code}" if event.code is not None else ""

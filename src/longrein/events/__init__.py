@@ -76,6 +76,7 @@ from longrein.events.events import (
     ToolEnded as ToolEnded,
     ToolSpec as ToolSpec,
     ToolStarted as ToolStarted,
+    ToolTraits as ToolTraits,
     TurnEnded as TurnEnded,
     Usage as Usage,
     UserSpoke as UserSpoke,

@@ -125,12 +125,33 @@ class Grant(Record, frozen=True):
     seconds: float = 0.0  # Wall time of one task, in seconds
 
 
+class ToolTraits(Record, frozen=True):
+    """Properties of a tool that the engine and the frontends use. No request holds them."""
+
+    kind: str = ""
+    """`read`, `search`, `edit`, `write`, `shell`, `agent` or `other`; '' for the kind of tools with this name."""
+    quiet: bool = False
+    """Whether successful calls are left out of the ledger, because other records hold them or none needs them."""
+    polls: bool = False
+    """Whether the tool queries a status, so that repeated calls with equal results are no repetition."""
+    key_argument: str = ""
+    """Argument that describes a call in one line."""
+    task_argument: str = ""
+    """Argument that names a background task whose end the result reports, so that no notice has to."""
+
+
 class ToolSpec(Record, frozen=True):
     """Description of a tool for the model."""
 
     name: str  # Name the model calls
     description: str  # When to use it and how
     schema: dict[str, Any]  # JSON schema of the arguments, keys in a fixed order
+    traits: ToolTraits | None = None  # None in logs of versions that did not write them, and for foreign tools
+
+    @property
+    def sent(self) -> tuple[str, str, dict[str, Any]]:
+        """The part that requests hold."""
+        return self.name, self.description, self.schema
 
 
 class SourceFile(Record, frozen=True):

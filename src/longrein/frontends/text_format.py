@@ -120,10 +120,13 @@ KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "de
 """Arguments that describe a call, best first."""
 
 
-def key_argument(arguments: dict[str, Any] | None) -> str:
-    """The argument that describes a call best, escaped, on one line; '' without one."""
+def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
+    """The argument that describes a call best, escaped, on one line; '' without one.
+
+    `stated`: the argument that the tool states (`ToolTraits.key_argument`); '' when it states none or is unknown.
+    """
     values = arguments or {}
-    named = [values[key] for key in KEYS if isinstance(values.get(key), str) and values[key]]
+    named = [values[key] for key in (stated, *KEYS) if isinstance(values.get(key), str) and values[key]]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
     return first_line(found[0]) if found else ""
 

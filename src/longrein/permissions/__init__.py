@@ -1,6 +1,6 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
-from longrein.permissions.bash_parser import Part
+from longrein.permissions.bash_parser import Part, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
 from longrein.permissions.display import escape, shown_call, visible
 from longrein.permissions.program_table import Effect
@@ -29,4 +29,5 @@ __all__ = [
     "rule_tool",
     "shown_call",
     "visible",
+    "word_set",
 ]

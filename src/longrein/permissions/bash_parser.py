@@ -181,38 +181,42 @@ class _Options(msgspec.Struct, frozen=True):
     """Arguments of its own before the command."""
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """Split a text into a set of words."""
     return frozenset(text.split())
 
 
-_TIMEOUT = _Options("v", "ks", names("--foreground --preserve-status --verbose"), names("--kill-after --signal"), 1)
+_TIMEOUT = _Options(
+    "v", "ks", word_set("--foreground --preserve-status --verbose"), word_set("--kill-after --signal"), 1
+)
+    "v", "ks", word_set("--foreground --preserve-status --verbose"), word_set("--kill-after --signal"), 1
+)
 WRAPPERS = {
-    "env": _Options("i0v", "uC", names("--ignore-environment --null"), names("--unset --chdir")),
+    "env": _Options("i0v", "uC", word_set("--ignore-environment --null"), word_set("--unset --chdir")),
     "timeout": _TIMEOUT,
     "gtimeout": _TIMEOUT,
-    "nice": _Options("", "n", frozenset(), names("--adjustment")),
-    "ionice": _Options("t", "cn", names("--ignore"), names("--class --classdata")),
+    "nice": _Options("", "n", frozenset(), word_set("--adjustment")),
+    "ionice": _Options("t", "cn", word_set("--ignore"), word_set("--class --classdata")),
     "nohup": _Options(),
-    "setsid": _Options("cfw", "", names("--ctty --fork --wait")),
+    "setsid": _Options("cfw", "", word_set("--ctty --fork --wait")),
     "time": _Options("p"),
-    "stdbuf": _Options("", "ioe", frozenset(), names("--input --output --error")),
+    "stdbuf": _Options("", "ioe", frozenset(), word_set("--input --output --error")),
     "command": _Options("p"),
     "builtin": _Options(),
     "exec": _Options(),
     "unbuffer": _Options(),
-    "sudo": _Options("nEHS", "ugC", names("--non-interactive --preserve-env"), names("--user --group")),
+    "sudo": _Options("nEHS", "ugC", word_set("--non-interactive --preserve-env"), word_set("--user --group")),
     "doas": _Options("n", "u"),
     "xargs": _Options(
-        "0rtxp", "nPLIdEsa", names("--null --no-run-if-empty --verbose --exit"),
-        names("--max-args --max-procs --max-lines --replace --delimiter --arg-file --max-chars"),
+        "0rtxp", "nPLIdEsa", word_set("--null --no-run-if-empty --verbose --exit"),
+        word_set("--max-args --max-procs --max-lines --replace --delimiter --arg-file --max-chars"),
     ),
 }  # fmt: skip
 """Programs that run the command in their arguments, with the options before it."""
 UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
 """Wrappers that change nothing about what the command can do."""
 SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
-RESERVED = names("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
+RESERVED = word_set("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
@@ -258,8 +262,8 @@ _STATEMENTS = frozenset((
     "variable_assignments",
 ))  # fmt: skip
 _TOKENS = frozenset((
-    "\n", *names("; & && || | |& ;; ;& ;;& ( ) { } ! [ ] [[ ]] (( )) = == != =~ < > -a -o"),
-    *names("if then elif else fi while until do done for in case esac select test_operator comment regex"),
+    "\n", *word_set("; & && || | |& ;; ;& ;;& ( ) { } ! [ ] [[ ]] (( )) = == != =~ < > -a -o"),
+    *word_set("if then elif else fi while until do done for in case esac select test_operator comment regex"),
 ))  # fmt: skip
 _WORDS = frozenset((
     "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",

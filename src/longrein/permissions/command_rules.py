@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, names, parse_command
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, parse_command, word_set
 from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
 from longrein.permissions.rules import glob
 
 _BARE = re.compile(r"[\w@%+=:,./^\]*?\[~{}-]+")
 _UNKNOWN = "\x01"
 """Stands for the unknown rest of an open word; no rule holds it."""
-_MAY_RUN_ANYTHING = names(
+_MAY_RUN_ANYTHING = word_set(
     "bash sh zsh dash ksh fish eval source . exec env sudo doas su xargs find fd ssh python python3 node deno "
     "ruby perl php lua awk gawk sed tar rsync git docker podman kubectl parallel watch script nohup timeout make "
     "npx bunx uvx pipx gdb strace curl wget nc dd tee cp mv ln chmod chown rm"
@@ -94,7 +94,7 @@ def matches(spec: str, command: Command) -> bool:
     return any(regex.match(text) for text in texts)
 
 
-_RUNS_TEXT = names(
+_RUNS_TEXT = word_set(
     "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel script trap env"
 )
 """Programs that run what stands in their arguments or input: for deny rules every word may begin a command."""
@@ -145,7 +145,7 @@ def _word_tails(text: str) -> Iterator[str]:
 # --- Folders that a command reads ------------------------------------------------------------------------------------
 
 
-_NAMES_ONLY = names(
+_NAMES_ONLY = word_set(
     "ls find gfind fd du df tree stat cd mkdir rmdir rm mv touch realpath readlink basename dirname pwd test [ echo"
 )
 """Programs that show or change names, not contents."""
@@ -217,5 +217,5 @@ def _suggest(part: Part) -> str:
     return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
 
 
-_SUBCOMMANDED = names("npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry")
+_SUBCOMMANDED = word_set("npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry")
 """Programs whose second word is a group: the rule names the third word too (`gh pr view`, `npm run test`)."""

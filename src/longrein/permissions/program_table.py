@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import SPECIAL_VARIABLES, Part, Word, names
+from longrein.permissions.bash_parser import SPECIAL_VARIABLES, Part, Word, word_set
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -108,12 +108,12 @@ def _awk(arguments: Sequence[Word]) -> Effect | None:
     return Effect(reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text)))
 
 
-_FIND_VALUED = names(
+_FIND_VALUED = word_set(
     "-name -iname -path -ipath -wholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth -size -mtime "
     "-mmin -ctime -cmin -atime -amin -perm -user -group -uid -gid -links -inum -printf -fstype -used -lname "
     "-ilname"
 )
-_FIND_FLAGS = names(
+_FIND_FLAGS = word_set(
     "-not ! -o -or -a -and ( ) , -print -print0 -empty -prune -L -H -P -ls -quit -true -false -depth -xdev -mount "
     "-follow -readable -writable -executable -nouser -nogroup -daystart -noleaf -ignore_readdir_race -warn "
     "-nowarn"
@@ -498,24 +498,24 @@ VERSIONED = frozenset(
 )
 """Programs that may be asked for their version."""
 INSTALLERS = {
-    "npm": names("install ci add i update uninstall remove rm link dedupe prune audit"),
-    "pnpm": names("install add i update remove rm up link prune"),
-    "yarn": names("install add remove upgrade up link"),
-    "bun": names("install add remove update link i"),
-    **dict.fromkeys(("pip", "pip3"), names("install uninstall download")),
-    "uv": names("sync add remove lock pip venv tool"),
-    "poetry": names("install add remove update lock"),
-    "cargo": names("add remove update install"),
-    "go": names("get mod install work"),
+    "npm": word_set("install ci add i update uninstall remove rm link dedupe prune audit"),
+    "pnpm": word_set("install add i update remove rm up link prune"),
+    "yarn": word_set("install add remove upgrade up link"),
+    "bun": word_set("install add remove update link i"),
+    **dict.fromkeys(("pip", "pip3"), word_set("install uninstall download")),
+    "uv": word_set("sync add remove lock pip venv tool"),
+    "poetry": word_set("install add remove update lock"),
+    "cargo": word_set("add remove update install"),
+    "go": word_set("get mod install work"),
     **dict.fromkeys(
-        ("bundle", "gem", "composer", "brew"), names("install uninstall update upgrade add remove require")
+        ("bundle", "gem", "composer", "brew"), word_set("install uninstall update upgrade add remove require")
     ),
     **dict.fromkeys(("apt", "apt-get", "dnf", "yum", "pacman", "conda", "mamba", "rustup", "pipx", "dpkg", "apk"), ()),
 }
 """Package managers and the subcommands that take their lock; () for all of them."""
 
 
-_SAFE_WITH_ANY_OPTION = names(
+_SAFE_WITH_ANY_OPTION = word_set(
     "cat tac head tail wc ls stat nl od grep egrep fgrep cut du basename dirname md5sum sha256sum"
 )
 """Programs with no option that writes or runs something, so that a file named like an option does no harm."""

@@ -7,10 +7,10 @@ from unicodedata import normalize
 
 import msgspec
 
-READING = ("Read", "Grep", "Glob")
-"""Tools that a `Read` rule covers."""
-WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-"""Tools that an `Edit` rule covers."""
+FILE_RULES = ("Read", "Edit", "Write")
+"""Rules whose spec is a path that holds for every way to read or change the file."""
+PATH_RULES = (*FILE_RULES, "Grep", "Glob", "MultiEdit", "NotebookEdit")
+"""Rules whose spec is a path."""
 
 _NAME = r"\*|[A-Za-z][\w.-]*\*?"
 
@@ -55,7 +55,7 @@ def rule_tool(text: str) -> str:
 
 
 def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
-    web, paths = name == "WebFetch", name in READING + WRITING
+    web, paths = name == "WebFetch", name in PATH_RULES
     checks = (
         (not name, "no tool is named: write Tool or Tool(what)"),
         (not re.compile(_NAME).fullmatch(name), f"{name!r} is not a tool name: write Tool or Tool(what)"),

@@ -44,6 +44,8 @@ class Call(msgspec.Struct, frozen=True):
     """Effect of the tool: nothing outside the session, reads files, changes files, runs a command."""
     touched: tuple[Touched, ...] = ()
     """Touched paths of reading and writing tools."""
+    rule_name: str = ""
+    """`Read` or `Edit`: rules of this name cover the call too; '' for none."""
     command: Command | None = None
     """The command line that it runs, read; None for tools that run none."""
     parts: tuple[PartFacts, ...] = ()

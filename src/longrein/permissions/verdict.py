@@ -9,7 +9,7 @@ from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
-from longrein.permissions.rules import READING, WRITING, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
+from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
 
 # --- Allow rules: exact matches only ---------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     """Return the allow rule that covers one path of a call, both as written and with symlinks followed; '' for none."""
     for text in rules.allow:
         rule = parse_rule(text)
-        if rule.problem or not _applies_to(rule, call.tool, touched.writes):
+        if rule.problem or not _applies_to(rule, call, touched.writes):
             continue
         if not rule.spec:
             if touched.inside:
@@ -50,12 +50,10 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     return ""
 
 
-def _applies_to(rule: Rule, tool: str, writes: bool) -> bool:
-    if rule.tool == "Edit" and tool in WRITING:
-        return writes
-    if rule.tool == "Read" and tool in READING:
-        return not writes
-    return names(rule, tool)
+def _applies_to(rule: Rule, call: Call, writes: bool) -> bool:
+    if rule.tool == call.rule_name:
+        return writes == (rule.tool == "Edit")
+    return names(rule, call.tool)
 
 
 def _covers(call: Call, rule: Rule) -> bool:
@@ -107,7 +105,7 @@ def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
     if any(_is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd) for t in call.touched):
         return True
     if not names(rule, call.tool):
-        return not rule.spec and not call.touched and call.tool in {"Read": READING, "Edit": WRITING}.get(rule.tool, ())
+        return not rule.spec and not call.touched and rule.tool == call.rule_name
     if not rule.spec:
         return True
     if call.tool == "WebFetch":
@@ -166,7 +164,7 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
         return rule.tool == "Bash"
     if rule.tool == "Bash":
         return matches(rule.spec, command)
-    if rule.tool not in ("Read", "Edit", "Write") or not rule.spec:
+    if rule.tool not in FILE_RULES or not rule.spec:
         return False  # without a path, such a rule forbids the tools, not commands with the same effect
     if command.script.problem and not command.script.parts:
         return True
@@ -295,7 +293,7 @@ def _path_rule(call: Call) -> str:
     path = call.touched[0].path
     if len(paths) > 1 or re.search(r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$", path) or not path.startswith("/"):
         return ""
-    name = "Edit" if call.tool in WRITING and writes else "Read" if call.tool in READING and not writes else call.tool
+    name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool
     return f"{name}(/{path})"
 
 

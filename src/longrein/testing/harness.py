@@ -82,7 +82,7 @@ def memory_dependencies(
 
 def memory_tools() -> tuple[Tool, ...]:
     """Return the built-in tools that work on a memory workspace."""
-    return tuple(tool for tool in builtin_tools() if tool.spec.name not in ("Grep", "Glob"))
+    return tuple(tool for tool in builtin_tools() if tool.traits.kind != "search")
 
 
 def _prefix_of(tools: Sequence[Tool], workspace: Workspace) -> Callable[[Model, str], PrefixSet]:

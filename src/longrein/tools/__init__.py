@@ -1,13 +1,12 @@
 """Tools that the model can call: async functions whose signature and docstring become the tool."""
 
 from longrein.settings_schema import ToolOptions
-from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments_message, unknown_tool_message
+from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
-from longrein.tools.builtin import builtin_tools
+from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
 from longrein.tools.port import (
-    Access,
     BackgroundedCommand,
     Blobs,
     FileVersion,
@@ -30,7 +29,6 @@ from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
     DeferralPolicy,
-    ToolOffer,
     bad_arguments_message,
     offer_tools,
     tools_by_name,
@@ -38,7 +36,6 @@ from longrein.tools.tool_search import (
 )
 
 __all__ = [
-    "Access",
     "BackgroundedCommand",
     "Blobs",
     "DeferralPolicy",
@@ -56,15 +53,14 @@ __all__ = [
     "TaskView",
     "Tool",
     "ToolContext",
-    "ToolOffer",
     "ToolOptions",
     "agent_tool",
     "bad_arguments_message",
     "begins_with_absolute_cd",
     "builtin_tools",
     "change_of",
-    "check_arguments",
     "clean",
+    "edit_distance",
     "fit_arguments",
     "goal_tools",
     "hunks_of",
@@ -73,9 +69,9 @@ __all__ = [
     "malformed_arguments_message",
     "may_change_folder",
     "offer_tools",
+    "own_tools",
     "report_text",
     "tool",
     "tools_by_name",
     "unknown_call_message",
-    "unknown_tool_message",
 ]

@@ -37,12 +37,15 @@ def similarity(one: str, other: str) -> float:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the Levenshtein distance."""
-    row = list(range(len(other) + 1))
+    """Return the number of typos: characters added, removed, replaced, or swapped with their neighbour."""
+    two_ago, row = [0] * (len(other) + 1), list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
-        corner, row[0] = row[0], i
+        new = [i]
         for j, b in enumerate(other, 1):
-            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (a != b))
+            new.append(min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (a != b)))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                new[j] = min(new[j], two_ago[j - 2] + 1)
+        two_ago, row = row, new
     return row[-1]
 
 
@@ -65,11 +68,6 @@ class ArgumentMismatch(Exception):
     """Value that does not fit the schema. Internal to this module."""
 
 
-def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """Return the error message for `arguments`, or None."""
-    return fit_arguments(tool, arguments)[1]
-
-
 def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
     """Return the converted arguments and None, or {} and the error message.
 
@@ -85,7 +83,8 @@ def malformed_arguments_message(name: str, received: str) -> str:
     """Return the error for arguments that are not a JSON object."""
     try:
         found = decode_json(received)
-        why = f"they are {value_type_words(found)}"
+        kinds = {str: "a string", bool: "a boolean", list: "a list", type(None): "null"}
+        why = f"they are {kinds.get(type(found), 'a number')}"
     except msgspec.DecodeError as error:
         why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + error_position(received, error)
     return f"[bad-json] The arguments of {name} are not a JSON object: {why}. Nothing was done; send valid JSON."
@@ -99,13 +98,6 @@ def error_position(received: str, error: Exception) -> str:
     at = int(digits.rstrip(")"))
     near = received.encode("utf-8", "replace")[max(0, at - 20) : at + 20].decode("utf-8", "replace")
     return f" at byte {at}, near {quote_value(near)}"
-
-
-def unknown_tool_message(name: str, names: Sequence[str]) -> str:
-    """Return the error for a tool that does not exist."""
-    near = nearest(name, names)
-    hint = f" Did you mean {near}?" if near else ""
-    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {', '.join(names)}."
 
 
 def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -218,12 +210,6 @@ def type_words(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f'"{one}"' for one in schema["enum"])
     return ARTICLES.get(schema.get("type", ""), "a value")
-
-
-def value_type_words(value: Any) -> str:
-    """Describe the type of a JSON value, in words."""
-    kinds = {str: "a string", bool: "a boolean", list: "a list", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 def quote_value(value: Any) -> str:

@@ -21,7 +21,7 @@ async def TaskList(hands: ToolContext) -> Outcome:
     every = hands.tasks.tasks() if hands.tasks is not None else ()
     if not every:
         return Outcome.of("There are no background tasks.")
-    lines = [listed(view) for view in every[:LISTED_MAX]]
+    lines = [f"- {task_line(view)}" for view in every[:LISTED_MAX]]
     more = len(every) - len(lines)
     return Outcome.of("\n".join([*lines, *[f"and {more} older ones that are over"] * bool(more)]))
 
@@ -93,18 +93,28 @@ def task_line(view: TaskView) -> str:
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
 
 
-def listed(view: TaskView) -> str:
-    """Describe a task as a list item."""
-    return f"- {task_line(view)}"
-
-
 def _command(view: TaskView) -> str:
     line = one_line(" ".join(view.command.split()))
     return line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + "…"
 
 
-TASK_LIST = make_tool(TaskList, access="none", together=True)
-TASK_OUTPUT = make_tool(TaskOutput, access="none", together=True)
-TASK_STOP = make_tool(TaskStop, access="none", together=True)
+TASK_LIST = make_tool(TaskList, access="none", together=True, polls=True)
+TASK_OUTPUT = make_tool(
+    TaskOutput,
+    access="none",
+    together=True,
+    aliases=("bashoutput",),
+    polls=True,
+    key_argument="task_id",
+    task_argument="task_id",
+)
+TASK_STOP = make_tool(
+    TaskStop,
+    access="none",
+    together=True,
+    aliases=("killshell", "killbash"),
+    key_argument="task_id",
+    task_argument="task_id",
+)
 TASK_INPUT = make_tool(TaskInput, access="command")
 TASK_TOOLS = (TASK_LIST, TASK_OUTPUT, TASK_STOP, TASK_INPUT)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
+from longrein.permissions import word_set
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
@@ -54,9 +55,16 @@ class CommandOutput:
             data = bytes(self._start) + data
             self._start = bytearray(data[: self._options.head_bytes + 1])
         self.lines += data.count(b"\n")
-        self._keep_tail(data)
+        most = self._options.tail_bytes + 1
+        self._tail += data[-most:]
+        if len(self._tail) > SLACK * most:
+            del self._tail[:-most]
+        if self._lost is not None:
+            return
         try:
-            self._keep(data)
+            if self._writer is None:
+                self._writer = self._new_blob()
+            self._writer.write(data)
         except OSError as error:
             self._lost = error
 
@@ -64,19 +72,6 @@ class CommandOutput:
     def lost(self) -> str:
         """Why part of the output could not be stored (a full disk); '' when all of it was."""
         return "" if self._lost is None else self._lost.strerror or str(self._lost)
-
-    def _keep(self, data: bytes) -> None:
-        if self._lost is not None:
-            return
-        if self._writer is None:
-            self._writer = self._new_blob()
-        self._writer.write(data)
-
-    def _keep_tail(self, data: bytes) -> None:
-        most = self._options.tail_bytes + 1
-        self._tail += data[-most:]
-        if len(self._tail) > SLACK * most:
-            del self._tail[:-most]
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
         """Return the output as content, followed by `note` (how the command ended; may be empty)."""
@@ -137,26 +132,7 @@ class CommandOutput:
 # makes the command run alone, which costs time and nothing else.
 
 
-READERS = frozenset(
-    (
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "wc",
-        "grep",
-        "rg",
-        "sleep",
-        "true",
-        "echo",
-        "pwd",
-        "date",
-        "stat",
-        "which",
-        "du",
-        "df",
-    )
-)
+READERS = word_set("ls cat head tail wc grep rg sleep true echo pwd date stat which du df")
 """Commands that change nothing with any plain arguments other than `WRITE_OPTIONS`."""
 GIT_READERS = frozenset(("status", "log", "diff", "show"))
 """Git subcommands that change nothing."""
@@ -168,36 +144,25 @@ SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
 
 LENGTH_MAX = 20_000
 """Characters of a command that is classified; a longer one runs alone."""
-WRITERS = frozenset(
-    (
-        "mv", "rm", "mkdir", "rmdir", "cp", "ln", "touch", "tee", "dd", "install", "truncate", "shred", "unlink",
-        "chmod", "chown", "chgrp", "patch", "rsync", "scp", "wget", "tar", "zip", "unzip", "gzip", "gunzip", "venv",
-        "virtualenv", "sponge", "mktemp", "mkfifo", "kill", "pkill", "killall", "dpkg", "rpm", "pacman", "-delete",
-    )
-)  # fmt: skip
+WRITERS = word_set(
+    "mv rm mkdir rmdir cp ln touch tee dd install truncate shred unlink chmod chown chgrp patch rsync scp wget tar "
+    "zip unzip gzip gunzip venv virtualenv sponge mktemp mkfifo kill pkill killall dpkg rpm pacman -delete"
+)
 """Programs that change files or end processes, so that order matters."""
-PACKAGE_MANAGERS = frozenset(
-    (
-        "pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "mamba", "npm", "yarn", "pnpm", "bun", "npx", "cargo",
-        "go", "gem", "bundle", "composer", "apt", "apt-get", "dnf", "yum", "apk", "zypper", "brew", "snap", "nix",
-        "mix", "dotnet", "mvn", "gradle",
-    )
-)  # fmt: skip
+PACKAGE_MANAGERS = word_set(
+    "pip pip3 pipx uv poetry pdm conda mamba npm yarn pnpm bun npx cargo go gem bundle composer apt apt-get dnf yum "
+    "apk zypper brew snap nix mix dotnet mvn gradle"
+)
 """Package managers: they write with a subcommand in `PACKAGE_WRITES`."""
-PACKAGE_WRITES = frozenset(
-    (
-        "install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "sync", "lock", "get", "fetch",
-        "mod", "tidy", "init", "new", "create", "link", "publish", "restore", "dedupe", "prune", "clean", "autoremove",
-        "purge", "download", "vendor", "deps.get",
-    )
-)  # fmt: skip
+PACKAGE_WRITES = word_set(
+    "install i ci add remove rm uninstall update upgrade sync lock get fetch mod tidy init new create link publish "
+    "restore dedupe prune clean autoremove purge download vendor deps.get"
+)
 """Subcommands with which a package manager writes; `yarn` without a subcommand installs."""
-GIT_READ_COMMANDS = GIT_READERS | frozenset(
-    (
-        "blame", "grep", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "shortlog",
-        "cat-file", "merge-base", "name-rev", "for-each-ref", "show-ref", "check-ignore", "count-objects", "help",
-    )
-)  # fmt: skip
+GIT_READ_COMMANDS = GIT_READERS | word_set(
+    "blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file merge-base name-rev "
+    "for-each-ref show-ref check-ignore count-objects help"
+)
 """All git subcommands that change nothing."""
 GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 """Git options before the subcommand that take the next word as their value."""
@@ -209,9 +174,7 @@ IN_PLACE = {
     "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name",
 }
 """Option that makes a printing program write a file, as a regular expression."""
-SHELLS = frozenset(
-    ("sh", "bash", "zsh", "dash", "ksh", "eval", "xargs", "ssh", "su", "sudo", "watch", "env", "timeout")
-)
+SHELLS = word_set("sh bash zsh dash ksh eval xargs ssh su sudo watch env timeout")
 """Programs that may run their quoted arguments as commands."""
 _WORDS = r"[^\s;&|()<>{}\"'`$\\]+"
 _HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)(?![\w/.-]))"
@@ -304,10 +267,8 @@ async def Bash(
     output = CommandOutput(hands)
     limit_s = time_limit(timeout, hands.options)
     try:
-        if run_in_background:
-            came = await _in_background(hands, command, timeout, output)
-        else:
-            came = await _in_foreground(hands, command, limit_s, output)
+        task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
+        came = await _run(hands, command, task_limit_s, output, background=run_in_background)
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
     if isinstance(came, BackgroundedCommand):
@@ -320,13 +281,15 @@ async def Bash(
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
-async def _in_foreground(
-    hands: ToolContext, command: str, limit_s: float, output: CommandOutput
+async def _run(
+    hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool
 ) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
         return await hands.tasks.run(
-            command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
+            command, call=hands.call, sink=output, timeout_s=limit_s, background=background, promote=not background
         )
+    if background:
+        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     return await hands.workspace.spawner.run(
         command,
         cwd=hands.cwd,
@@ -334,17 +297,6 @@ async def _in_foreground(
         sink=output,
         timeout_s=limit_s,
         output_bytes_max=hands.options.output_bytes_max,
-    )
-
-
-async def _in_background(
-    hands: ToolContext, command: str, timeout: int | None, output: CommandOutput
-) -> CommandExit | BackgroundedCommand:
-    if hands.tasks is None:
-        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
-    limit_s = 0.0 if timeout is None else timeout / 1000
-    return await hands.tasks.run(
-        command, call=hands.call, sink=output, timeout_s=limit_s, background=True, promote=False
     )
 
 
@@ -421,4 +373,11 @@ def _can_run_together(arguments: Mapping[str, Any]) -> bool:
     return can_run_in_parallel(str(arguments.get("command", "")))
 
 
-BASH = make_tool(Bash, access="command", together=_can_run_together)
+BASH = make_tool(
+    Bash,
+    access="command",
+    together=_can_run_together,
+    aliases=("shell", "run_shell_command"),
+    kind="shell",
+    key_argument="command",
+)

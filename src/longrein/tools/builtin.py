@@ -4,12 +4,15 @@ from longrein.events import Reminded
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.edit import EDIT
+from longrein.tools.goals import goal_tools
 from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
 from longrein.tools.search import GLOB, GREP
+from longrein.tools.subagent import AGENT
 from longrein.tools.todo import TODO_WRITE
+from longrein.tools.tool_search import CALL_TOOL_ENTRY, tool_search
 from longrein.tools.write import WRITE
 
 # --- `Compact`: a request for compaction, decided before the next request --------------------------------------------
@@ -26,7 +29,7 @@ async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG0
     )
 
 
-COMPACT = make_tool(Compact, access="none")
+COMPACT = make_tool(Compact, access="none", quiet=True, key_argument="focus")
 
 
 # --- List of built-in tools ------------------------------------------------------------------------------------------
@@ -38,3 +41,8 @@ BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RE
 def builtin_tools() -> tuple[Tool, ...]:
     """Return all built-in tools, always in the same order."""
     return BUILTIN
+
+
+def own_tools() -> tuple[Tool, ...]:
+    """Return every tool of longrein, also those that only some sessions have."""
+    return (*BUILTIN, AGENT, *goal_tools(), tool_search(()), CALL_TOOL_ENTRY)

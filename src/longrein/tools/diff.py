@@ -287,10 +287,8 @@ Change = tuple[int, int, tuple[str, ...]]
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Merge two changes of `base`; None for a conflict. Binary content merges only when one side is unchanged."""
-    if ours in (base, theirs):
-        return theirs
-    if theirs == base:
-        return ours
+    if (whole := merge_values(base, ours, theirs)) is not None:
+        return whole
     texts = decode(base), decode(ours), decode(theirs)
     if texts[0] is None or texts[1] is None or texts[2] is None:
         return None

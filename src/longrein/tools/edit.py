@@ -1,6 +1,6 @@
 """`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with its own code."""
 
-import msgspec
+from collections.abc import Callable
 
 from longrein.events import ToolError
 from longrein.tools.diff import group_nearby, shown_change
@@ -58,39 +58,21 @@ async def Edit(
     base, now = await known_content(hands, place)
     change = (old_string, new_string)
     try:
-        made = await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
+        data, confirmation = await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
     except ToolError:
         if base == now:
             raise
         return await refuse_changed(hands, place, base, (now,))
-    return await save_merged(hands, place, base, made.data, made.confirmation)
+    return await save_merged(hands, place, base, data, confirmation)
 
 
-class AppliedEdit(msgspec.Struct, frozen=True):
-    """Edit applied to the content that the model knows."""
+def apply_edit(
+    place: ResolvedPath, base: bytes, change: tuple[str, str], every: bool
+) -> tuple[bytes, Callable[[str, str], str]]:
+    """Return the new content, and the function that makes the confirmation (see `save_merged`).
 
-    place: ResolvedPath
-    decoded: Decoded
-    replacements: list[Replacement]
-    data: bytes
-    """The whole new content."""
-    forgiven: str = ""
-    """Ignored differences between the file and old_string, in words; '' for an exact match."""
-
-    def confirmation(self, shown: str, extra: str) -> str:
-        """Return the confirmation with present line numbers; `shown` and `extra` describe a merge."""
-        times = "" if len(self.replacements) == 1 else f" in {counted(len(self.replacements), 'place')}"
-        kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
-        rows = [shown] * bool(shown) if extra else shown_replacements(self.decoded, self.replacements)
-        if self.forgiven:
-            rows.insert(
-                0, f"old_string stands there but for {self.forgiven}; what you left alone stays as it is there."
-            )
-        return "\n".join([f"Edited {one_line(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
-
-
-def apply_edit(place: ResolvedPath, base: bytes, change: tuple[str, str], every: bool) -> AppliedEdit:
-    """Apply a change (old, new) to `base`. Raises `ToolError` for binary content and as `choose_replacements` does."""
+    `change`: (old, new). Raises `ToolError` for binary content and as `choose_replacements` does.
+    """
     decoded = decode(base)
     if decoded is None:
         raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
@@ -98,7 +80,16 @@ def apply_edit(place: ResolvedPath, base: bytes, change: tuple[str, str], every:
     data = encode_for(place, apply_replacements(decoded.text, replacements), decoded.style)
     if data == base:
         raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
-    return AppliedEdit(place, decoded, replacements, data, forgiven)
+
+    def confirmation(shown: str, extra: str) -> str:
+        times = "" if len(replacements) == 1 else f" in {counted(len(replacements), 'place')}"
+        kept = f" Kept: {decoded.style.words()}." if decoded.style.words() else ""
+        rows = [shown] * bool(shown) if extra else shown_replacements(decoded, replacements)
+        if forgiven:
+            rows.insert(0, f"old_string stands there but for {forgiven}; what you left alone stays as it is there.")
+        return "\n".join([f"Edited {one_line(place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
+
+    return data, confirmation
 
 
 async def fill_empty_file(hands: ToolContext, place: ResolvedPath, content: str) -> Outcome:
@@ -173,4 +164,13 @@ def shown_replacements(decoded: Decoded, replacements: list[Replacement]) -> lis
     return shown
 
 
-EDIT = make_tool(Edit, access="write", paths=[("file_path", True)])
+EDIT = make_tool(
+    Edit,
+    access="write",
+    paths=[("file_path", True)],
+    rule_name="Edit",
+    aliases=("multiedit", "patch", "replace", "strreplacefile"),
+    kind="edit",
+    quiet=True,
+    key_argument="file_path",
+)

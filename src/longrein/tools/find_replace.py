@@ -1,6 +1,7 @@
 """Exact text search and replacement for `Edit`, with any line ends, and hints for text that is not found. Pure."""
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -28,16 +29,14 @@ def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replaceme
     Line ends of `old` match any line end. `new` gets the line end of the place, else `eol`.
     """
     if "\r" not in text:
-        found = find_all(text, old)
-        if not found and "\r" in old:
+        if "\r" in old and old not in text:
             old, new = with_lf(old), with_lf(new)
-            found = find_all(text, old)
-        return [Replacement(at, at + len(old), new) for at in found]
-    flat = with_lf(new)
-    return [
-        Replacement(match.start(), match.end(), flat.replace("\n", next_line_end(text, match.start(), eol)))
-        for match in line_end_pattern(old).finditer(text)
-    ]
+        return [Replacement(at, at + len(old), new) for at in find_all(text, old, len(old))]
+    replacements, ends = list[Replacement](), re.compile(LINE_END)
+    for match in line_end_pattern(old).finditer(text):
+        end = ends.search(text, match.start())
+        replacements.append(Replacement(*match.span(), with_lf(new).replace("\n", end.group() if end else eol)))
+    return replacements
 
 
 def line_end_pattern(old: str) -> re.Pattern[str]:
@@ -50,19 +49,12 @@ def with_lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def find_all(text: str, old: str) -> list[int]:
-    """Return the starts of `old` in `text`, as `str.replace` finds them."""
-    found, at = [], text.find(old)
+def find_all(text: str, part: str, step: int) -> Iterator[int]:
+    """Yield the starts of `part`, each at least `step` characters after the one before."""
+    at = text.find(part)
     while at >= 0:
-        found.append(at)
-        at = text.find(old, at + len(old))
-    return found
-
-
-def next_line_end(text: str, start: int, usual: str) -> str:
-    """Return the first line end at or after `start`; `usual` when there is none."""
-    match = re.compile(LINE_END).search(text, start)
-    return match.group() if match else usual
+        yield at
+        at = text.find(part, at + step)
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
@@ -137,18 +129,13 @@ def closest_line(lines: list[str], wanted: list[str]) -> int:
     words = set(re.findall(r"\w+", key))
     best, best_score = -1, 0.0
     for i, line in enumerate(lines[:CANDIDATES_MAX]):
-        score = shared_word_ratio(words, line)
+        there = set(re.findall(r"\w+", line))
+        score = len(words & there) / len(words | there) if words and there else 0.0
         if score > best_score:
             best, best_score = i, score
     if best < 0 or (best_score < 0.5 and similarity(lines[best].strip(), key) < 0.5):
         return -1
     return max(best - row, 0)
-
-
-def shared_word_ratio(words: set[str], line: str) -> float:
-    """Return the share of common words."""
-    there = set(re.findall(r"\w+", line))
-    return len(words & there) / len(words | there) if words and there else 0.0
 
 
 def quoted_line(line: str) -> str:

@@ -11,14 +11,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import cache
 from itertools import accumulate
 from unicodedata import category, normalize
 
 import msgspec
 
 from longrein.tools.diff import common_prefix
-from longrein.tools.find_replace import LINE_END, Replacement, with_lf
+from longrein.tools.find_replace import LINE_END, Replacement, find_all, with_lf
+from longrein.tools.text_encoding import counted
 
 TEXT_CHARS_MAX = 4_000_000
 """Maximum length of a file; a longer one is searched for exact text only."""
@@ -35,6 +35,7 @@ SPELLINGS = {
     "no-break or typographic spaces": {" ": "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f"},
 }
 """Characters with several forms: difference in words -> key -> other forms."""
+KEY_OF = {ord(form): key for spelling in SPELLINGS.values() for key, forms in spelling.items() for form in forms}
 
 
 class LooseMatch(msgspec.Struct, frozen=True):
@@ -91,12 +92,7 @@ def find_loose_matches(text: str, old: str, new: str, eol: str) -> list[LooseMat
 
 def plain(text: str) -> str:
     """Normalize `text` to one form of each letter, quote, dash and blank."""
-    return text if text.isascii() else normalize("NFC", text).translate(_spelling_table())
-
-
-@cache
-def _spelling_table() -> dict[int, str]:
-    return {ord(form): key for forms in SPELLINGS.values() for key, all_forms in forms.items() for form in all_forms}
+    return text if text.isascii() else normalize("NFC", text).translate(KEY_OF)
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -126,7 +122,7 @@ def _spelling_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator
         return  # the old text ends in the indentation of a missing line
     starts = _starts([line.flat for line in lines])
     end_mark = "\n" * whole_end
-    for at in _find_overlapping("\n".join(line.flat for line in lines) + end_mark, "\n".join(flat) + end_mark):
+    for at in find_all("\n".join(line.flat for line in lines) + end_mark, "\n".join(flat) + end_mark, 1):
         first = bisect_right(starts, at) - 1
         last = first + len(wanted) - 1
         start = at - starts[first]
@@ -146,7 +142,7 @@ def _indentation_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Itera
     flat = [line.flat.lstrip(BLANKS) for line in lines]
     starts = _starts(flat)
     text = "\n" + "".join(row + "\n" for row in flat)
-    for tried, at in enumerate(_find_overlapping(text, "\n" + "".join(row + "\n" for row in bare))):
+    for tried, at in enumerate(find_all(text, "\n" + "".join(row + "\n" for row in bare), 1)):
         if tried > TRIED_MAX:
             raise _NotApplicable
         n = bisect_right(starts, at) - 1
@@ -167,14 +163,6 @@ def _indentation_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Itera
 def _starts(lines: Iterable[str]) -> list[int]:
     """Return the start of each line when lines are joined with one separator character."""
     return list(accumulate((len(line) + 1 for line in lines), initial=0))
-
-
-def _find_overlapping(text: str, part: str) -> Iterator[int]:
-    """Yield all indices of `part`, including overlapping matches."""
-    at = text.find(part)
-    while at >= 0:
-        yield at
-        at = text.find(part, at + 1)
 
 
 def _indentation(line: str) -> str:
@@ -290,7 +278,8 @@ def _file_index(body: str, count: int) -> int:
 def _forgiven_differences(parts: Sequence[str], wanted: Sequence[str], found: _Span) -> Iterator[str]:
     """Yield the differences between the file and the old text, in words for the model."""
     if found.shift or found.unshift:
-        blanks = _blank_words(found.shift or found.unshift)
+        shift = found.shift or found.unshift
+        blanks = counted(len(shift), "blank" if shift.strip("\t") else "tab")
         yield f"its indentation ({blanks} {'more' if found.shift else 'less'} in the file)"
     if any(_split_blanks(part)[2] != _split_blanks(row)[2] for part, row in zip(parts, wanted, strict=True)):
         yield "blanks at the end of lines"
@@ -306,9 +295,3 @@ def _forgiven_differences(parts: Sequence[str], wanted: Sequence[str], found: _S
             yield name
     if any(plain(one) not in "'\"- " for one, _ in pairs):
         yield "composed and decomposed letters"
-
-
-def _blank_words(shift: str) -> str:
-    """`4 blanks`, `1 tab`."""
-    word = "tab" if shift.strip("\t") == "" else "blank"
-    return f"{len(shift)} {word}{'s' * (len(shift) != 1)}"

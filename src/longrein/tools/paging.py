@@ -83,10 +83,6 @@ def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, 
 Show = Callable[[str], str]
 
 
-def _unchanged(text: str) -> str:
-    return text
-
-
 def _control_pictures(text: str) -> str:
     return text.translate(PICTURES).removeprefix("\ufeff")
 
@@ -95,7 +91,7 @@ def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[byt
     """Yield the text of `contents` in pieces, each with the function that makes its lines printable."""
     for content in contents:
         if len(contents) > 1:
-            yield f"--- {content.title} ---\n".encode(), _unchanged
+            yield f"--- {content.title} ---\n".encode(), str
         show = _display_of(content)
         piece = b""
         for piece in _bytes_of(past, content):
@@ -107,7 +103,7 @@ def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[byt
 def _display_of(content: Content) -> Show:
     if content.raw:
         return visible
-    return _unchanged if not content.blob else _control_pictures if content.title == "content" else clean_text
+    return str if not content.blob else _control_pictures if content.title == "content" else clean_text
 
 
 def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
@@ -141,7 +137,7 @@ class _LineCollector:
         self._room = limit_bytes + 1
         self._number = 1
         self._open = bytearray()
-        self._show: Show = _unchanged
+        self._show: Show = str
         self._ended = True
         self._full = False
 
@@ -220,7 +216,7 @@ class _CharCollector:
         self.more = False
         """Whether another line follows."""
         self._ended = True
-        self.show: Show = _unchanged
+        self.show: Show = str
         self._kept: list[str] = []
         self._wanted, self._skip, self._most = wanted, first - 1, most
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

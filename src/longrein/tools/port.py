@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
+from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, SearchResult
 from longrein.workspace import CommandExit, ReplayableSink, Workspace
@@ -255,6 +255,8 @@ class GoalPort(Protocol):
 
 
 Access = Literal["none", "read", "write", "command"]
+RuleName = Literal["", "Read", "Edit"]
+ToolKind = Literal["", "read", "search", "edit", "write", "shell", "agent", "other"]
 T = TypeVar("T")
 
 
@@ -380,3 +382,12 @@ class Tool(msgspec.Struct, frozen=True):
     """(path, writes) pairs that a call touches, for permission."""
     deferred: bool = False
     """Whether `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""
+    rule_name: RuleName = ""
+    """Permission rules of this name cover the paths of the tool too."""
+    aliases: tuple[str, ...] = ()
+    """Names of such a tool in other agents, in lower case; files of subagents may use them."""
+
+    @property
+    def traits(self) -> ToolTraits:
+        """Traits in the spec."""
+        return self.spec.traits or ToolTraits()

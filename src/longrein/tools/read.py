@@ -258,15 +258,12 @@ async def read_large(hands: ToolContext, place: ResolvedPath, first: int, count:
 
 def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
     """Decode the start of a file up to its last whole line, and split it; None for binary content."""
-    decoded = decode(whole_lines(data))
-    return decoded, lines_of(decoded.text) if decoded else []
-
-
-def whole_lines(data: bytes) -> bytes:
-    """Remove a last line that may be cut."""
     if wide_encoding(data):
-        return data[: len(data) // 2 * 2]
-    return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
+        whole = data[: len(data) // 2 * 2]
+    else:
+        whole = data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
+    decoded = decode(whole)
+    return decoded, lines_of(decoded.text) if decoded else []
 
 
 def large_page(
@@ -298,4 +295,14 @@ async def read_large_media(hands: ToolContext, place: ResolvedPath) -> Outcome:
     return read_media(place, data, blob, blob)
 
 
-READ = make_tool(Read, access="read", together=True, paths=[("file_path", False)])
+READ = make_tool(
+    Read,
+    access="read",
+    together=True,
+    paths=[("file_path", False)],
+    rule_name="Read",
+    aliases=("read_file", "readfile", "read_many_files", "readmediafile"),
+    kind="read",
+    quiet=True,
+    key_argument="file_path",
+)

@@ -16,10 +16,12 @@ instead of an `Outcome`. A call that cannot be done raises `ToolError`, whose te
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Union
+from typing import Any, Literal, TypedDict, Union, Unpack
 
-from longrein.events import ToolError, ToolSpec
-from longrein.tools.port import Access, Outcome, Tool, ToolContext
+import msgspec
+
+from longrein.events import ToolError, ToolSpec, ToolTraits
+from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, ToolKind
 
 # --- Tool spec from signature and docstring --------------------------------------------------------------------------
 #
@@ -170,6 +172,16 @@ Paths = Sequence[tuple[str, bool]] | Callable[[Mapping[str, Any]], tuple[tuple[s
 Run = Callable[..., Awaitable[Outcome]]
 
 
+class Traits(TypedDict, total=False):
+    """Fields of `events.ToolTraits`, as arguments of `make_tool`."""
+
+    kind: ToolKind
+    quiet: bool
+    polls: bool
+    key_argument: str
+    task_argument: str
+
+
 def make_tool(
     function: Callable[..., Awaitable[Outcome | str]],
     *,
@@ -178,30 +190,50 @@ def make_tool(
     paths: Paths = (),
     names: Mapping[str, str] | None = None,
     deferred: bool = False,
+    rule_name: RuleName = "",
+    aliases: Sequence[str] = (),
+    **traits: Unpack[Traits],
 ) -> Tool:
     """Make a tool from `function`.
 
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of a path parameter
     and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
-    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`.
+    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`:
+    see `Tool`. `traits`: fields of `events.ToolTraits`.
     Raises TypeError for a type hint without a JSON schema.
     """
     renamed = names or {}
     return Tool(
-        tool_spec(function, renamed),
+        msgspec.structs.replace(tool_spec(function, renamed), traits=ToolTraits(**traits)),
         access,
         make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
-        paths if callable(paths) else (lambda arguments: named_paths(paths, arguments)),
+        paths if callable(paths) else (lambda given: named_paths(paths, given)),
         deferred,
+        rule_name,
+        tuple(aliases),
     )
 
 
 def tool(
-    *, access: Access = "command", together: Together = False, paths: Paths = ()
+    *,
+    access: Access = "command",
+    together: Together = False,
+    paths: Paths = (),
+    rule_name: RuleName = "",
+    aliases: Sequence[str] = (),
+    **traits: Unpack[Traits],
 ) -> Callable[[Callable[..., Awaitable[Outcome | str]]], Tool]:
     """Decorator form of `make_tool`. Without `access`, each call asks for permission like a command."""
-    return lambda function: make_tool(function, access=access, together=together, paths=paths)
+    return lambda function: make_tool(
+        function,
+        access=access,
+        together=together,
+        paths=paths,
+        rule_name=rule_name,
+        aliases=aliases,
+        **traits,
+    )
 
 
 def named_paths(pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:

@@ -39,21 +39,17 @@ def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
 
 def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
     """Return rows `number:line` for matches, `number-line` for context, below each file's path; `--` for gaps."""
+    gaps = not all(line.match for line in lines)  # without context no gap is marked
     rows: list[str] = []
     path, number = "", 0
     for line in lines:
         if line.path != path:
             rows += ["", *shown_paths(hands, (line.path,))] if rows else shown_paths(hands, (line.path,))
-        elif line.number > number + 1 and not has_no_context(lines):
+        elif line.number > number + 1 and gaps:
             rows.append("--")
         path, number = line.path, line.number
         rows.append(f"{number}{':' if line.match else '-'}{shown_text(hands, line.text)}")
     return rows
-
-
-def has_no_context(lines: tuple[Line, ...]) -> bool:
-    """Whether all lines are matches; gaps are then not marked."""
-    return lines[0].match and lines[-1].match and all(line.match for line in lines)
 
 
 def shown_text(hands: ToolContext, text: str) -> str:
@@ -118,17 +114,8 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     if context < 0 or head_limit < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
     place = resolve_search_root(hands, path)
-    query = Query(
-        place.real,
-        pattern,
-        glob,
-        MODES[output_mode],
-        ignore_case,
-        multiline,
-        context,
-        context,
-        head_limit or LIMITS[output_mode],
-    )
+    mode, most = MODES[output_mode], head_limit or LIMITS[output_mode]
+    query = Query(place.real, pattern, glob, mode, ignore_case, multiline, context, context, most)
     found = await grep(hands.workspace, query, hidden_filter(hands, place))
     return Outcome.of(result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit"))
 
@@ -149,6 +136,11 @@ GREP = make_tool(
     together=True,
     paths=lambda arguments: ((str(arguments.get("path") or "."), False),),
     names={"ignore_case": "-i", "context": "-C"},
+    rule_name="Read",
+    aliases=("grep_search", "search_file_content"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
 )
 
 
@@ -188,4 +180,14 @@ def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]
     return ((folder, False),)
 
 
-GLOB = make_tool(Glob, access="read", together=True, paths=searched_paths)
+GLOB = make_tool(
+    Glob,
+    access="read",
+    together=True,
+    paths=searched_paths,
+    rule_name="Read",
+    aliases=("list", "ls", "list_directory"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
+)

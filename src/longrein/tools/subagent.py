@@ -8,7 +8,7 @@ import msgspec
 
 from longrein.context import neutralize_markers
 from longrein.events import AnyEvent, ToolError
-from longrein.tools.port import Outcome, SubagentPort, SubagentReport, SubagentTask, SubagentType, Tool, ToolContext
+from longrein.tools.port import Outcome, SubagentReport, SubagentTask, SubagentType, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 
@@ -66,7 +66,14 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     """
     started: Outcome = await start_subagents(
         hands,
-        TaskArguments(description, prompt, subagent_type, model, isolation or "", context),
+        {
+            "description": description,
+            "prompt": prompt,
+            "subagent_type": subagent_type,
+            "model": model,
+            "isolation": isolation or "",
+            "context": context,
+        },
         tasks=tasks or [],
         samples=samples,
         synthesis=synthesis.strip(),
@@ -76,7 +83,7 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     return started
 
 
-AGENT = make_tool(Agent, access="none", together=True)
+AGENT = make_tool(Agent, access="none", together=True, aliases=("task",), kind="agent", key_argument="description")
 
 
 def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
@@ -248,26 +255,20 @@ DESCRIPTION_CHARS_MAX = 120
 LABEL = r"a[1-9]\d{0,17}"
 
 
-class TaskArguments(msgspec.Struct, frozen=True):
-    """Arguments of a call that describe one subagent; an item of `tasks` may replace them."""
+TaskFields = Mapping[str, str]
+"""Arguments of a call that describe one subagent; an item of `tasks` may replace them."""
 
-    description: str
-    prompt: str
-    subagent_type: str
-    model: str
-    isolation: str
-    context: str
 
-    def job(self) -> SubagentTask:
-        """Return the task for the port."""
-        short = " ".join(self.description.split())[:DESCRIPTION_CHARS_MAX]
-        worktree = self.isolation == "worktree"
-        return SubagentTask(short, self.prompt, self.subagent_type, self.model.strip(), self.context, worktree)
+def to_task(fields: TaskFields) -> SubagentTask:
+    """Return the task for the port."""
+    short = " ".join(fields["description"].split())[:DESCRIPTION_CHARS_MAX]
+    model, worktree = fields["model"].strip(), fields["isolation"] == "worktree"
+    return SubagentTask(short, fields["prompt"], fields["subagent_type"], model, fields["context"], worktree)
 
 
 async def start_subagents(
     hands: ToolContext,
-    wanted: TaskArguments,
+    wanted: TaskFields,
     *,
     tasks: Sequence[Mapping[str, Any]],
     samples: int,
@@ -286,7 +287,8 @@ async def start_subagents(
         raise ToolError(
             "[one-report] A synthesis needs two reports or more: use tasks or samples. Nothing was started."
         )
-    behind = background or any_always_background(port, jobs)
+    always = {kind.name for kind in port.kinds() if kind.background}
+    behind = background or any(job.kind in always for job in jobs if not job.again)
     if synthesis and behind:
         raise ToolError(
             "[contradiction] A synthesis waits for its reports, so nothing here may work in the background."
@@ -295,26 +297,27 @@ async def start_subagents(
     return result_of(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
 
 
-def sampled_tasks(wanted: TaskArguments, samples: int, resume: str) -> list[SubagentTask]:
+def sampled_tasks(wanted: TaskFields, samples: int, resume: str) -> list[SubagentTask]:
     """Return one task `samples` times, or the task of a subagent to resume."""
-    if not wanted.prompt.strip():
+    if not wanted["prompt"].strip():
         raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
     check_count("samples", samples)
-    if not resume:
-        return [wanted.job()] * samples
-    return [msgspec.structs.replace(wanted.job(), again=parse_label(resume, wanted))]
+    task = to_task(wanted)
+    if resume:
+        task = msgspec.structs.replace(task, again=parse_label(resume, task))
+    return [task] * samples
 
 
-def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskArguments) -> list[SubagentTask]:
+def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskFields) -> list[SubagentTask]:
     """Return the tasks of `tasks`: missing fields come from the call, and its prompt precedes each own prompt."""
     check_count("tasks", len(tasks))
     jobs = []
     for task in tasks:
         if not str(task["prompt"]).strip():
             raise ToolError(f"[empty] The task {task['description'][:40]!r} has no prompt. Nothing was started.")
-        prompt = "\n\n".join(filter(str.strip, (call.prompt, str(task["prompt"]))))
+        prompt = "\n\n".join(filter(str.strip, (call["prompt"], str(task["prompt"]))))
         said = {name: str(value) for name, value in task.items() if value}
-        jobs.append(msgspec.structs.replace(call, **{**said, "prompt": prompt}).job())
+        jobs.append(to_task({**call, **said, "prompt": prompt}))
     return jobs
 
 
@@ -324,17 +327,11 @@ def check_count(name: str, count: int) -> None:
         raise ToolError(f"[bad-count] {name}: {count}; from 1 to {TASKS_MAX} may be started. Nothing was started.")
 
 
-def parse_label(resume: str, wanted: TaskArguments) -> str:
+def parse_label(resume: str, task: SubagentTask) -> str:
     """Return the label of the subagent to resume. Raises `ToolError` for an invalid one."""
     label = resume.strip(" \t\n[]()'\"`").partition("/")[0]
     if not re.fullmatch(LABEL, label):
         raise ToolError(f"[bad-label] {resume[:40]!r} is no subagent of yours; labels look like a398.")
-    if wanted.context == "fork" or wanted.isolation:
+    if task.form == "fork" or task.worktree:
         raise ToolError("[contradiction] One that is asked again keeps its context and its folder. Nothing was done.")
     return label
-
-
-def any_always_background(port: SubagentPort, jobs: Sequence[SubagentTask]) -> bool:
-    """Whether a type in `jobs` always runs in the background."""
-    behind = {kind.name: kind for kind in port.kinds() if kind.background}
-    return any(one.kind in behind for one in jobs if not one.again)

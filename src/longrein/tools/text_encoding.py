@@ -7,7 +7,6 @@ control characters from command output.
 
 import codecs
 import re
-from functools import cache
 
 import msgspec
 
@@ -27,18 +26,18 @@ PICTURES = {code: 0x2400 + code for code in (*range(9), *range(11, 32))} | {127:
 """Control characters of a file and their visible replacements."""
 
 
-@cache
-def escape_pattern() -> re.Pattern[str]:
-    """Return the pattern of terminal escapes: OSC and other strings, CSI, short ones. Compiled at first use."""
-    strings = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    return re.compile(strings + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
+ESCAPES = (
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
+)
+"""Terminal escapes as a regular expression: OSC and other strings, CSI, short ones."""
 
 
 def clean(data: bytes) -> str:
     """Decode a program's output to safe text: no escapes or controls; of a progress line the last state."""
     if not data.translate(None, PRINTABLE):
         return data.decode("ascii")
-    text = decode_output(data)
+    text = data.decode(wide_encoding(data) or "utf-8", "replace").removeprefix("\ufeff")
     if not data.translate(None, HARMLESS) and b"\xc2" not in data:
         return text
     return clean_text(text)
@@ -47,25 +46,12 @@ def clean(data: bytes) -> str:
 def clean_text(text: str) -> str:
     """Clean text as `clean` does."""
     if "\x1b" in text or any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
-        text = escape_pattern().sub("", text)
+        text = re.sub(ESCAPES, "", text)
     if "\r" in text:
-        text = apply_carriage_returns(text.replace("\r\n", "\n"))
+        lines = text.replace("\r\n", "\n").split("\n")
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
     text = text.translate(CONTROLS)
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-def apply_carriage_returns(text: str) -> str:
-    """Return each line as a terminal shows it after carriage returns: the last non-empty state."""
-    if "\r" not in text:
-        return text
-    lines = text.split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines)
-
-
-def decode_output(data: bytes) -> str:
-    """Decode UTF-8, or UTF-16 when detected; invalid bytes become U+FFFD."""
-    wide = wide_encoding(data)
-    return data.decode(wide or "utf-8", "replace").removeprefix("\ufeff")
 
 
 def wide_encoding(data: bytes) -> str:
@@ -95,7 +81,7 @@ def cut_head(data: bytes, limit: int) -> bytes:
     if len(data) <= limit:
         return data
     end = data.rfind(b"\n", 0, limit) + 1
-    return data[: end or char_boundary_before(data, limit)]
+    return data[: end or char_boundary(data, range(limit, max(limit - 4, 0), -1))]
 
 
 def cut_tail(data: bytes, limit: int) -> bytes:
@@ -104,23 +90,12 @@ def cut_tail(data: bytes, limit: int) -> bytes:
         return data
     start = len(data) - limit
     line = data.find(b"\n", start - 1, len(data) - 1) + 1
-    return data[line:] if line else data[char_boundary_after(data, start) :]
+    return data[line or char_boundary(data, range(start, min(start + 4, len(data)))) :]
 
 
-def char_boundary_before(data: bytes, at: int) -> int:
-    """Return the last index up to `at` that does not split a UTF-8 character."""
-    for place in range(at, max(at - 4, 0), -1):
-        if data[place] & 0xC0 != 0x80:
-            return place
-    return at
-
-
-def char_boundary_after(data: bytes, at: int) -> int:
-    """Return the first index from `at` on that does not split a UTF-8 character."""
-    for place in range(at, min(at + 4, len(data))):
-        if data[place] & 0xC0 != 0x80:
-            return place
-    return at
+def char_boundary(data: bytes, places: range) -> int:
+    """Return the first of `places` that does not split a UTF-8 character, else the first of all."""
+    return next((at for at in places if data[at] & 0xC0 != 0x80), places.start)
 
 
 def size_words(count: int) -> str:
@@ -202,8 +177,9 @@ def decode(data: bytes) -> Decoded | None:
     except UnicodeDecodeError:
         text, encoding = decode_broken(body)
         odd = True
-        if looks_binary(body):
-            return None
+        sample = body[:8192]
+        if len(sample.translate(None, LINE_BYTES + b"\x0c\x1b")) * 20 > len(sample):
+            return None  # too many control characters for text of any encoding
     return Decoded(text, style_of(text, encoding, bom), odd)
 
 
@@ -224,12 +200,6 @@ def decode_broken(data: bytes) -> tuple[str, str]:
     return (text, "utf-8") if good >= bad else (data.decode("latin-1"), "latin-1")
 
 
-def looks_binary(data: bytes) -> bool:
-    """Whether `data` has too many control characters for text of any encoding."""
-    sample = data[:8192]
-    return len(sample.translate(None, LINE_BYTES + b"\x0c\x1b")) * 20 > len(sample)
-
-
 def style_of(text: str, encoding: str, bom: bytes) -> Style:
     """Return the style of `text`, with its most frequent line end."""
     if "\r" not in text:
@@ -237,7 +207,7 @@ def style_of(text: str, encoding: str, bom: bytes) -> Style:
     both = text.count("\r\n")
     alone, cr = text.count("\n") - both, text.count("\r") - both
     eol = "\r\n" if both >= max(alone, cr) else "\n" if alone >= cr else "\r"
-    return Style(encoding, bom, eol, mixed=sum(1 for count in (both, alone, cr) if count) > 1)
+    return Style(encoding, bom, eol, mixed=[both, alone, cr].count(0) < 2)
 
 
 def lines_of(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """`TodoWrite` tool: replaces the whole todo list, which is kept in the log and through every compaction."""
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from longrein.events import Todo, TodoSet, ToolError
 from longrein.tools.port import Outcome, ToolContext
@@ -29,18 +29,13 @@ async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
         raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")
     if any(not item["content"].strip() for item in todos):
         raise ToolError("[empty] A todo has no content. The list is unchanged.")
-    new = tuple(to_todo(item) for item in todos)
+    new = tuple(Todo(item["content"], item["status"], item.get("activeForm", "")) for item in todos)
     active = [todo.content for todo in new if todo.status == "in_progress"]
     if len(active) > 1:
         raise ToolError(f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is unchanged.")
     if new == hands.todos:
         return Outcome.of("The todo list is that already.")
     return Outcome.of(counts_by_status(new), TodoSet(new))
-
-
-def to_todo(item: TodoItem | dict[str, Any]) -> Todo:
-    """Convert an item to the value for the log."""
-    return Todo(item["content"], item["status"], item.get("activeForm", ""))
 
 
 def counts_by_status(todos: tuple[Todo, ...]) -> str:
@@ -53,4 +48,4 @@ def counts_by_status(todos: tuple[Todo, ...]) -> str:
     return f"Todo list set: {said}."
 
 
-TODO_WRITE = make_tool(TodoWrite, access="none")
+TODO_WRITE = make_tool(TodoWrite, access="none", aliases=("write_todos", "settodolist"), quiet=True)

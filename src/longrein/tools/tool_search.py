@@ -11,7 +11,8 @@ import msgspec
 
 from longrein.context import spec_tokens, specs_by_server
 from longrein.events import CALL_TOOL, ToolSpec
-from longrein.tools.arguments import nearest, quote_value, unknown_tool_message
+from longrein.permissions import word_set
+from longrein.tools.arguments import nearest, quote_value
 from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 
@@ -25,31 +26,22 @@ EXACT_NAME_SCORE = 1_000
 NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
 """Scores of a word of the query, by where it is found."""
-EMPTY_WORDS = frozenset("a an and for from in mcp of on or the this to tool tools with".split())  # noqa: SIM905
+EMPTY_WORDS = word_set("a an and for from in mcp of on or the this to tool tools with")
 """Words of a query that are ignored."""
 
 
-async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001 - made anew for each session
-    """Look up tools that are not listed here, with the schemas of their arguments; then call them with CallTool.
-
-    query: What it should do, in a few words, or full names separated by commas.
-    limit: How many tools at most.
-    """
-    raise AssertionError("tool_search makes the one that runs")
-
-
-SEARCH_TOOL = make_tool(ToolSearch, access="none").spec
-"""Spec of `ToolSearch` without the catalogue."""
-
-
 def tool_search(specs: Sequence[ToolSpec]) -> Tool:
-    """Return a `ToolSearch` over `specs`."""
+    """Return a `ToolSearch` over `specs`; its description does not name them."""
 
     async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
+        """Look up tools that are not listed here, with the schemas of their arguments; then call them with CallTool.
+
+        query: What it should do, in a few words, or full names separated by commas.
+        limit: How many tools at most.
+        """
         return Outcome.of(search_answer(query, specs, limit))
 
-    made = make_tool(ToolSearch, access="none", together=True)
-    return msgspec.structs.replace(made, spec=SEARCH_TOOL)
+    return make_tool(ToolSearch, access="none", together=True, kind="search", quiet=True, key_argument="query")
 
 
 def catalogue(specs: Sequence[ToolSpec]) -> str:
@@ -108,8 +100,7 @@ def _tool_page(spec: ToolSpec) -> str:
 def _no_match_message(query: str, specs: Sequence[ToolSpec]) -> str:
     near = nearest(query, [spec.name for spec in specs])
     hint = f" Did you mean {near}?" if near else ""
-    servers = ", ".join(f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items())
-    return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {servers}."
+    return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {server_counts(specs)}."
 
 
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
@@ -188,7 +179,8 @@ def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPoli
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
         return ToolOffer(tuple(map(listed_spec, every)))
     own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
-    search = msgspec.structs.replace(SEARCH_TOOL, description=f"{SEARCH_TOOL.description}\n{catalogue(foreign)}")
+    search = tool_search(foreign).spec
+    search = msgspec.structs.replace(search, description=f"{search.description}\n{catalogue(foreign)}")
     return ToolOffer((*own, _short_spec(search), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
@@ -232,15 +224,16 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
     """Return the error for a tool that does not exist. Deferred tools are not listed: there may be hundreds."""
-    if not deferred:
-        return unknown_tool_message(name, names)
-    near = nearest(name, names)
+    near, late = nearest(name, names), {spec.name for spec in deferred}
     hint = f" Did you mean {near}?" if near else ""
-    late = {spec.name for spec in deferred}
     listed = ", ".join(known for known in names if known not in late)
-    servers = ", ".join(f"{server or 'others'} ({len(specs)})" for server, specs in specs_by_server(deferred).items())
-    found = f"ToolSearch finds those that are called with {CALL_TOOL}: {servers}."
-    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {listed}. {found}"
+    found = f" ToolSearch finds those that are called with {CALL_TOOL}: {server_counts(deferred)}." if deferred else ""
+    return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {listed}.{found}"
+
+
+def server_counts(specs: Sequence[ToolSpec]) -> str:
+    """Return the servers of `specs` with their numbers of tools."""
+    return ", ".join(f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items())
 
 
 def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:

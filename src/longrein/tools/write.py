@@ -69,8 +69,10 @@ async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersio
         return now, now
     base = _kept_content(hands, known)
     if base is None:
+        who = hands.wrote(place.real, digest)
         raise ToolError(
-            f"[changed] {one_line(place.path)} has changed since you read it; {_reread_note(hands, place, digest)}"
+            f"[changed] {one_line(place.path)} has changed since you read it; {f'{who} wrote it; ' if who else ''}"
+            "nothing was written. Read it again first."
         )
     return base, now
 
@@ -83,12 +85,6 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
         return hands.blobs.read_blob(known.blob)
     except KeyError:
         return None
-
-
-def _reread_note(hands: ToolContext, place: ResolvedPath, digest: str) -> str:
-    """Return the end of a refusal that cannot show the change."""
-    who = hands.wrote(place.real, digest)
-    return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
 async def create_file(hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str) -> Outcome:
@@ -200,7 +196,8 @@ async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
 
 def described_file(place: ResolvedPath, content: str) -> str:
     """Return a file's path and size for a confirmation."""
-    return f"{one_line(place.path)} ({text_size(content)})"
+    lines = counted(len(lines_of(content)), "line")
+    return f"{one_line(place.path)} ({lines}, {size_words(len(content.encode('utf-8', 'replace')))})"
 
 
 def refuse_place(place: ResolvedPath) -> None:
@@ -239,9 +236,13 @@ def encode_for(place: ResolvedPath, text: str, style: Style) -> bytes:
         ) from None
 
 
-def text_size(content: str) -> str:
-    """Return the size in lines and bytes for a confirmation."""
-    return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
-
-
-WRITE = make_tool(Write, access="write", paths=[("file_path", True)])
+WRITE = make_tool(
+    Write,
+    access="write",
+    paths=[("file_path", True)],
+    rule_name="Edit",
+    aliases=("write_file", "writefile"),
+    kind="write",
+    quiet=True,
+    key_argument="file_path",
+)

@@ -3,7 +3,6 @@
 from longrein.workspace.background_tasks import stop_background_task
 from longrein.workspace.command import PlainSpawner
 from longrein.workspace.environment import nesting_depth
-from longrein.workspace.files import has_changed, stamp
 from longrein.workspace.git import GIT_CUT, run_git
 from longrein.workspace.local_workspace import open_workspace
 from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
@@ -69,7 +68,6 @@ __all__ = [
     "finish_worktree",
     "glob",
     "grep",
-    "has_changed",
     "is_supervised",
     "list_worktrees",
     "make_worktree",
@@ -85,7 +83,6 @@ __all__ = [
     "run_git",
     "split_glob",
     "spooled_tasks",
-    "stamp",
     "stop_background_task",
     "unreadable_tasks",
     "worktree_changes",

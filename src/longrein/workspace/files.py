@@ -146,19 +146,6 @@ def stamp(path: str, known_hash: str | None = None) -> FileStamp:
     return FileStamp(*numbers, _content_id(path, numbers) if known_hash is None else known_hash)
 
 
-def has_changed(path: str, then: FileStamp) -> bool:
-    """Tell whether the content changed, appeared or vanished since `then`.
-
-    A touch or a rewrite with the same bytes is no change. Costs one `stat` when nothing happened.
-    """
-    numbers = _numbers(path)
-    if numbers is None:
-        return then.inode != 0
-    if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
-        return False
-    return numbers[1] != then.size_bytes or _content_id(path, numbers) != then.hash
-
-
 def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
     """Return `then` when its numbers still hold (one `stat`), else a new stamp."""
     if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):

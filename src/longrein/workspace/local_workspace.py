@@ -14,10 +14,10 @@ from longrein.workspace.atomic_write import merge_late_write, replace, write
 from longrein.workspace.environment import children_environment
 from longrein.workspace.files import refresh_stamp, resolve_path, spellings, stamp
 from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPath, Spawner
+from longrein.workspace.supervisor.process_tree import SESSION_MARK
 from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
-SESSION_MARK = "LONGREIN_SESSION"
 T = TypeVar("T")
 
 

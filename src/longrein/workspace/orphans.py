@@ -17,6 +17,7 @@ from longrein.workspace.spool import mark_lost_tasks
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     LINUX,
+    SESSION_MARK,
     SPOOL_MARK,
     Process,
     ancestors,
@@ -29,7 +30,6 @@ from longrein.workspace.supervisor.process_tree import (
     variable,
 )
 
-SESSION_MARK = "LONGREIN_SESSION"
 TERM_WAIT_S = 0.25
 """Time between TERM and KILL. Short, because every start waits for it."""
 GONE_POLL_S = 0.005

@@ -241,8 +241,8 @@ class SessionTasks:
         An end that an open call asks about is left to its result; if a crash or denial closes that call without one,
         the end is recorded afterwards.
         """
-        calls = [one.call for one in self.host.state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
-        asked = [(call.arguments or {}).get("task_id") for call in calls]
+        state = self.host.state
+        asked = [state.reported_task(open_call.call) for open_call in state.calls.values()]
         for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()

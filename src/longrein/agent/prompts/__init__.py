@@ -8,7 +8,7 @@ session.
 import os.path
 from functools import cache
 
-from longrein.tools import SubagentType
+from longrein.tools import SubagentType, builtin_tools
 
 BASE_PROMPT = "${base_prompt}"
 """Placeholder in the text of a custom type for longrein's own subagent text."""
@@ -53,7 +53,7 @@ def section(text: str, heading: str) -> str:
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")
 """Types whose text stands here."""
-READING = ("Read", "Grep", "Glob", "Recall")
+READING = tuple(tool.spec.name for tool in builtin_tools() if tool.traits.kind in ("read", "search"))
 """Tools that only look. No `Bash`: what a command does cannot be told from its words, so the one mode in which it would
 be safe, `plan`, refuses every command, and a tool that is always refused only costs steps. Nor is that mode set: these
 tools change nothing, and what they may read is for the parent's mode to say."""

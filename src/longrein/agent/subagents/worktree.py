@@ -51,7 +51,7 @@ def mapped_call(call: Call, tree: Worktree) -> Call:
         name: value.replace(tree.path, tree.root) if isinstance(value, str) else value
         for name, value in call.arguments.items()
     }
-    return Call(call.tool, arguments, call.access, touched)
+    return msgspec.structs.replace(call, arguments=arguments, touched=touched)
 
 
 def original_path(path: str, tree: Worktree) -> str:

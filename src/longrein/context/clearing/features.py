@@ -157,12 +157,15 @@ def call_content(text: str) -> str:
 RESULT_CLASSES = ("read", "shell", "search", "edit", "agent", "other")
 _TOOLS = {
     "read": "read view read_file readfile open cat notebookread str_replace_editor recall",
-    "edit": "edit write multiedit apply_patch str_replace create notebookedit write_file replace",
+    "edit": "edit multiedit apply_patch str_replace notebookedit replace",
+    "write": "write write_file create",
     "search": "grep glob ls list find search search_dir search_file find_file toolsearch rg",
     "shell": "bash exec_command shell local_shell_call execute powershell write_stdin run python",
     "agent": "task agent webfetch websearch web_search_call",
+    "other": "",
 }
-_CLASS_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
+"""Kind -> tools of other agents, and of logs in which tools state no kind."""
+_KIND_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
 _PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
 _READING_COMMAND = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
 _READ_PATH = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
@@ -171,12 +174,16 @@ _READERS = ("cat", "sed -n", "head", "tail", "nl")
 _PARTIAL_READ_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
 
 
-def tool_class(tool: str, arguments: dict[str, Any] | None) -> str:
+def kind_of_name(tool: str) -> str:
+    """Return the kind of a tool that states none."""
+    return _KIND_OF.get(tool.lower(), "other")
+
+
+def tool_class(kind: str, arguments: dict[str, Any] | None) -> str:
     """Return the class of a call, one of `RESULT_CLASSES`. `cat` or `rg` in a shell counts as read or search."""
-    kind = _CLASS_OF.get(tool.lower(), "other")
     if kind == "shell" and (found := _READING_COMMAND.match(_command(arguments))):
         return "read" if found[1] in _READERS else "search"
-    return kind
+    return "edit" if kind == "write" else kind
 
 
 def _command(arguments: dict[str, Any] | None) -> str:
@@ -250,11 +257,18 @@ class SourceItem(msgspec.Struct, frozen=True):
     """Status of a result: `ok failed denied interrupted not_run`."""
     images: bool = False
     """Whether a result holds images."""
+    stated_kind: str = ""
+    """Kind that the tool states; '' for the kind of tools with its name."""
 
     @property
     def output(self) -> bool:
         """Whether the model wrote the item."""
         return self.kind in ("text", "thinking", "call")
+
+    @property
+    def tool_kind(self) -> str:
+        """Kind of the tool, see `events.ToolTraits`."""
+        return self.stated_kind if self.stated_kind in _TOOLS else kind_of_name(self.tool)
 
 
 class ItemRecord(msgspec.Struct):
@@ -335,7 +349,7 @@ def marker_line(piece: SourceItem) -> str:
     return piece.content.partition("\n")[0] if piece.content.startswith(MARKER_PREFIX) else ""
 
 
-def class_of(piece: SourceItem, arguments: dict[str, object] | None) -> int:
+def class_of(piece: SourceItem) -> int:
     """Return the class of an item. The class of a result changes when its call is known."""
     match piece.kind:
         case "text":
@@ -345,8 +359,6 @@ def class_of(piece: SourceItem, arguments: dict[str, object] | None) -> int:
         case "user":
             return USER
         case "call":
-            if tool_class(piece.tool, arguments) != "edit":
-                return CALL
-            return WRITE_CALL if piece.tool.lower() in ("write", "write_file", "create") else EDIT_CALL
+            return {"edit": EDIT_CALL, "write": WRITE_CALL}.get(piece.tool_kind, CALL)
         case _:
-            return RESULT_CLASSES.index(tool_class(piece.tool, None))
+            return RESULT_CLASSES.index(tool_class(piece.tool_kind, None))

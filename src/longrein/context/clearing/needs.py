@@ -88,7 +88,7 @@ class NeedsMemory:
         if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
             self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        record = ItemRecord(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
+        record = ItemRecord(n, piece, class_of(piece), piece.tokens, piece.request + piece.output)
         record.arguments = arguments
         if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
             record.form, record.again, record.header = "trimmed", True, marker_line(piece)
@@ -210,7 +210,7 @@ class NeedsMemory:
             return
         asked = self.items[call]
         record.partner, asked.partner, record.paths = call, record.n, asked.paths
-        kind = tool_class(asked.piece.tool, asked.arguments)
+        kind = tool_class(asked.piece.tool_kind, asked.arguments)
         part = is_partial_read(asked.piece.arguments)
         record.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
         if record.piece.content.startswith(UNCHANGED_PREFIX):

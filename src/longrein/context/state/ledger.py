@@ -152,8 +152,6 @@ DECISIONS_MAX = 200  # Limit of decisions
 ENDED_MAX = 50  # Limit of ended tasks and subagents
 SLACK = 50  # Excess over a limit before a list is cut, so that cutting is rare
 
-QUIET = frozenset({"Read", "Edit", "Write", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "ToolSearch", "Skill"})
-"""Tools whose success is recorded elsewhere (files, todo list) or not at all."""
 ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})  # Tools whose result is the user's answer
 
 
@@ -267,8 +265,8 @@ def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG
         ledger.fitted[event.call] = event.arguments
 
 
-def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> None:
-    """Record an ended call and what its output proves."""
+def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded, *, quiet: bool) -> None:
+    """Record an ended call and what its output proves. `quiet`: success leaves no record of the call."""
     arguments = ledger.fitted.pop(event.call, None) or call.arguments or {}
     ledger.asked.pop(event.call, None)
     argument = key_argument(arguments)
@@ -278,8 +276,8 @@ def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) ->
         _decide(ledger, (seq,), f"asked by {event.name}, the user answered: {clip(text_of(event.parts), 500)}")
     if event.name == "Skill" and event.status == "ok":
         ledger.told[f"skill {argument}"] = seq
-    if event.name not in QUIET or event.status != "ok":
-        _ran(ledger, seq, event, argument)
+    if not quiet or event.status != "ok":
+        _ran(ledger, seq, event, argument, quiet=quiet)
 
 
 def _read_range(ledger: Ledger, arguments: dict[str, Any]) -> None:
@@ -296,7 +294,7 @@ def key_argument(arguments: dict[str, Any]) -> str:
     return next((clip(value, 500) for value in arguments.values() if isinstance(value, str)), "")
 
 
-def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
+def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str, *, quiet: bool) -> None:
     line = f"{event.name} {argument}".strip()
     command = event.name == "Bash"
     background = tuple(key for key, run in ledger.running.items() if run.call == event.call)
@@ -308,7 +306,7 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     times = ledger.ran.pop(line).times + 1 if line in ledger.ran else 1
     ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
     _drop(ledger.ran, RAN_MAX)
-    if ended_itself and event.name not in QUIET:
+    if ended_itself and not quiet:
         failed = event.status == "failed" or (counts is not None and counts.failed > 0)
         _trouble(ledger, seq, line, gist(text) if failed else None)
 

@@ -13,8 +13,6 @@ import msgspec
 from longrein.events import AnyPart, Document, FileSeen, Image, Text, ToolCall, ToolEnded
 
 PERIODS = (1, 2, 3, 4)  # Lengths of the cycles that are detected, in steps
-POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
-"""Tools that query a status. A command that sleeps counts as a poll too."""
 
 
 class StepHistory(msgspec.Struct, frozen=True):
@@ -35,14 +33,15 @@ class StepHistory(msgspec.Struct, frozen=True):
 
 
 def add_result(
-    history: StepHistory, call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...], *, over: bool
+    history: StepHistory, call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...], *, polls: bool, over: bool
 ) -> StepHistory:
     """Return `history` with one more result.
 
-    `seen`: files that the call read. `over`: whether this was the last result of its step.
+    `seen`: files that the call read. `polls`: whether the tool queries a status. `over`: whether this was the last
+    result of its step.
     """
     step = (*history.step, (event.call, _digest(call, event, seen)))
-    waits = history.waits and _is_poll(call)
+    waits = history.waits and (polls or _sleeps(call))
     if not over:
         return msgspec.structs.replace(history, step=step, waits=waits)
     digest = _hash("".join(one for _, one in sorted(step)))
@@ -82,8 +81,7 @@ def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _is_poll(call: ToolCall) -> bool:
-    if call.name in POLLING_TOOLS:
-        return True
+def _sleeps(call: ToolCall) -> bool:
+    """Whether a command sleeps, which counts as a poll."""
     command = (call.arguments or {}).get("command", "")
     return isinstance(command, str) and "sleep" in command and bool(re.search(r"(^|[;&|(]|\bdo\b)\s*sleep\s", command))

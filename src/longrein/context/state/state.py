@@ -13,6 +13,7 @@ from longrein.context.state.reminder_kinds import LastReminder, Notice
 from longrein.context.state.repetition import StepHistory
 from longrein.context.state.request import Item
 from longrein.context.state.token_estimate import TokenGauge
+from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import (
     Asked,
     AskFailed,
@@ -28,6 +29,7 @@ from longrein.events import (
     TaskStarted,
     Todo,
     ToolCall,
+    ToolTraits,
     Usage,
 )
 
@@ -191,6 +193,7 @@ class State(ConversationState):
     pins: tuple[str, ...] = ()
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
+    traits: dict[str, ToolTraits] = {}  # Traits of every tool that any prefix has stated, by name
     files: dict[str, KnownFile] = {}  # Real path -> known content
     notices: list[Notice] = []  # Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`
     children: dict[str, SubagentState] = {}  # Subagents by session id in order of their start, ended ones included
@@ -225,6 +228,15 @@ class State(ConversationState):
     refused_raw: int = 0  # Uncalibrated estimate of the smallest request refused without a named window; 0 if none
     seq: int = 0  # Last folded entry
     at: int = 0  # Time of that entry, microseconds UTC
+
+    def traits_of(self, tool: str) -> ToolTraits:
+        """Return the traits of a tool."""
+        return self.traits.get(tool) or UNSTATED.get(tool) or ToolTraits()
+
+    def reported_task(self, call: ToolCall) -> str:
+        """Return the background task whose end the result of `call` reports; '' for none."""
+        name = self.traits_of(call.name).task_argument
+        return str((call.arguments or {}).get(name, "")) if name else ""
 
     @property
     def spent_tokens(self) -> int:

@@ -72,7 +72,6 @@ class RunState:
         """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
         """Background tasks that have a `task_started` line; a queued task has two start events."""
-        self.last = 0
         self.reset_turn()
 
     def reset_turn(self) -> None:
@@ -119,7 +118,7 @@ class RunState:
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
-        self.last, self.last_at = entry.seq, entry.at
+        self.last_at = entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
             case Asked():

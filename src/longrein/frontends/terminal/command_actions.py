@@ -10,7 +10,6 @@ from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.commands import (
-    BY_NAME,
     NOTHING_RUNS,
     TOO_LATE,
     Command,
@@ -79,11 +78,6 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     else:
         argument = conversation.pastes.expand(typed.argument)
         _handle_result(conversation, command, command.run(conversation.context, argument))
-
-
-def choose_session(conversation: Conversation) -> None:
-    """Open the list of other sessions of this folder, if there are any."""
-    run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
 
 def _handle_result(conversation: Conversation, command: Command, result: MaybeAwaitable) -> None:

@@ -21,8 +21,8 @@ from longrein.agent import (
     Unpin,
     UserMessage,
 )
-from longrein.context import Report
-from longrein.events import Text
+from longrein.context import Report, State
+from longrein.events import Text, ToolCall
 from longrein.frontends import text_format
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.reports.goals import goal_rows
@@ -218,10 +218,15 @@ async def _stop_or_tell(context: CommandContext, view: SubagentView, word: str, 
     return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
 
 
+def _call_text(state: State, call: ToolCall) -> str:
+    """Name of a call and the argument that describes it."""
+    return f"{call.name} {key_argument(call.arguments, state.traits_of(call.name).key_argument)}".rstrip()
+
+
 def _running(session: SessionPort) -> list[Row]:
     calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
     return [
-        *(Row(id_, f"{call.name} {key_argument(call.arguments)}".rstrip(), "call") for id_, call in calls),
+        *(Row(id_, _call_text(session.state, call), "call") for id_, call in calls),
         *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in session.agents() if v.state in OPEN),
         *(Row(v.id, v.command, v.id) for v in session.tasks() if v.state in OPEN),
     ]

@@ -288,8 +288,10 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
     )
 
 
-def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line]) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the diff of an edit."""
+def ended_lines(
+    end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
+) -> list[Line]:
+    """Lines of an ended call: its line, the beginning of an error, the diff of an edit. `stated`: of `key_argument`."""
     time, below = elapsed(end.elapsed_ms / 1000), list[Line]()
     if end.status == "ok" and change:
         time = f"{time} {counts(change)}".strip()
@@ -298,7 +300,7 @@ def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequen
         text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
         rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
         below = fold(rows, FAILED_LINES_MAX)
-    return [call_line(end.name, key_argument(arguments), end.status, time), *indented(below)]
+    return [call_line(end.name, key_argument(arguments, stated), end.status, time), *indented(below)]
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
@@ -331,13 +333,6 @@ def retry_text(pausing: RetryPause, left_s: float) -> str:
     if not pausing.attempt:
         return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
     return f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of {pausing.attempts_max}: {why}"
-
-
-def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
-    """Lines of a failed request; none unless a part of the reply was shown."""
-    if not shown:
-        return []
-    return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
 
 
 def failed_summary(failed: AskFailed) -> list[Line]:

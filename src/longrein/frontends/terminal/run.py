@@ -23,7 +23,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.signals import cancel_all, signal_handlers
-from longrein.frontends.terminal.command_actions import choose_session
+from longrein.frontends.terminal.command_actions import run_command
+from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
@@ -102,7 +103,7 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
         if prompt:
             conversation.say(prompt)
         elif conversation.facts.choosing:
-            choose_session(conversation)
+            run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
     drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
     with signal_handlers(_handlers(conversation)):

@@ -4,7 +4,7 @@ Finished pieces are returned once, to be printed; everything else can be drawn a
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from longrein.events import (
     Interrupted,
     PermissionAnswered,
     PermissionAsked,
+    PrefixSet,
     Reminded,
     Replied,
     Rewound,
@@ -91,6 +92,8 @@ class ViewModel:
         self.turn_since_s = 0.0
         self.writing_call = ""
         self.calls: dict[str, CallRow] = {}
+        self._key_arguments: dict[str, str] = {}
+        """Tool name -> argument to show of its calls, where the tool states one."""
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
         self.steps = 0
@@ -215,6 +218,9 @@ class ViewModel:
                 return self.spaced("note", event_lines.event_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
+            case PrefixSet() as prefix:
+                specs = (*prefix.tools, *prefix.deferred)
+                self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
         return self.spaced("note", event_lines.event_lines(entry.event))
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
@@ -255,10 +261,11 @@ class ViewModel:
                 if self._purposes.pop(failed.asked, "turn") == "summary":
                     return self._end_summary(event_lines.failed_summary(failed))
                 self.pausing = None
-                shown = bool(self._streamed)
+                why = escape_line(failed.message or failed.kind)
+                cut_off = [line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))] if self._streamed else []
                 rest = self.finish_reply()
                 self._enter("thinking" if self._in_turn else "idle")
-                return [*rest, *self.spaced("note", event_lines.failed_request(failed, shown=shown))]
+                return [*rest, *self.spaced("note", cut_off)]
         return []
 
     def _begin_request(self, seq: int, asked: Asked) -> list[Piece]:
@@ -295,7 +302,9 @@ class ViewModel:
             if isinstance(part, ToolCall):
                 call = unwrapped(part)
                 change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
-                self.calls[part.id] = CallRow(call.name, key_argument(call.arguments), call.arguments, change)
+                self.calls[part.id] = CallRow(
+                    call.name, self._key_argument(call.name, call.arguments), call.arguments, change
+                )
         if self.calls:
             self._enter("running")
         if reply.stop in ("length", "refusal"):
@@ -320,7 +329,7 @@ class ViewModel:
                 row = self._set_status(call, "running")
                 self._enter("waiting" if self._questions else "running")
                 if row and arguments is not None:
-                    row.argument = key_argument(arguments)
+                    row.argument = self._key_argument(row.name, arguments)
             case ToolEnded() as end:
                 self._questions.pop(end.call, None)
                 row = self.calls.pop(end.call, None)
@@ -329,6 +338,9 @@ class ViewModel:
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 return self.spaced("call", event_lines.ended_lines(end, arguments, change))
         return []
+
+    def _key_argument(self, tool: str, arguments: dict[str, Any] | None) -> str:
+        return key_argument(arguments, self._key_arguments.get(tool, ""))
 
     def _set_status(self, call: str, status: str) -> CallRow | None:
         row = self.calls.get(call)

@@ -183,6 +183,7 @@ def _environment_psutil(pid: int) -> bytes:
 # owner>.<number>/`. The owner is the process that started it: the supervisor, or longrein where there is none. A
 # command of a longrein that runs inside another's command carries both marks.
 
+SESSION_MARK = "LONGREIN_SESSION"
 COMMAND_MARK = "LONGREIN_COMMAND"
 SPOOL_MARK = "LONGREIN_SPOOL"
 """Environment variable of a supervisor that names its spool."""
