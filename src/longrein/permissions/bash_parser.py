@@ -189,8 +189,6 @@ def word_set(text: str) -> frozenset[str]:
 _TIMEOUT = _Options(
     "v", "ks", word_set("--foreground --preserve-status --verbose"), word_set("--kill-after --signal"), 1
 )
-    "v", "ks", word_set("--foreground --preserve-status --verbose"), word_set("--kill-after --signal"), 1
-)
 WRAPPERS = {
     "env": _Options("i0v", "uC", word_set("--ignore-environment --null"), word_set("--unset --chdir")),
     "timeout": _TIMEOUT,
