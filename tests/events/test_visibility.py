@@ -52,7 +52,7 @@ def content(value: object) -> object:
     if isinstance(value, dict):
         return {repr(key): content(one) for key, one in value.items()}
     is_plain = isinstance(value, msgspec.Struct) or not hasattr(value, "__dict__")
-    return repr(value) if is_plain else {name: content(one) for name, one in vars(value).items()}
+    return repr(value) if is_plain else {name: content(one) for name, one in vars(value).items() if name != "_now_s"}
 
 
 def drawn_by_terminal() -> set[type]:

@@ -281,7 +281,7 @@ def demo(_place: None, _words: Sequence[str], *, keep: bool = False) -> int:
 
 
 class _Demo:
-    """One run in its own folder, with its own home and state."""
+    """A run in its own folder, with its own home and state."""
 
     def __init__(self, folder: str) -> None:
         self.project = os.path.join(folder, "project")

@@ -23,7 +23,7 @@ class FrontmatterError(ValueError):
 
 
 class Line(NamedTuple):
-    """One line of a head."""
+    """A line of a head."""
 
     number: int
     """Line number in the file, from 1."""

@@ -18,7 +18,7 @@ SIZE_MAX_BYTES = 1_000_000
 
 
 class SettingValue(msgspec.Struct, frozen=True):
-    """One setting of one layer."""
+    """A setting of one layer."""
 
     path: tuple[str, ...]
     """Names from the top, such as `("providers", "mock", "wire")`."""

@@ -13,7 +13,7 @@ from longrein.tools import own_tools
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key of the settings, as its field declares it."""
+    """A key of the settings, as its field declares it."""
 
     table: str
     """Field of `Settings` that holds its struct; '' for `Settings` itself."""

@@ -96,7 +96,7 @@ def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
 
 
 class TypeSource(msgspec.Struct, frozen=True):
-    """One file, or one entry of `--agents`."""
+    """A file, or one entry of `--agents`."""
 
     shown: str
     """Name in messages."""

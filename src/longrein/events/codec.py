@@ -71,7 +71,7 @@ def _without_nulls(data: bytes | str) -> AnyEvent | None:
 
 
 def _is_deep(event: AnyEvent) -> bool:
-    """Whether arguments in the event are nested deeper than `DEPTH_MAX`."""
+    """Return True if arguments in the event are nested deeper than `DEPTH_MAX`."""
     match event:
         case Replied(parts=parts):
             return any(isinstance(part, ToolCall) and is_too_deep(part.arguments) for part in parts)

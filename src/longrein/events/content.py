@@ -59,7 +59,7 @@ class ToolCall(Part, frozen=True, tag="tool_call"):
 
 
 class ToolResult(Part, frozen=True, tag="tool_result"):
-    """What came of a call: exactly one for each call in each request."""
+    """Result of a call: exactly one for each call in each request."""
 
     call: str  # Id of the call it answers
     name: str  # Tool name

@@ -40,7 +40,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_count(value: object) -> bool:
-    """Whether `value` is a valid token count: a whole number from 0 to `COUNT_MAX`."""
+    """Return True if `value` is a valid token count: a whole number from 0 to `COUNT_MAX`."""
     return type(value) is int and 0 <= value <= COUNT_MAX
 
 
@@ -170,7 +170,7 @@ class Form(Record, frozen=True):
 
 
 class Todo(Record, frozen=True):
-    """One line of the todo list."""
+    """A line of the todo list."""
 
     content: str  # What to do
     status: str = "pending"  # `pending`, `in_progress` or `completed`

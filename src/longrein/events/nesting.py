@@ -16,7 +16,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def is_too_deep(value: object) -> bool:
-    """Whether lists and objects in `value` are nested deeper than `DEPTH_MAX`. Not recursive."""
+    """Return True if lists and objects in `value` are nested deeper than `DEPTH_MAX`. Not recursive."""
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(DEPTH_MAX):
         inner: list[Any] = []

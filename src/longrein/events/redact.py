@@ -67,7 +67,7 @@ def redact(text: str, secrets: Sequence[str], nonce: str) -> str:
 
 
 def suspicious(text: str) -> bool:
-    """Whether `text` may contain a secret. About 1 µs per kB for ordinary text."""
+    """Return True if `text` may contain a secret. About 1 µs per kB for ordinary text."""
     if "PRIVATE KEY-----" in text or "uthorization" in text or "UTHORIZATION" in text:
         return True
     data = text.encode("utf-8", "surrogatepass")
@@ -83,7 +83,7 @@ def suspicious(text: str) -> bool:
 
 
 def _may_begin(data: bytes, start: int, end: int) -> bool:
-    """Whether a range may match `_BEGINNING`: a fast test, ten times faster than the full search."""
+    """Return True if a range may match `_BEGINNING`: a fast test, ten times faster than the full search."""
     find = data.find
     return (
         find(b"-", start, end) >= 0

@@ -74,7 +74,7 @@ def _is_flag(token: str) -> bool:
 
 
 def _is_prompt(parsed: Parsed, rest: Sequence[str]) -> bool:
-    """Whether a word that is a command of another agent is a prompt; `rest` holds the tokens after it, reversed.
+    """Return True if a word that is a command of another agent is a prompt; `rest` holds the tokens after it, reversed.
 
     With -p, -c or -r it is one. A prompt of several words is one token with blanks, so it may begin with any word.
     """

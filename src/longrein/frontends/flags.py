@@ -12,7 +12,7 @@ Kind = Literal["switch", "word", "maybe", "rules", "words", "count", "money"]
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag."""
+    """A flag."""
 
     names: tuple[str, ...]
     """Spellings; the last one is shown in messages."""

@@ -66,7 +66,7 @@ async def read_lines(fd: int) -> AsyncIterator[bytes]:
 
 
 def _ready(fd: int, wait_s: float | None) -> bool:
-    """Whether `fd` becomes readable within `wait_s` seconds. Files are always ready."""
+    """Return True if `fd` becomes readable within `wait_s` seconds. Files are always ready."""
     from select import select
 
     mode = os.fstat(fd).st_mode

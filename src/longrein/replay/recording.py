@@ -43,7 +43,7 @@ def count_tokens(kind: Kind, text: str) -> int:
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One recorded item."""
+    """A recorded item."""
 
     request: int
     """Outputs: the request that produced it; inputs: the first request that contains it."""
@@ -61,12 +61,12 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def thinking(self) -> bool:
-        """Whether the item is reasoning."""
+        """Return True if the item is reasoning."""
         return self.output and self.name == "thinking"
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """One recorded session. Items are ordered by request, inputs before outputs."""
+    """A recorded session. Items are ordered by request, inputs before outputs."""
 
     name: str
     system_tokens: int

@@ -34,7 +34,7 @@ def blob_hash(data: bytes) -> str:
 
 
 def is_hash(text: str) -> bool:
-    """Whether `text` has the form of a blob's hash."""
+    """Return True if `text` has the form of a blob's hash."""
     return len(text) == 64 and all(sign in "0123456789abcdef" for sign in text)
 
 

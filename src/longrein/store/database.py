@@ -131,7 +131,7 @@ def row_checksum(key: int, at: int, version: int, body: bytes | str) -> int:
 
 
 def is_sound_row(row: Sequence[Any]) -> bool:
-    """Whether a row of `entries` matches its checksum.
+    """Return True if a row of `entries` matches its checksum.
 
     In layouts 1 and 2 the checksum covers the body alone, and is 0 for a body in a file.
     """
@@ -190,7 +190,7 @@ class Write(msgspec.Struct):
 
 
 def is_main_file_lost(path: str) -> bool:
-    """Whether the main file is empty or missing beside a WAL with content, which SQLite would delete at once."""
+    """Return True if the main file is empty or missing beside a WAL with content, which SQLite would delete at once."""
     return file_size(path) == 0 and file_size(path + "-wal") > 0
 
 
@@ -395,7 +395,7 @@ class Database:
 
     @property
     def has_idle_work(self) -> bool:
-        """Whether a flush or a checkpoint is due when nobody writes."""
+        """Return True if a flush or a checkpoint is due when nobody writes."""
         return self.unflushed or self._grown_bytes >= WAL_IDLE_BYTES
 
     def checkpoint(self, *, idle: bool) -> None:

@@ -50,7 +50,7 @@ NEVER_AS_STORED = (FileChanged, ToolStarted)
 
 
 class Content(msgspec.Struct, frozen=True):
-    """One part of an entry."""
+    """A part of an entry."""
 
     title: str
     """Description, such as `call Write`."""

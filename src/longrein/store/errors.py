@@ -20,7 +20,7 @@ SUSPECT = "suspect"
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite reports a damaged file."""
+    """Return True if SQLite reports a damaged file."""
     return isinstance(error, sqlite3.DatabaseError) and (
         _primary_code(error) in (_CORRUPT, _NOTADB)
         or any(words in str(error) for words in ("malformed", "Could not decode"))
@@ -29,7 +29,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_damage_at_open(error: sqlite3.DatabaseError) -> bool:
-    """Whether an error during open means a damaged file.
+    """Return True if an error during open means a damaged file.
 
     At open all statements and tables are known to be right, so SQL errors count as damage too.
     """
@@ -62,7 +62,7 @@ def _store_full(folder: str, why: str) -> StoreFull:
 
 
 def _is_full(folder: str) -> bool:
-    """Whether a file in `folder` cannot grow, because of a file size limit, a quota or a full disk."""
+    """Return True if a file in `folder` cannot grow, because of a file size limit, a quota or a full disk."""
     if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
         return True
     probe = os.path.join(folder, f".probe-{os.getpid()}")

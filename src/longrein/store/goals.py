@@ -73,7 +73,7 @@ class Goals:
 
     @property
     def begun(self) -> bool:
-        """Whether the project has ever had a goal."""
+        """Return True if the project has ever had a goal."""
         return os.path.exists(self.path)
 
     def by(self, owner: str) -> "Goals":

@@ -15,7 +15,7 @@ USER = "user"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One inbox message: its id, which rises within a session, and JSON that only the agent interprets."""
+    """An inbox message: its id, which rises within a session, and JSON that only the agent interprets."""
 
     id: int
     body: bytes
@@ -46,7 +46,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """One part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of the entry."""
+    """A part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of the entry."""
 
     handle: str
     seq: int

@@ -71,7 +71,7 @@ class ReadConnection:
         return found[0] if found else None
 
     def _is_being_made(self, error: sqlite3.Error) -> bool:
-        """Whether another process has not created the file or its tables yet. Raises `StoreDamaged`."""
+        """Return True if another process has not created the file or its tables yet. Raises `StoreDamaged`."""
         path = os.path.join(self.folder, DATABASE)
         if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)

@@ -111,7 +111,7 @@ def unlink(path: str) -> None:
 
 
 def is_on_network(folder: str) -> bool:
-    """Whether `folder` lies on a network file system; False where that is unknown."""
+    """Return True if `folder` lies on a network file system; False where that is unknown."""
     try:
         device = os.stat(folder).st_dev
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
@@ -183,7 +183,7 @@ async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
 
 
 def is_held(folder: str) -> bool:
-    """Whether a process has the session in `folder` open."""
+    """Return True if a process has the session in `folder` open."""
     try:
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -87,7 +87,7 @@ def find_session(state_dir: str, prefix: str) -> str:
 
 
 def is_open(state_dir: str, session: str) -> bool:
-    """Whether a process has the session open; False for a missing one."""
+    """Return True if a process has the session open; False for a missing one."""
     return is_held(os.path.join(sessions_folder(state_dir), session_id(session)))
 
 

@@ -70,7 +70,7 @@ class CommandOutput:
 
     @property
     def lost(self) -> str:
-        """Why part of the output could not be stored (a full disk); '' when all of it was."""
+        """Reason why part of the output could not be stored (a full disk); '' when all of it was."""
         return "" if self._lost is None else self._lost.strerror or str(self._lost)
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
@@ -186,7 +186,7 @@ _LEADING_CD = r"\s*cd\s+[\"']?[/~]"
 
 
 def can_run_in_parallel(command: str) -> bool:
-    """Whether other commands of the same reply may run in parallel.
+    """Return True if other commands of the same reply may run in parallel.
 
     True when no word of the command is a writing program, git or package manager subcommand, and no redirect writes.
     """
@@ -224,7 +224,7 @@ def _git_writes(words: list[str]) -> bool:
 
 
 def may_change_folder(command: str) -> bool:
-    """Whether the command may end in another folder, in which later commands then start."""
+    """Return True if the command may end in another folder, in which later commands then start."""
     return re.search(_CD, command) is not None
 
 
@@ -234,7 +234,7 @@ def begins_with_absolute_cd(command: str) -> bool:
 
 
 def is_read_only(command: str) -> bool:
-    """Whether the command is one program of `READERS` or `GIT_READERS` with plain or single-quoted arguments."""
+    """Return True if the command is one program of `READERS` or `GIT_READERS` with plain or single-quoted arguments."""
     pieces = command.split("'")
     if len(pieces) % 2 == 0 or not SPECIAL.isdisjoint("".join(pieces[::2])):
         return False
@@ -369,7 +369,7 @@ def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[An
 
 
 def _can_run_together(arguments: Mapping[str, Any]) -> bool:
-    """Whether a call may run in parallel with others."""
+    """Return True if a call may run in parallel with others."""
     return can_run_in_parallel(str(arguments.get("command", "")))
 
 

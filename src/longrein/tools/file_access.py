@@ -32,7 +32,7 @@ def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
 
 
 def encodable(text: str) -> bool:
-    """Whether `text` is valid Unicode, so that it can be logged and sent."""
+    """Return True if `text` is valid Unicode, so that it can be logged and sent."""
     try:
         text.encode()
     except UnicodeEncodeError:

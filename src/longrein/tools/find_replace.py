@@ -58,7 +58,7 @@ def find_all(text: str, part: str, step: int) -> Iterator[int]:
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
-    """Whether `old` also matches inside its only match, shifted by some characters (`aa` in `aaa`)."""
+    """Return True if `old` also matches inside its only match, shifted by some characters (`aa` in `aaa`)."""
     if "\r" not in text:
         return text.find(text[replacement.start : replacement.end], replacement.start + 1) >= 0
     again = line_end_pattern(old).search(text, replacement.start + 1)

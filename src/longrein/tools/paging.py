@@ -31,7 +31,7 @@ class PageRange(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page."""
+    """A page."""
 
     text: str
     """The lines."""

@@ -60,7 +60,7 @@ class SubagentReport(msgspec.Struct, frozen=True):
 
 
 class SubagentType(msgspec.Struct, frozen=True):
-    """One subagent type."""
+    """A subagent type."""
 
     name: str
     description: str
@@ -370,7 +370,7 @@ class ToolContext(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool: its spec for the model and the function that runs."""
+    """A tool: its spec for the model and the function that runs."""
 
     spec: ToolSpec
     access: Access

@@ -66,7 +66,7 @@ def binary_kind(data: bytes) -> str:
 
 
 def is_pdf(data: bytes) -> bool:
-    """Whether `data` is a PDF document."""
+    """Return True if `data` is a PDF document."""
     return data.startswith(b"%PDF-")
 
 

@@ -260,7 +260,7 @@ FILES_SHOWN = 30
 
 
 class Version(msgspec.Struct):
-    """One version of a file that the session has read or written."""
+    """A version of a file that the session has read or written."""
 
     seq: int
     """Entry that holds the content."""

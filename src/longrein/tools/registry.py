@@ -34,7 +34,7 @@ PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool
 
 
 class Parameter(typing.NamedTuple):
-    """One parameter of a function's signature."""
+    """A parameter of a function's signature."""
 
     name: str
     hint: Any

@@ -17,7 +17,7 @@ SYNTHESIS = "synthesis"
 
 
 class AgentTask(TypedDict):
-    """One of several tasks: fields as the arguments of the call, `prompt` its own part."""
+    """An of several tasks: fields as the arguments of the call, `prompt` its own part."""
 
     description: str
     prompt: str

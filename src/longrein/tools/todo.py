@@ -11,7 +11,7 @@ TODOS_MAX = 20
 
 
 class TodoItem(TypedDict):
-    """One task.
+    """A task.
 
     activeForm: The same while it is done (Running tests).
     """

@@ -165,7 +165,7 @@ class ToolOffer(msgspec.Struct, frozen=True):
 
 
 def is_foreign(tool: Tool) -> bool:
-    """Whether `tool` may be deferred. Built-in tools are never deferred."""
+    """Return True if `tool` may be deferred. Built-in tools are never deferred."""
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 

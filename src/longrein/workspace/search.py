@@ -142,7 +142,7 @@ async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsH
 
 
 def _error_text(data: bytes, ended: CommandExit) -> str:
-    """Why nothing was searched; '' otherwise. Code 2 alone may mean one unreadable file."""
+    """Reason why nothing was searched; '' otherwise. Code 2 alone may mean one unreadable file."""
     if ended.cause == "not_started":
         return ended.message
     if ended.cause == "exit" and ended.signal:

@@ -236,7 +236,7 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
 
 
 class Refusal(Exception):
-    """Why a worktree cannot be created."""
+    """Reason why a worktree cannot be created."""
 
 
 async def _root_of(git: _Git, cwd: str, folder: str) -> str:

@@ -235,7 +235,7 @@ MARKER_PREFIX = "[longrein:"
 
 
 class SourceItem(msgspec.Struct, frozen=True):
-    """One item of the conversation: everything that the policy knows of it."""
+    """An item of the conversation: everything that the policy knows of it."""
 
     handle: str
     """Unique handle; `Recall` takes it."""
@@ -262,7 +262,7 @@ class SourceItem(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> bool:
-        """Whether the model wrote the item."""
+        """Return True if the model wrote the item."""
         return self.kind in ("text", "thinking", "call")
 
     @property

@@ -24,7 +24,7 @@ from longrein.events import (
 
 
 class NeutralMessage(msgspec.Struct, frozen=True):
-    """One message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
+    """A message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
 
     side: Literal["system", "user", "assistant"]  # Role of the author. Results of tools belong to the user's side.
     parts: tuple[AnyPart, ...] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.

@@ -33,7 +33,7 @@ CurrentItems = tuple[Item | None, ...]  # Present items of a message's parts; No
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """One message to be sent."""
+    """A message to be sent."""
 
     one: Any  # The message object; None when nothing of it is left
     taken: TakenMessage  # Record of the message

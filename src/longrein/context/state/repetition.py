@@ -82,6 +82,6 @@ def _hash(text: str) -> str:
 
 
 def _sleeps(call: ToolCall) -> bool:
-    """Whether a command sleeps, which counts as a poll."""
+    """Return True if a command sleeps, which counts as a poll."""
     command = (call.arguments or {}).get("command", "")
     return isinstance(command, str) and "sleep" in command and bool(re.search(r"(^|[;&|(]|\bdo\b)\s*sleep\s", command))

@@ -1,4 +1,4 @@
-"""One headless run: a prompt in, lines out, an exit code at the end. Permission questions are denied."""
+"""A headless run: a prompt in, lines out, an exit code at the end. Permission questions are denied."""
 
 import asyncio
 import signal

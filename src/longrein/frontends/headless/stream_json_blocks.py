@@ -48,7 +48,7 @@ _SEPARATORS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2
 
 
 def encode(line: Line) -> bytes:
-    """One line with its newline, in UTF-8, without other line breaks."""
+    """A line with its newline, in UTF-8, without other line breaks."""
     try:
         data = _encoder.encode(line)
     except UnicodeEncodeError:  # a lone surrogate in a path or an argument

@@ -22,7 +22,7 @@ ITEMS_SHOWN = 12
 
 
 def as_json(report: Report, state: State, model: str) -> str:
-    """One JSON object in the common schema, with the additional keys `modules`, `items` and `factor`."""
+    """A JSON object in the common schema, with the additional keys `modules`, `items` and `factor`."""
     total, most = report.total_tokens, report.usable_tokens
     shape = {
         "categories": _categories(report),
@@ -130,12 +130,12 @@ def _grid(report: Report) -> list[list[dict[str, Any]]]:
 
 
 def as_text(report: Report) -> str:
-    """One line per module, then the largest items with a mark on those that the next compaction takes."""
+    """A line per module, then the largest items with a mark on those that the next compaction takes."""
     return "\n".join([*module_rows(report), "", *item_rows(report)]) + "\n"
 
 
 def module_rows(report: Report) -> list[str]:
-    """One row per module, and the sum."""
+    """A row per module, and the sum."""
     most = max(report.usable_tokens, 1)
     rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
     rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
@@ -155,7 +155,7 @@ def item_rows(report: Report) -> list[str]:
 
 
 def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
-    """One row per line of an item: keep or clear, probability of need, reason, beginning."""
+    """A row per line of an item: keep or clear, probability of need, reason, beginning."""
     if not reasons:
         return ["  nothing with that handle is shown; /context lists what is"]
     rows = [f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}" for r in reasons]

@@ -14,12 +14,12 @@ NO_PROMPT = "(nothing was said)"
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:
-    """One JSON list, newest first."""
+    """A JSON list, newest first."""
     return json_page(infos)
 
 
 def as_table(infos: Sequence[SessionInfo]) -> bytes:
-    """One line per session, newest first: id, time of the last entry, entries, folder, first words.
+    """A line per session, newest first: id, time of the last entry, entries, folder, first words.
 
     Sessions without a prompt come last.
     """
@@ -71,12 +71,12 @@ def search_sessions(
 
 
 def hits_as_json(every: Sequence[SessionHits]) -> bytes:
-    """One JSON array with one object per hit."""
+    """A JSON array with one object per hit."""
     return json_page([{"session": its.info.session, **to_builtins(hit)} for its in every for hit in its.found.hits])
 
 
 def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
-    """One page of hits under their sessions: handle, time, title, line number, snippet.
+    """A page of hits under their sessions: handle, time, title, line number, snippet.
 
     When there are more pages, the last line gives the number of hits and the flag for the next page.
     """

@@ -122,7 +122,7 @@ def _of_task(entries: list[Entry]) -> list[Entry]:
 
 
 def as_json(every: Sequence[SessionSubagents]) -> bytes:
-    """One JSON array with one object per session."""
+    """A JSON array with one object per session."""
     return json_page([{"session": its.info.session, "open": its.info.open, "agents": its.agents} for its in every])
 
 

@@ -20,7 +20,7 @@ SESSION_CHARS = 8
 
 
 class TaskRow(Struct, frozen=True):
-    """One task of one session."""
+    """A task of one session."""
 
     session: str
     folder: str
@@ -123,7 +123,7 @@ PAGE_COLUMNS = ("command", "folder", "state", "time", "output", "looked after by
 
 
 def as_json(rows: Sequence[TaskRow]) -> bytes:
-    """One JSON array with one object per task."""
+    """A JSON array with one object per task."""
     names = ("session", "folder", "open", "supervised")
     return json_page([{**to_builtins(row.task), **{name: getattr(row, name) for name in names}} for row in rows])
 
@@ -137,7 +137,7 @@ def as_table(rows: Sequence[TaskRow]) -> bytes:
 
 
 def as_page(row: TaskRow, tail: str) -> bytes:
-    """One task and the end of its output."""
+    """A task and the end of its output."""
     cells = _cells(row)
     if row.task.path:
         cells["output"] += f", {escape_line(row.task.path)}"

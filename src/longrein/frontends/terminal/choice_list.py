@@ -9,7 +9,7 @@ from longrein.frontends.text_format import escape_line
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row of the list. Its texts are escaped when drawn."""
+    """A row of the list. Its texts are escaped when drawn."""
 
     value: str
     label: str

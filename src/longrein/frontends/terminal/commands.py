@@ -77,7 +77,7 @@ MaybeAwaitable = CommandResult | Awaitable[CommandResult]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command."""
+    """A command."""
 
     name: str
     argument: str
@@ -399,7 +399,7 @@ def _cost(context: CommandContext, _: str) -> CommandResult:
 
 
 def context_lines(report: Report) -> list[Line]:
-    """One bar for each module, the free space, then the largest items."""
+    """A bar for each module, the free space, then the largest items."""
     window = report.usable_tokens
     most = max(window, report.total_tokens, 1)
     shares: list[tuple[str, int, str]] = [(*module, "run") for module in report.modules()]

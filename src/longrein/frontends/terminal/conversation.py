@@ -1,4 +1,4 @@
-"""One session on one terminal: view model, question panel and input, redrawn at most ten times a second.
+"""A session on one terminal: view model, question panel and input, redrawn at most ten times a second.
 
 Methods never wait for the session: messages go to it in tasks, in the order in which they were sent.
 """

@@ -48,7 +48,7 @@ _DELIMITER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One finished piece of markdown."""
+    """A finished piece of markdown."""
 
     kind: Kind
     text: str
@@ -97,7 +97,7 @@ class Splitter:
 
     @property
     def gap(self) -> bool:
-        """Whether an empty line precedes the open block."""
+        """Return True if an empty line precedes the open block."""
         close = self._kind == "item" and self._last in ("item", "paragraph")
         return not self._joined and (self._gap or not close or self._last is None)
 
@@ -208,7 +208,7 @@ class Splitter:
 
 
 def _interrupts(line: str) -> bool:
-    """Whether `line` begins a block directly below a paragraph."""
+    """Return True if `line` begins a block directly below a paragraph."""
     return any(pattern.match(line) for pattern in (_FENCE, _HEADING, _RULE, _ONE, _QUOTE))
 
 
@@ -329,5 +329,5 @@ class MarkdownPainter:
 
 
 def _drawn(style: Style | None) -> bool:
-    """Whether blanks of this style are visible."""
+    """Return True if blanks of this style are visible."""
     return bool(style and (style.reverse or style.underline))

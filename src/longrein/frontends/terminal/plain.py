@@ -267,7 +267,7 @@ def _live_lines(heard: SessionUpdate) -> list[Line]:
 
 
 def _choice_lines(command: Command, choices: Choices) -> list[Line]:
-    """One line for each row: the command to type."""
+    """A line for each row: the command to type."""
     rows: list[Line] = []
     for row in choices.rows:
         details = [text for text in (row.label, row.note) if text and text != row.value]

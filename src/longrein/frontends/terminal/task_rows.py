@@ -163,7 +163,7 @@ def agent_line(view: SubagentView) -> Line:
 
 
 def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
-    """One line for all background tasks; no line when there are none."""
+    """A line for all background tasks; no line when there are none."""
     if not tasks:
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
@@ -188,7 +188,7 @@ def counts(tasks: int, agents: int) -> str:
 
 
 def task_list(views: Sequence[TaskView]) -> list[Line]:
-    """One line for each task."""
+    """A line for each task."""
     rows = [task_line(view) for view in views]
     return rows or [line(("dim", "  no background tasks; Ctrl-B sends a running command to the background"))]
 
@@ -207,7 +207,7 @@ def task_line(view: TaskView) -> Line:
 
 
 def agent_list(views: Sequence[SubagentView]) -> list[Line]:
-    """One line for each subagent, followed by its own subagents."""
+    """A line for each subagent, followed by its own subagents."""
     rows = indented(map(agent_line, views))
     return rows or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
 

@@ -130,7 +130,7 @@ class ViewModel:
 
     @property
     def tail_gap(self) -> bool:
-        """Whether an empty line stands above the tail."""
+        """Return True if an empty line stands above the tail."""
         return self._splitter is None or self._splitter.gap or self._group != "text"
 
     def go_live(self, *, busy: bool, now_s: float) -> None:

@@ -254,7 +254,7 @@ def sign(wire: str, model: str, text: str) -> str:
 
 
 class Wire(ABC):
-    """One wire: validation of its requests, and its answers. A request is a list of messages of blocks."""
+    """A wire: validation of its requests, and its answers. A request is a list of messages of blocks."""
 
     name: str
     path: str
