@@ -8,7 +8,12 @@
 Errors are all below `LongreinError`. Each public name is imported at first use.
 """
 
-import importlib
+import sys
+
+_MAIN_MODULE = sys.orig_argv[-len(sys.argv)].removeprefix("-m") if sys.argv[:1] == ["-m"] else ""
+if _MAIN_MODULE.partition(".")[0] == "longrein" and not sys.flags.safe_path:
+    del sys.path[0]  # `python -m longrein`: import nothing from the current folder, which may be a stranger's
+
 
 __version__ = "0.1.0"
 
@@ -45,7 +50,9 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"longrein has no public name {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(home), name) if home else importlib.import_module(f"longrein.{name}")
+    from importlib import import_module  # not above: `__main__` removes the current folder from the path first
+
+    return getattr(import_module(home), name) if home else import_module(f"longrein.{name}")
 
 
 def __dir__() -> list[str]:

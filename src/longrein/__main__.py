@@ -1,11 +1,18 @@
-"""`longrein`, `python -m longrein`."""
+"""`longrein`, `python -m longrein`. Imports nothing from the current folder, also where PYTHONPATH names it."""
+
+import os
+import sys
+
+try:
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", ".", os.getcwd())]
+except OSError:  # the current folder has been removed
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", ".")]
 
 import gc
 
 gc.disable()  # imports make many objects and no garbage; looking for it would cost a tenth of the start
 
 import signal  # noqa: E402
-import sys  # noqa: E402
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing: nothing has begun, so no traceback

@@ -67,6 +67,7 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        left_out=built.run_context.left_out,
         nested=nesting_depth(built.run_context.environ) > 0,
     )
 
@@ -82,7 +83,8 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
-    return _leave(_command("interactive").run_interactive(options))
+    place = _command("trust").trusted_run_context(options)
+    return _leave(_command("interactive").run_interactive(place)) if place else 0
 
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:

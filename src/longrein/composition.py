@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +28,6 @@ from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     describe_environment,
-    is_trusted,
     known_secrets,
     load_instructions,
     load_subagent_types,
@@ -46,6 +46,7 @@ from longrein.run_context import (
     check_depth,
     chosen_model,
     key_source,
+    left_out_note,
     session_of,
     stored_model,
     sweep_orphans,
@@ -189,7 +190,8 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
+    first = (left_out_note(run_context), *settings.notes, *log.notes)
+    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -296,7 +298,7 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         run_context.cwd,
         run_context.home,
         run_context.environ,
-        trusted=lambda folder: is_trusted(run_context.state_dir, folder),
+        trusted=run_context.trusted.cover,
         given=run_context.options.agents,
         known_tools=(*builtin_tools(), *goal_tools(), *more),
     )
@@ -313,8 +315,9 @@ def _ease(deps: Dependencies, log: SessionLog) -> None:
 
 
 def _nested(run_context: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
-    root = project_root(run_context.cwd)
-    found = nested_instructions(folder, root, told, run_context.home, run_context.settings)
+    found = nested_instructions(
+        folder, run_context.cwd, told, run_context.home, run_context.settings, run_context.trusted.cover
+    )
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
@@ -358,7 +361,7 @@ def _static_context(
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(
-        run_context.cwd, run_context.home, run_context.environ, run_context.settings
+        run_context.cwd, run_context.home, run_context.environ, run_context.settings, run_context.trusted.cover
     )
     around = describe_environment(
         cwd=run_context.cwd,
@@ -370,9 +373,13 @@ def _static_context(
 
 
 def _branch(workspace: Workspace, root: str) -> str:
-    """Read the git branch from `HEAD` without running git; '' when there is none."""
+    """Read the git branch from `HEAD` without running git; '' when there is none, or when it is no usual name.
+
+    The name goes into the first message, so a text that poses as a name is left out.
+    """
     try:
         head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
     except OSError:
         return ""
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
+    found = re.fullmatch(r"ref: refs/heads/([\w./+@#=-]{1,100})", head)
+    return found[1] if found else ""

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.config import choose_model, environment, home_folder, is_trusted, load_settings, state_dir
+from longrein.config import (
+    TrustedFolders,
+    choose_model,
+    environment,
+    home_folder,
+    left_out_files,
+    load_settings,
+    read_trusted,
+    state_dir,
+)
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
@@ -35,6 +44,8 @@ class SystemClock:
 
 
 CLOCK = SystemClock()
+LEFT_OUT_SHOWN_MAX = 8
+"""Files named in the line about what was left out."""
 NESTED_MAX = 3
 """Levels of longrein started by commands of longrein, below the first."""
 
@@ -49,6 +60,9 @@ class RunContext(msgspec.Struct, frozen=True):
     cwd: str
     state_dir: str
     roots: tuple[str, ...]
+    trusted: TrustedFolders = TrustedFolders()
+    left_out: tuple[str, ...] = ()
+    """Files of the current folder that were not read because it is not trusted, for display."""
 
 
 def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
@@ -62,8 +76,24 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     roots = (cwd, *(_folder(written, "--add-dir") for written in options.add_dirs))
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
-    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
-    return RunContext(options, settings, environ, home, cwd, state, roots)
+    trusted = read_trusted(state)
+    if options.trust:
+        trusted = trusted.with_folder(cwd, home)
+    is_trusted = trusted.cover(cwd)
+    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted)
+    left_out = () if is_trusted else left_out_files(cwd, home, environ, settings)
+    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out)
+
+
+def left_out_note(run_context: RunContext) -> str:
+    """Return the line about what was left out of a folder that is not trusted; '' for nothing."""
+    if not run_context.left_out:
+        return ""
+    shown, more = run_context.left_out[:LEFT_OUT_SHOWN_MAX], len(run_context.left_out) - LEFT_OUT_SHOWN_MAX
+    named = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    why = run_context.trusted.why_not(run_context.cwd)
+    because = f"this folder is not trusted ({why})" if why else "this folder is not trusted"
+    return f"not read, because {because}: {named}; `longrein trust` or --trust changes that"
 
 
 def check_depth(run_context: RunContext) -> None:

@@ -77,6 +77,7 @@ class Session:
         permission_mode: str = "",
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        trust: bool = False,
         max_turns: int = 0,
         max_budget_usd: float = 0.0,
         window: int = 0,
@@ -88,8 +89,10 @@ class Session:
         and environment offer. `instructions` come after longrein's system prompt, `system_prompt` in its place. `tools`
         come after the built-in ones; `builtin_tools` names the built-in ones to offer, () for none.
         `permission_mode` is `plan`, `default`, `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission
-        rules such as `Bash(make test)`. `max_turns` limits the requests for one message, `max_budget_usd` the money of
-        the session; 0 for no limit. `window` and `max_output` are tokens, in place of what is known of the model. What
+        rules such as `Bash(make test)`. `trust` uses the settings, subagent types and instruction files of the folder,
+        which otherwise are read only where the user trusts it. `max_turns` limits the requests for one message,
+        `max_budget_usd` the money of the session; 0 for no limit. `window` and `max_output` are tokens, in place of
+        what is known of the model. What
         is not given comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and
         `UsageError` for an argument that cannot be.
         """
@@ -109,6 +112,7 @@ class Session:
         permission_mode: str = "",
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        trust: bool = False,
         max_turns: int = 0,
         max_budget_usd: float = 0.0,
         window: int = 0,

@@ -11,6 +11,12 @@ from longrein.config.instructions import imports, without_comments
 from longrein.settings_schema import InstructionOptions, Settings
 
 PLAIN = Settings()
+
+
+def trusted(_folder: str) -> bool:
+    return True
+
+
 Tree = dict[str, str | bytes]
 
 
@@ -26,7 +32,7 @@ def plant(folder: Path, tree: Tree) -> None:
 
 def load(folder: Path, tree: Tree, cwd: str = "repo", settings: Settings = PLAIN) -> Instructions:
     plant(folder, {"repo/.git/": "", f"{cwd}/": "", **tree})
-    return load_instructions(str(folder / cwd), str(folder), {}, settings)
+    return load_instructions(str(folder / cwd), str(folder), {}, settings, trusted)
 
 
 def bodies(found: Instructions) -> list[str]:
@@ -70,7 +76,7 @@ def test_A1_which_files_are_taken_and_in_which_order(tmp_path: Path, tree: Tree,
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
     plant(tmp_path, {"x/AGENTS.md": "above", "x/y/AGENTS.md": "here"})
-    assert bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings())) == ["here"]
+    assert bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings(), trusted)) == ["here"]
 
 
 def test_names_come_from_the_settings(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str) -> None:
     os.truncate(tmp_path / huge, 20 << 30)
     found = load(tmp_path, {"repo/sub/CLAUDE.md": "be kind @notes.md"}, "repo/sub")
     assert bodies(found) == ["be kind @notes.md"]
-    assert found.notes == (f"~/{huge} is larger than 16 MB: left out.",)
+    assert found.notes == (f"~/{huge} is larger than 1 MB: left out.",)
 
 
 # --- imports -----------------------------------------------------------------------------------------------------
@@ -195,20 +201,20 @@ def test_import_paths_are_read_as_prose() -> None:
 def test_nested_files_come_when_their_folder_is_touched_and_only_once(tmp_path: Path) -> None:
     plant(tmp_path, {"repo/.git/": "", "repo/AGENTS.md": "root", "repo/a/AGENTS.md": "a", "repo/a/b/CLAUDE.md": "b"})
     root, home = f"{tmp_path}/repo", str(tmp_path)
-    start = load_instructions(root, home, {}, Settings())
+    start = load_instructions(root, home, {}, Settings(), trusted)
     known = {source.path for source in start.sources}
-    first = nested_instructions(f"{root}/a/b", root, known, home, Settings())
+    first = nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted)
     assert bodies(first) == ["a", "b"]
     known |= {source.path for source in first.sources}
-    assert nested_instructions(f"{root}/a/b", root, known, home, Settings()) == Instructions()
-    assert nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings()) == Instructions()
-    assert nested_instructions(root, root, known, home, Settings()) == Instructions()
+    assert nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted) == Instructions()
+    assert nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings(), trusted) == Instructions()
+    assert nested_instructions(root, root, known, home, Settings(), trusted) == Instructions()
 
 
 def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(tmp_path: Path) -> None:
     plant(tmp_path, {"repo/.git/": "", "repo/a/AGENTS.md": "a"})
     root = f"{tmp_path}/repo"
-    assert bodies(nested_instructions(root + "/a" * 20_000, root, (), str(tmp_path), Settings())) == ["a"]
+    assert bodies(nested_instructions(root + "/a" * 20_000, root, (), str(tmp_path), Settings(), trusted)) == ["a"]
 
 
 def test_the_environment_is_a_text_of_values() -> None:

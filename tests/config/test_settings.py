@@ -145,9 +145,7 @@ def test_a_project_narrows(folders: ConfigFolders) -> None:
 
 def test_S058_without_trust_a_project_file_is_not_even_opened(folders: ConfigFolders) -> None:
     folders.project("this is = not [ toml")
-    assert folders.load(trusted=False).notes == (
-        f"{PROJECT} was not read: this folder is not trusted; `longrein trust` changes that.",
-    )
+    assert folders.load(trusted=False) == Settings()
     with pytest.raises(SettingsError):
         folders.load(trusted=True)
 
@@ -233,7 +231,7 @@ def test_malformed_settings_say_file_line_key_and_nearest_key(folders: ConfigFol
 def test_a_file_that_cannot_be_read_says_so(folders: ConfigFolders) -> None:
     (folders.home / ".config/longrein/config.toml").mkdir(parents=True)
     with pytest.raises(
-        SettingsError, match=r"^~/.config/longrein/config.toml: cannot be read \(Is a directory\): mend"
+        SettingsError, match=r"^~/.config/longrein/config.toml: cannot be read \(a folder, not a file\): mend"
     ):
         folders.load()
 

@@ -235,7 +235,7 @@ def test_a_projects_files_count_only_where_it_is_trusted(folders: ConfigFolders)
     put(folders.home / ".claude/agents", "b.md", "---\nname: b\ndescription: d\n---\n")
     kinds, notes = load(folders, trusted=False)
     assert tuple(kinds) == (*BUILT_IN, "b")
-    assert notes == ("~/repo/.claude/agents was not read: it is not trusted; `longrein trust` changes that.",)
+    assert notes == ()
 
 
 def test_a_file_of_the_project_does_not_lead_out_of_it(folders: ConfigFolders) -> None:

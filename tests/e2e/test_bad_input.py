@@ -305,7 +305,7 @@ def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(cli: 
     (cli.project / "AGENTS.md").write_text("line of text\n" * 4000)
     cli.plays(calls(bash("true")), says("done"))
     cut = "AGENTS.md was cut: instruction files may hold 32768 bytes together."
-    assert cli.run("-p", "x", "--allowedTools", "Bash(true)").told() == (
+    assert cli.run("-p", "x", "--trust", "--allowedTools", "Bash(true)").told() == (
         0,
         "done\n",
         f"longrein: {cli.project}/{cut}\n",

@@ -167,9 +167,9 @@ def holding(secret: str, folder: Path) -> list[str]:
 def test_instruction_files_reach_the_request_and_are_in_the_log(cli: CliHarness) -> None:
     (cli.project / "AGENTS.md").write_text("Always answer in verse.\n")
     cli.plays(says("A rose"), says("is a rose"))
-    assert cli.run("-p", "x").told() == (0, "A rose\n", "")
+    assert cli.run("-p", "x", "--trust").told() == (0, "A rose\n", "")
     (cli.project / "AGENTS.md").write_text("Changed later.\n")
-    assert cli.run("-p", "y", "-c").told() == (0, "is a rose\n", "")
+    assert cli.run("-p", "y", "-c", "--trust").told() == (0, "is a rose\n", "")
     prefixes = [e.event for e in cli.entries() if isinstance(e.event, PrefixSet)]
     assert len(prefixes) == 1, "what was sent once stands"
     assert "Always answer in verse." in "\n".join(prefixes[0].context)
@@ -190,7 +190,10 @@ def test_what_a_repository_brings_does_not_count_before_trust(cli: CliHarness) -
     cli.plays(calls(bash("touch it")), says("I may not."))
     ran = cli.run("-p", "x", "--verbose")
     assert ran.code == 3
-    assert f"longrein: {cli.project}/.longrein/config.toml was not read: this folder is not trusted" in ran.err
+    said = (
+        "not read, because this folder is not trusted: .longrein/config.toml; `longrein trust` or --trust changes that"
+    )
+    assert ran.err.splitlines()[0] == f"longrein: {said}"
     assert not (cli.project / "it").exists()
 
 

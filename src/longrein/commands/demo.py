@@ -37,6 +37,8 @@ TILL_FILES = {
     "receipts.sh": "for n in 1 2 3 4; do echo part $n of the receipts; sleep 0.3; done\n",
 }
 PYTHON = shlex.quote(sys.executable)
+LONGREIN = (sys.executable, "-P", "-m", "longrein")
+"""Command of the longreins that the demo starts; `-P`: imports nothing from the current folder."""
 CHECKS = (
     ("run the tests", f"{PYTHON} -m unittest -q"),
     ("compile everything", f"{PYTHON} -m compileall -q ."),
@@ -347,7 +349,7 @@ class _Demo:
         """Run longrein and print its events; kill it at the start of tool `kill_at`. Return whether it was killed."""
         commands = dict.fromkeys([self.test, SLOW, *(command for _, command in CHECKS)])
         rules = ",".join(["Edit", *(f"Bash({command})" for command in commands)])
-        command = [sys.executable, "-m", "longrein", *words, "--output-format", "stream-json", "--allowedTools", rules]
+        command = [*LONGREIN, *words, "--output-format", "stream-json", "--allowedTools", rules]
         with subprocess.Popen(
             command, cwd=self.project, env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         ) as process:
@@ -409,7 +411,7 @@ class _Demo:
         self._say(self._output("context", self.session))
 
     def _output(self, *words: str) -> str:
-        command = [sys.executable, "-m", "longrein", *words]
+        command = [*LONGREIN, *words]
         page = subprocess.run(command, cwd=self.project, env=self._environment(), capture_output=True, check=True)
         return page.stdout.decode().replace(sys.executable, "python3").rstrip()
 

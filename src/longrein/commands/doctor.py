@@ -10,13 +10,13 @@ from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted
 from longrein.models import look_up
-from longrein.run_context import RunContext, chosen_model
+from longrein.run_context import RunContext, chosen_model, left_out_note
 from longrein.store import list_sessions
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
+    findings = [*_machine(), *_state(place), _trust(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
@@ -53,6 +53,12 @@ def _state(place: RunContext) -> list[Finding]:
         else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
     )
     return [(writable, "state folder", told)]
+
+
+def _trust(place: RunContext) -> Finding:
+    if place.trusted.cover(place.cwd):
+        return (True, "trust", f"{place.cwd} is trusted; `longrein trust --show` lists what it brings")
+    return (True, "trust", left_out_note(place) or "not trusted; this folder brings nothing that would need it")
 
 
 def _model(place: RunContext) -> list[Finding]:

@@ -11,12 +11,11 @@ from longrein.composition import Composition, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
 from longrein.events import LongreinError
-from longrein.frontends.argv import Options
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
+from longrein.run_context import CLOCK, RunContext, discard_unused, fork
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 
@@ -32,9 +31,9 @@ ROWS_MAX = 30
 """Sessions shown by `/resume`."""
 
 
-async def run_interactive(options: Options) -> int:
+async def run_interactive(place: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
-    place = read_run_context(options)
+    options = place.options
     built = await build(place)
     prompt, choosing = options.prompt, options.resume == ""
     while True:

@@ -1,17 +1,67 @@
-"""`longrein trust`: use what the current folder brings, or stop using it."""
+"""`longrein trust`, and the question before the first prompt in a folder that is not trusted."""
 
+import os
 from collections.abc import Sequence
 
 from longrein import config
-from longrein.frontends.stdio import say
-from longrein.run_context import RunContext
+from longrein.events import SettingsError
+from longrein.frontends.argv import Options
+from longrein.frontends.question import ask
+from longrein.frontends.stdio import say, show
+from longrein.frontends.text_format import escape_line
+from longrein.run_context import RunContext, read_run_context
+
+ROWS_MAX = 30
+"""Rows of the screen."""
+QUESTION = "Trust this folder? yes: use them from now on; no: go on without them; quit: [y/n/q] "
+ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "q": "quit", "quit": "quit"}
 
 
-def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False) -> int:
-    """Trust the current folder, so that its own settings file is read; with `undo` stop trusting it."""
+def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_only: bool = False) -> int:
+    """Trust the repository of the current folder; with `undo` stop trusting it, with `show_only` only list."""
     if undo:
         config.distrust(place.state_dir, place.cwd)
-    else:
-        config.trust(place.state_dir, place.cwd, place.home)
-    say(f"{place.cwd} is {'no longer ' if undo else ''}trusted")
+        say(f"{place.cwd} is no longer trusted")
+        return 0
+    show("".join(f"{line}\n" for line in trust_screen(place)))
+    if not show_only:
+        say(f"{config.trust(place.state_dir, place.cwd, place.home)} is trusted")
     return 0
+
+
+def trust_screen(place: RunContext) -> list[str]:
+    """Return the lines that say what trusting the current folder activates.
+
+    Raises `SettingsError` where it cannot be trusted.
+    """
+    unit = config.trust_unit(place.cwd, place.home)
+    rows = config.trust_preview(place.cwd, place.home, place.environ, place.settings)
+    why = place.trusted.why_not(place.cwd)
+    head = [f"Note: {escape_line(why)}."] if why else []
+    if not rows:
+        return [*head, f"{escape_line(unit)} brings no settings, subagent types or instructions."]
+    kinds, files = (max(len(name) for name in names) for names in zip(*((r.kind, r.file) for r in rows), strict=True))
+    lines = [f"  {row.kind:<{kinds}}  {row.file:<{min(files, 40)}}  {row.effect}".rstrip() for row in rows[:ROWS_MAX]]
+    more = [f"  and {len(rows) - ROWS_MAX} more files"] if len(rows) > ROWS_MAX else []
+    return [*head, f"{escape_line(unit)} brings files that are obeyed only where you trust it:", *lines, *more]
+
+
+def trusted_run_context(options: Options) -> RunContext | None:
+    """Read the run context for the terminal; ask first whether to trust the folder. None: the user quits.
+
+    There is no question where the folder brings nothing, is trusted, or nobody sits at a terminal. Until the answer
+    nothing of the folder is used, no program is started and nothing is sent.
+    """
+    place = read_run_context(options)
+    if not place.left_out or not (os.isatty(0) and os.isatty(1)):
+        return place
+    try:
+        lines = trust_screen(place)
+    except SettingsError:
+        return place  # the home; the line about what was left out is shown as in a headless run
+    show("".join(f"{line}\n" for line in lines))
+    answer = ask(QUESTION, ANSWERS) or "quit"
+    if answer == "yes":
+        config.trust(place.state_dir, place.cwd, place.home)
+        return read_run_context(options)
+    return None if answer == "quit" else place

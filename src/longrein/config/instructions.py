@@ -1,21 +1,26 @@
 """Instruction files (`AGENTS.md` and similar), from the project's root down to the current folder.
 
-The nearest file comes last. A file of the project may import only files of the project: a link or import that leads
-out of it is left out with a note, because a repository must not read the user's files through its instructions.
+The nearest file comes last. Files of a folder count only where the user trusts it. A file of the project may import
+only files of the project: a link or import that leads out of it is left out with a note, because a repository must not
+read the user's files through its instructions. For the same reason a file that a `Read` rule denies or asks about, or
+that looks like a secret, is left out. Other files than the usual ones are searched for secrets, too; in the usual ones
+tokens are replaced when the log is written.
 """
 
+import errno
 import hashlib
 import os
 import re
-import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
+from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
-from longrein.permissions import escape
-from longrein.settings_schema import Settings
+from longrein.permissions import Call, Rules, Touched, escape, judge, visible
+from longrein.settings_schema import InstructionOptions, Settings
 
 # --- Comments and imports --------------------------------------------------------------------------------------------
 
@@ -31,10 +36,11 @@ def without_comments(text: str) -> str:
     kept: list[str] = []
     fence = ""
     lines = text.splitlines(keepends=True)
+    last_end = next((j for j in range(len(lines) - 1, -1, -1) if "-->" in lines[j]), -1)
     i = 0
     while i < len(lines):
         fence = _fence_after(fence, lines[i])
-        if not fence and re.compile(_COMMENT).match(lines[i]):
+        if not fence and i <= last_end and re.compile(_COMMENT).match(lines[i]):
             end = next((j for j in range(i, len(lines)) if "-->" in lines[j]), None)
             if end is not None:
                 rest = lines[end].partition("-->")[2]
@@ -88,8 +94,14 @@ def _fence_after(fence: str, line: str) -> str:
 
 HOPS_MAX = 4
 """Depth of nested imports, as in other agents."""
-FILE_BYTES_MAX = 16 << 20
+IMPORTS_MAX = 100
+"""Imports followed at one start."""
+FILE_BYTES_MAX = 1 << 20
 """Larger files are skipped. A file is read whole for its hash, which shows later changes."""
+USUAL_NAMES = frozenset(
+    (*InstructionOptions().files, *(f"{name[:-3]}.local.md" for name in InstructionOptions().files))
+)
+"""Names of files that are written to be sent."""
 ROOT_MARK = ".git"
 """Entry of a project's root: a folder or, in a worktree or submodule, a file."""
 
@@ -105,32 +117,46 @@ class Instructions(NamedTuple):
     """Lines for the user about files that were cut or left out."""
 
 
-def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> Instructions:
+def load_instructions(
+    cwd: str, home: str, environ: Mapping[str, str], settings: Settings, trusted: Callable[[str], bool]
+) -> Instructions:
     """Load the user's own instruction files, then those from the project's root down to `cwd`.
 
-    The root is the nearest folder above with `.git`, else `cwd`. Never raises for the content of the disk.
+    The root is the nearest folder above with `.git`, else `cwd`. `trusted`: whether the user trusts a folder. Never
+    raises for the content of the disk.
     """
     root = project_root(cwd)
-    taking = _InstructionReader(root, home, settings)
+    taking = _InstructionReader(root, cwd, home, settings)
     for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
         taking.take(path, own=True)
     for folder in folders_between(root, cwd):
-        taking.take_folder(folder)
+        if trusted(folder):
+            taking.take_folder(folder)
     return taking.done()
 
 
-def nested_instructions(
-    folder: str, root: str, already: Collection[str], home: str, settings: Settings
-) -> Instructions:
-    """Load the files of the folders below `root` down to `folder` that are not in `already`.
+def instruction_files(cwd: str, settings: Settings) -> list[str]:
+    """Return the paths of the instruction files that `load_instructions` would look at, without reading them."""
+    names = (*settings.context.files, *_local_names(settings.context.files))
+    folders = folders_between(project_root(cwd), cwd)
+    paths = (f"{folder.rstrip('/')}/{name}" for folder in folders for name in names)
+    return [path for path in paths if os.path.lexists(path)]
 
-    `already`: real paths of loaded files. Called when a tool touches a file in `folder`. A `folder` outside `root`
-    gives nothing.
+
+def nested_instructions(
+    folder: str, cwd: str, already: Collection[str], home: str, settings: Settings, trusted: Callable[[str], bool]
+) -> Instructions:
+    """Load the files of the folders below the root of `cwd` down to `folder` that are not in `already`.
+
+    `already`: real paths of loaded files. Called when a tool touches a file in `folder`. A `folder` outside that
+    root gives nothing, and neither does a repository inside it that is not trusted.
     """
-    taking = _InstructionReader(root, home, settings, already)
+    root = project_root(cwd)
+    taking = _InstructionReader(root, cwd, home, settings, already)
     if folder.startswith(root.rstrip("/") + "/"):
         for below in folders_between(root, folder)[1:]:
-            taking.take_folder(below)
+            if taking.any_file(below) and trusted(below):
+                taking.take_folder(below)
     return taking.done()
 
 
@@ -144,6 +170,11 @@ def project_root(cwd: str) -> str:
         if above == folder:
             return cwd
         folder = above
+
+
+def leads_out(path: str, root: str) -> bool:
+    """Return whether a path leads out of a folder, with all links followed."""
+    return not os.path.realpath(path).startswith(os.path.realpath(root).rstrip("/") + "/")
 
 
 def folders_between(root: str, folder: str) -> list[str]:
@@ -163,9 +194,12 @@ def _local_names(names: Sequence[str]) -> list[str]:
 class _InstructionReader:
     """Reader of instruction files up to the byte limit."""
 
-    def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
-        self.root = os.path.realpath(root)
+    def __init__(self, root: str, cwd: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
+        self.root, self.written_root = os.path.realpath(root), root
+        self.cwd = cwd
         self.home = home
+        self.rules = Rules((), settings.permissions.ask, settings.permissions.deny, cwd, home)
+        self.left_imports = IMPORTS_MAX
         self.names = settings.context.files
         self.bytes_max = settings.context.bytes_max
         self.seen = set(already)
@@ -176,6 +210,11 @@ class _InstructionReader:
 
     def done(self) -> Instructions:
         return Instructions(tuple(self.texts), tuple(self.sources), tuple(self.notes))
+
+    def any_file(self, folder: str) -> bool:
+        """Return whether a folder has a file of the usual names or a local one."""
+        names = (*self.names, *_local_names(self.names))
+        return any(os.path.lexists(f"{folder.rstrip('/')}/{name}") for name in names)
 
     def take_folder(self, folder: str) -> None:
         """Read at most one file of the usual names, and the local ones."""
@@ -200,8 +239,15 @@ class _InstructionReader:
             if os.path.lexists(path):
                 self.notes.append(f"{shown} leads out of the project{f' (imported by {by})' if by else ''}: left out.")
             return False
-        data, digest = self._read(real, shown)
-        text = without_comments(data.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
+        refused = self._refused(path, real)
+        data, digest = (b"", "") if refused else self._read(real, shown)
+        if data and os.path.basename(real) not in USUAL_NAMES and has_secrets(data.decode("utf-8", "replace")):
+            refused = "seems to hold a secret"
+        if refused:
+            self.notes.append(f"{shown}{f' (imported by {by})' if by else ''} {refused}: left out.")
+            return False
+        head = data[: self.bytes_max + 1]
+        text = without_comments(head.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
         if not data or not text.strip():
             return False
         self.seen.add(real)
@@ -209,22 +255,28 @@ class _InstructionReader:
         self._imports(path, text, own, hops, shown)
         return True
 
+    def _refused(self, path: str, real: str) -> str:
+        """Return why a file must not be read, as the end of a sentence; '' where it may."""
+        if has_secret_name(path) or has_secret_name(real):
+            return "has the name of a file with secrets"
+        path = os.path.normpath(path)
+        call = Call("Read", {"file_path": path}, "read", (Touched(path, path, real, inside=True, writes=False),))
+        verdict = judge(call, self.rules, "default", self.cwd)
+        rule = f"rule {visible(verdict.rule)}" if verdict.rule else verdict.reason
+        return "" if verdict.kind == "allow" else f"must not be read without a question ({rule})"
+
     def _read(self, real: str, shown: str) -> tuple[bytes, str]:
-        """Return the content of a regular file, up to one byte over the limit, and the hash of all of it."""
+        """Return the content of a regular file and its hash; nothing, and a note, where it cannot be read."""
         try:
-            if not stat.S_ISREG(os.stat(real).st_mode):
-                return b"", ""
-            with open(real, "rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-            if len(data) > FILE_BYTES_MAX:
-                self.notes.append(f"{shown} is larger than {FILE_BYTES_MAX >> 20} MB: left out.")
-                return b"", ""
-            return data[: self.bytes_max + 1], hashlib.sha256(data).hexdigest()
+            data = read_bounded(real, FILE_BYTES_MAX, exact=True)
         except FileNotFoundError:
             return b"", ""
         except OSError as error:
-            self.notes.append(f"{shown} cannot be read ({error.strerror}): left out.")
+            if not os.path.isdir(real):
+                said = f"is {error.strerror}" if error.errno == errno.EFBIG else f"cannot be read ({error.strerror})"
+                self.notes.append(f"{shown} {said}: left out.")
             return b"", ""
+        return data, hashlib.sha256(data).hexdigest()
 
     def _add(self, real: str, shown: str, digest: str, text: str, by: str) -> None:
         clean = escape(text.replace("\r\n", "\n")).strip("\n")
@@ -247,8 +299,16 @@ class _InstructionReader:
         for name in imports(text):
             target = f"{self.home}{name[1:]}" if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
             target = os.path.normpath(target)
+            if not own and not target.startswith((f"{self.root.rstrip('/')}/", f"{self.written_root.rstrip('/')}/")):
+                away = shorten_home(target, self.home)  # not even looked at: it may be a network mount
+                self.notes.append(f"{away} leads out of the project (imported by {shown}): left out.")
+                continue
             if not os.path.isfile(target):
                 continue  # most words after an @ are not files
+            if self.left_imports <= 0:
+                self.notes.append(f"{shown}: @{name} is beyond the {IMPORTS_MAX} imports of one start: left out.")
+                return
+            self.left_imports -= 1
             if hops >= HOPS_MAX:
                 self.notes.append(f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out.")
                 continue

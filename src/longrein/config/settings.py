@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from longrein.config.environment import project_file, user_file
+from longrein.config.instructions import leads_out, project_root
 from longrein.config.settings_file import SettingValue, read_file, shorten_home
 from longrein.config.settings_keys import (
     FLAGS,
@@ -39,19 +40,18 @@ def load_settings(
     """Read and merge all layers.
 
     `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are ignored. Without
-    `trusted` the project's file is not opened; a note says so where it exists. Raises `SettingsError`: one line with
+    `trusted` the project's file is not opened. Raises `SettingsError`: one line with
     file, line, key and the nearest valid key.
     """
     merged = _MergedLayers()
     path = user_file(environ, home)
     merged.take(read_file(path, shorten_home(path, home)) or ())
     path = project_file(cwd)
-    if trusted and path != user_file(environ, home):
-        merged.narrow(read_file(path, shorten_home(path, home)) or ())
-    elif path != user_file(environ, home) and os.path.lexists(path):
-        merged.notes.append(
-            f"{shorten_home(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
-        )
+    if trusted and path != user_file(environ, home) and os.path.lexists(path):
+        if leads_out(path, project_root(cwd)):
+            merged.notes.append(f"{shorten_home(path, home)} leads out of the project: left out.")
+        else:
+            merged.narrow(read_file(path, shorten_home(path, home)) or ())
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
     return merged.settings()

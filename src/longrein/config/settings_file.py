@@ -1,5 +1,6 @@
 """Settings files: read as flat values with their place, written whole or not at all, extended by one rule."""
 
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.atomic_file import replace_file
+from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import user_file
 from longrein.config.settings_keys import KEYS, NAMED_TABLES, dotted, nearest, pattern_of, problem_with
 from longrein.events import SettingsError
@@ -40,6 +42,11 @@ def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
     return values_of(text, shown)
 
 
+def keys_in(text: str, shown: str) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of all keys of a TOML text, also unknown ones. Raises `SettingsError` for what is not TOML."""
+    return tuple(path for path, _ in _flat(_parsed(text, shown), ()))
+
+
 def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
     """Parse the values of a TOML text. `shown`: the file's name in messages. Raises `SettingsError`."""
     return tuple(_values(_parsed(text, shown), text, shown))
@@ -48,14 +55,13 @@ def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
 def read_text(path: str, shown: str) -> str | None:
     """Read a text file; None when it does not exist. Raises `SettingsError` for an unreadable or binary file."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(SIZE_MAX_BYTES + 1)
+        data = read_bounded(path, SIZE_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise SettingsError(f"{shown}: larger than 1 MB, that is no settings file: mend or remove it") from None
         raise SettingsError(f"{shown}: cannot be read ({error.strerror}): mend or remove it") from None
-    if len(data) > SIZE_MAX_BYTES:
-        raise SettingsError(f"{shown}: larger than 1 MB, that is no settings file: mend or remove it")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,6 +79,8 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
         what = said[1] if said else str(error)
         line = (said and said[2]) or str(text.count("\n") + 1)
         raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
+    except RecursionError:
+        raise SettingsError(f"{shown}: nested too deep, that is no settings file: mend or remove it") from None
 
 
 def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:

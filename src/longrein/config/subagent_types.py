@@ -5,14 +5,16 @@ in a trusted one, like its settings), then the user's, then the built-in ones. A
 that names it and the reason; it never stops a start.
 """
 
+import errno
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
 from longrein.config.instructions import folders_between, project_root
@@ -42,18 +44,17 @@ def load_subagent_types(
     JSON object of name -> fields, with `prompt` for the text. `known_tools`: tools that need no note. Raises
     `UsageError` where `given` is no such object.
     """
-    notes: list[str] = []
-    folders = list(_folders(cwd, home, environ, trusted, notes))
+    folders = list(_folders(cwd, home, environ, trusted))
     if not folders and not given:
-        return tuple(builtin), tuple(notes)
-    found, more = read_types(folders, given, home, known_tools)
+        return tuple(builtin), ()
+    found, notes = read_types(folders, given, home, known_tools)
     kinds = {kind.name: kind for kind in builtin} | found
     own = [kinds.pop(kind.name) for kind in builtin]
-    return (*own, *(kinds[name] for name in sorted(kinds))), (*notes, *more)
+    return (*own, *(kinds[name] for name in sorted(kinds))), tuple(notes)
 
 
 def _folders(
-    cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool], notes: list[str]
+    cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
     """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
     root = project_root(cwd)
@@ -63,10 +64,6 @@ def _folders(
                 continue  # folders in the home belong to the user's own types
             if trusted(above):
                 yield folder, root
-            else:
-                notes.append(
-                    f"{shorten_home(folder, home)} was not read: it is not trusted; `longrein trust` changes that."
-                )
     for folder in (f"{config_dir(environ, home)}/agents", f"{home}/.agents/agents", f"{home}/.claude/agents"):
         if os.path.isdir(folder):
             yield folder, ""
@@ -341,6 +338,8 @@ def _grouped(table: Mapping[str, Sequence[str]]) -> str:
 
 FILES_MAX = 200
 """Files read of one folder."""
+ENTRIES_MAX = 10_000
+"""Entries looked at in one folder."""
 DEPTH_MAX = 5
 """Nested folders that are read."""
 SIZE_MAX_BYTES = 256 * 1024
@@ -380,9 +379,14 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         read.add(real)
         stem = os.path.basename(path).removesuffix(".md")
         try:
-            yield TypeSource(shown, stem, *_content(path))
+            yield TypeSource(shown, stem, *_content(real, inside))
         except ValueError as problem:
             yield TypeSource(shown, stem, problem=str(problem))
+
+
+def list_files(folder: str) -> Iterator[str]:
+    """Yield the files of subagent types in a folder, which may not exist, without opening one."""
+    yield from _walk(folder, DEPTH_MAX, set())
 
 
 def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
@@ -392,27 +396,30 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
     walked.add(real)
     try:
         with os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
+            entries = sorted(islice(listed, ENTRIES_MAX), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _walk(entry.path, depth - 1, walked) if depth else ()
         elif entry.name.endswith(".md") and not entry.name.startswith("."):
             yield entry.path
 
 
-def _content(path: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the body of a file. Raises `ValueError`: the problem."""
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ValueError("is no file")
-        with open(path, "rb") as file:
-            data = file.read(SIZE_MAX_BYTES + 1)
-        if len(data) > SIZE_MAX_BYTES:
-            raise ValueError(f"is larger than {SIZE_MAX_BYTES // 1024} kB")
-        return split_frontmatter(data.decode("utf-8"))
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _content(path: str, inside: str) -> tuple[dict[str, Any], str]:
+    """Return the fields and the body of a file; `inside` as in `_files`. Raises `ValueError`: the problem."""
+    try:
+        return split_frontmatter(read_bounded(path, SIZE_MAX_BYTES, exact=bool(inside)).decode("utf-8"))
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ValueError(f"is {error.strerror}") from None
         raise ValueError(f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8 text") from None

@@ -253,6 +253,7 @@ class Options(msgspec.Struct, frozen=True):
     append_system_prompt: str = ""
     agents: str = ""
     add_dirs: tuple[str, ...] = ()
+    trust: bool = False
     plain: bool = False
     profile: str = ""
     state_dir: str = ""

@@ -131,6 +131,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             field="skip_permissions",
         ),
         flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
+        flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
     ),
     "Model and instructions": (
         flag("--plain", "interactive, but lines only: nothing is ever redrawn"),
@@ -262,9 +263,15 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "trust",
             "[FLAGS]",
-            "Use what this folder brings from now on: .longrein/config.toml and subagent types. Both can only "
-            "narrow what may happen.",
-            (flag("--undo", "take the trust back"), STATE_DIR, HELP),
+            "Use what this folder brings from now on: .longrein/config.toml, which can only narrow what may happen, "
+            "subagent types and instruction files. Holds for this repository at this place, not for another one "
+            "inside it or in its place.",
+            (
+                flag("--undo", "take the trust back"),
+                flag("--show", "only list what would be used", field="show_only"),
+                STATE_DIR,
+                HELP,
+            ),
             0,
         ),
         Command(

@@ -18,8 +18,9 @@ LOG_NAME = f"v{VERSION}.log"
 """Error output of a failing supervisor; almost always empty."""
 PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
 """The whole environment of a supervisor: commands are its children and could read more."""
-PYTHON_FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
-"""Options of the supervisor's Python: no installed packages, except where psutil reads the processes."""
+PYTHON_FLAGS = ("-S", "-I") if LINUX else ("-I",)
+"""Options of the supervisor's Python. `-I`: it imports nothing from the current folder and obeys no variable. `-S`: no
+installed packages, except where psutil reads the processes."""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
 UNRESPONSIVE = "the supervisor of processes does not answer"

@@ -201,6 +201,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
     """Notices from opening the session (a repair, a degraded mode), one line each."""
+    left_out: tuple[str, ...] = ()
+    """Files of the folder that were not read because it is not trusted."""
     nested: bool = False
     """Whether a command of another longrein started this one: its background work ends with the other."""
 

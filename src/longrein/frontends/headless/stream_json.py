@@ -170,6 +170,7 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "agents": [],
         "skills": [],
         "plugins": [],
+        "left_out": list(facts.left_out),
         "output_style": "default",
         "apiKeySource": facts.api_key_source,
         "claude_code_version": facts.version,

@@ -1,0 +1,141 @@
+"""What trusting a folder would activate, as rows for one screen. Before trust nothing else of the folder is read.
+
+Each kind of thing that a folder can bring has one row in `KINDS`. A new kind adds its row there, and with it appears on
+the screen, in `longrein trust` and in the line of headless runs.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+import msgspec
+
+from longrein.config.environment import project_file, user_file
+from longrein.config.instructions import folders_between, instruction_files, project_root
+from longrein.config.settings_file import keys_in, read_text, shorten_home
+from longrein.config.settings_keys import KEYS, dotted, pattern_of
+from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
+from longrein.events import SettingsError
+from longrein.permissions import escape
+from longrein.settings_schema import Settings
+
+FILES_SHOWN_MAX = 20
+"""Files of one kind that are named."""
+NAME_CHARS_MAX = 200
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """The current folder and what decides which of its files count."""
+
+    cwd: str
+    home: str
+    environ: Mapping[str, str]
+    settings: Settings
+    """Without those of the project."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One file that trust would activate, for display."""
+
+    kind: str
+    """Such as `settings`."""
+    file: str
+    effect: str = ""
+    """What it would do, as far as it can be told."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind of thing that a folder brings."""
+
+    name: str
+    find: Callable[[Folder], list[str]]
+    """Gives the paths, without opening a file."""
+    effect: Callable[[str, Folder], str] = lambda _path, _folder: ""
+    """Describes one file of them."""
+
+
+def left_out_files(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
+    """Return the files that are not read while the folder is not trusted, relative to it, for display."""
+    folder = Folder(cwd, home, environ, settings)
+    return tuple(_shown(path, folder) for kind in KINDS for path in kind.find(folder))
+
+
+def trust_preview(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> tuple[Row, ...]:
+    """Return what trusting the folder would activate, one row for each file."""
+    folder = Folder(cwd, home, environ, settings)
+    return tuple(
+        Row(kind.name, _shown(path, folder), escape(kind.effect(path, folder)))
+        for kind in KINDS
+        for path in kind.find(folder)
+    )
+
+
+def _shown(path: str, folder: Folder) -> str:
+    """Return a path relative to the folder, else with `~`; on one line, without invisible characters."""
+    inside = path.removeprefix(folder.cwd.rstrip("/") + "/")
+    shown = escape(inside if inside != path else shorten_home(path, folder.home)).replace("\n", "\\n")
+    return shown if len(shown) <= NAME_CHARS_MAX else shown[: NAME_CHARS_MAX - 1] + "…"
+
+
+# --- Kinds -----------------------------------------------------------------------------------------------------------
+
+
+def _settings_files(folder: Folder) -> list[str]:
+    path = project_file(folder.cwd)
+    return [path] if os.path.lexists(path) and path != user_file(folder.environ, folder.home) else []
+
+
+def _settings_effect(path: str, folder: Folder) -> str:
+    """Name the keys of a settings file, and those that a project cannot set."""
+    try:
+        keys = keys_in(read_text(path, shorten_home(path, folder.home)) or "", shorten_home(path, folder.home))
+    except SettingsError as error:
+        return str(error)
+    allowed = [dotted(key) for key in keys if _policy(key) not in ("", "nothing")]
+    ignored = [dotted(key) for key in keys if _policy(key) in ("", "nothing")]
+    said = [f"sets {_listed(allowed)}"] if allowed else []
+    said += [f"ignored, because a project cannot set it: {_listed(ignored)}"] if ignored else []
+    return "; ".join(said) or "sets nothing"
+
+
+def _policy(key: tuple[str, ...]) -> str:
+    """Return what a project may do with a key, as in `Setting.project`; '' for an unknown key."""
+    known = KEYS.get(pattern_of(key))
+    return known.setting.project if known else ""
+
+
+def _listed(keys: list[str]) -> str:
+    more = len(keys) - FILES_SHOWN_MAX
+    return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _subagent_files(folder: Folder) -> list[str]:
+    root = project_root(folder.cwd)
+    above = [one for one in reversed(folders_between(root, folder.cwd)) if one != folder.home]
+    folders = (f"{one.rstrip('/')}/{name}" for one in above for name in PROJECT_FOLDERS)
+    return [path for one in folders for path in _first(list_files(one), one)]
+
+
+def _first(paths: Iterator[str], folder: str) -> list[str]:
+    """Return the first paths, and the folder itself where there are more."""
+    found = list(islice(paths, FILES_SHOWN_MAX + 1))
+    return found if len(found) <= FILES_SHOWN_MAX else [*found[:FILES_SHOWN_MAX], f"{folder}/…"]
+
+
+def _instruction_files(folder: Folder) -> list[str]:
+    return instruction_files(folder.cwd, folder.settings)
+
+
+def _size(path: str, _folder: Folder) -> str:
+    try:
+        return f"{os.stat(path).st_size:,} bytes of text for the model"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+KINDS = (
+    Kind("settings", _settings_files, _settings_effect),
+    Kind("subagent", _subagent_files),
+    Kind("instructions", _instruction_files, _size),
+)
+"""In the order of the screen."""
