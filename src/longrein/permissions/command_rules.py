@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, parse_command, word_set
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, Word, join_path, parse_command, word_set
 from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
 from longrein.permissions.rules import glob
 
@@ -163,6 +163,8 @@ def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
         if part.program.rpartition("/")[2] in _NAMES_ONLY:
             continue
         words = part.words[1:] if effect.problem else effect.reads
+        if effect.problem and part.program.rpartition("/")[2] == "git":  # `git grep --no-index` reads all files
+            words = (*words, Word("."))
         for word in words:
             base = glob_base(word.text) if word.kind == "glob" else word.text
             if word.kind != "open" and not word.may_be_option:
