@@ -251,7 +251,7 @@ class NeedleSession:
             reply(
                 ToolCall("", "Read", {"file_path": str(file), "limit": "9"}),
                 ToolCall("", "Write", {"file_path": str(new), "content": self.new("Write", path=str(new))}),
-                ToolCall("", "Bash", {"command": f"printf %s {quote(self.new('PermissionAsked.shown', lines=False))}"}),
+                ToolCall("", "Bash", {"command": f"echo {quote(self.new('PermissionAsked.shown', lines=False))} >> x"}),
             ),
             reply(Text("that was all")),
         )

@@ -213,9 +213,9 @@ def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
 
 def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() -> None:
     harness = SubagentHarness(
-        main=[says(agent("ALPHA")), says("done")], ALPHA=[says(call("Bash", command="sleep 9")), says("slept")]
+        main=[says(agent("ALPHA")), says("done")], ALPHA=[says(call("Bash", command="make it")), says("slept")]
     )
-    harness.commands["sleep 9"] = Ran("", delay_s=9)
+    harness.commands["make it"] = Ran("", delay_s=9)
     shown: list[tuple[str, str]] = []
 
     async def look(session: OpenSession) -> None:
@@ -228,7 +228,7 @@ def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() ->
         shown.extend((view.state, view.last) for view in session.agents())
 
     harness.play(mode="default", meanwhile=look)
-    assert shown == [("asking", "asks for Bash"), ("running", "Bash sleep 9")]
+    assert shown == [("asking", "asks for Bash"), ("running", "Bash make it")]
 
 
 def kind(name: str, **more: Any) -> SubagentType:

@@ -15,7 +15,7 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
 LAST_WORD = "word399"
 SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
-SLEEP: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
+ASKED: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "make it"}}]}
 
 
 def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
@@ -51,7 +51,7 @@ def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_pa
 
 @pytest.mark.parametrize(
     ("turn", "seen", "number", "code"),
-    [(SLOW, "word030", signal.SIGTERM, 143), (SLEEP, "yes, once", signal.SIGHUP, 129)],
+    [(SLOW, "word030", signal.SIGTERM, 143), (ASKED, "yes, once", signal.SIGHUP, 129)],
 )
 def test_a_signal_ends_a_real_session(
     tmp_path: Path, turn: dict[str, Any], seen: str, number: signal.Signals, code: int

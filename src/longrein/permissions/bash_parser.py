@@ -136,6 +136,8 @@ def _products(pieces: Sequence[Sequence[Word]]) -> list[Word]:
 def _braces(text: str) -> list[str] | None:
     """Expand `{a,b}` in a text without quotes; None where it is not that simple."""
     found = [text]
+    if re.search(r"\{[^}]*\{", text):
+        return None
     while first := next((one for one in found if "," in one and "{" in one), ""):
         match = _BRACES.search(first)
         if match is None or len(found) > ALTERNATIVES_MAX:
@@ -151,18 +153,18 @@ def _unescaped(text: str) -> tuple[str, bool]:
     return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
 
 
-def _ansi(text: str) -> str | None:
+def decode_ansi(text: str) -> str | None:
     """Decode the text between `$'` and `'`; None for an escape that is not known."""
 
     def decode(match: re.Match[str]) -> str:
         code = match[1]
-        if code[0] == "x":
+        if code[0] in "xuU" and len(code) > 1:
             return chr(int(code[1:], 16))
         return chr(int(code, 8) & 0xFF) if code[0] in "01234567" else _ESCAPES[code]
 
     try:
-        decoded = re.sub(r"(?s)\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)", decode, text)
-    except (KeyError, ValueError):
+        decoded = re.sub(r"(?s)\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", decode, text)
+    except (KeyError, ValueError, OverflowError):
         return None
     return decoded if decoded.isascii() and "\0" not in decoded else None
 
@@ -267,12 +269,32 @@ _WORDS = frozenset((
     "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "extglob_pattern",
 ))  # fmt: skip
+_LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 SPECIAL_VARIABLES = re.compile(
     r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
     r"FCEDIT|OPTARG|OPTIND|RANDOM|SECONDS|TMOUT|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
 )
 """Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
+
+
+_ASSIGNING = re.compile(
+    r"^(?:builtin|command|exec|time|!|\w+=\S*|\s)*"
+    r"(read|mapfile|readarray|printf|getopts|let|wait|declare|local|typeset|export|readonly|unset|eval|source|\.)\s"
+)
+"""Commands that give variables values by their arguments."""
+
+
+def _assigned_by_arguments(command: str) -> set[str]:
+    """Return the variables that a simple command may set; `*` where it may set any."""
+    match = _ASSIGNING.match(re.sub(r"[\\'\"]", "", command))
+    if match is None:
+        return set()
+    return (
+        {"*"}
+        if match[1] in ("eval", "source", ".")
+        else set(re.findall(r"[A-Za-z_]\w*", command)) | {"REPLY", "MAPFILE"}
+    )
 
 
 @cache
@@ -295,7 +317,13 @@ class _Reader:
         self.parts: list[Part] = []
         self.problem = ""
         self.values: dict[str, list[Any]] = {}
+        """Nodes of all values that the script gives to its variables."""
         self.unknown: set[str] = set()
+        """Variables that also get values in other ways; `*` for all."""
+        self.certain: frozenset[str] = frozenset()
+        """Variables that have one of their values at this point of the walk; others may be unset or inherited."""
+        self.certain_at: dict[int, frozenset[str]] = {}
+        """The certain variables at each value, by node."""
         self.busy: set[str] = set()
 
     def run(self) -> None:
@@ -314,19 +342,16 @@ class _Reader:
     # -- variables
 
     def collect_variables(self, root: Any) -> None:
-        """Note all values that the script gives to its variables."""
+        """Note all values that the script gives to its variables; check what lies between the nodes."""
         todo = [root]
         while todo:
             node = todo.pop()
             todo += node.children
+            self.check_gaps(node)
             match node.type:
                 case "variable_assignment":
                     name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-                    if (
-                        name is not None
-                        and name.type == "variable_name"
-                        and self.text(node)[len(self.text(name))] == "="
-                    ):
+                    if name is not None and self.text(node).startswith(f"{self.text(name)}="):
                         self.values.setdefault(self.text(name), []).append(value)
                     elif name is not None:
                         self.unknown.add(self.text(name).partition("[")[0])
@@ -337,18 +362,26 @@ class _Reader:
                         self.values.setdefault(self.text(name), []).extend(words)
                     elif name is not None:
                         self.unknown.add(self.text(name))
-                case (
-                    "declaration_command"
-                    | "unset_command"
-                    | "c_style_for_statement"
-                    | "postfix_expression"
-                    | "unary_expression"
-                ):
+                case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
                     self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
-                case "command" if self.text(node).startswith(
-                    ("read", "mapfile", "readarray", "printf", "getopts", "let", "wait")
-                ):
-                    self.unknown |= {self.text(c) for c in node.children if c.type in ("word", "variable_name")}
+                case "postfix_expression":
+                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+                case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
+                    self.unknown.add(match[1])
+                case "command":
+                    self.unknown |= _assigned_by_arguments(self.text(node))
+
+    def check_gaps(self, node: Any) -> None:
+        """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
+        if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(b" \t\n;&|()"):
+            self.fail(f"`{self.text(node)[:40]}` is not read")
+        for before, after in zip(node.children, node.children[1:], strict=False):
+            gap = self.source[before.end_byte : after.start_byte]
+            joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
+            if gap and not gap.replace(b"\\\n", b"") and not joins:
+                self.fail("a line is continued inside a word")
+            if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
+                self.fail(f"`{self.text(node)[:40]}` is not read")
 
     def variable(self, name: str, quoted: bool) -> list[Word]:
         """Return the values that a variable of the script may have."""
@@ -356,15 +389,30 @@ class _Reader:
             return [Word(self.home)]
         if name == "PWD" and len(self.folders) == 1 and name not in self.values:
             return [Word(self.folders[0])]
-        if name not in self.values or name in self.unknown or name in self.busy:
+        if name not in self.certain or name in self.busy or self.unknown & {name, "*"}:
             return [OPEN]
         self.busy.add(name)
-        found = [word for node in self.values[name] for word in (self.word(node) if node is not None else [Word("")])]
+        here = self.certain
+        found = []
+        for node in self.values.get(name, []):
+            self.certain = self.certain_at.get(node.id, frozenset()) if node is not None else here
+            found += self.value(node) if node is not None else [Word("")]
+        self.certain = here
         self.busy.discard(name)
         if len(found) > ALTERNATIVES_MAX:
             return [OPEN]
         split = (word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found)
         return [OPEN] if not quoted and any(split) else found
+
+    def value(self, node: Any) -> list[Word]:
+        """Return the values of an assignment or of a word of `for`; an assignment expands no braces."""
+        if (
+            node.parent is not None
+            and node.parent.type == "variable_assignment"
+            and re.search("[{]|:~", self.text(node))
+        ):
+            return [OPEN]
+        return self.word(node)
 
     # -- words
 
@@ -378,7 +426,7 @@ class _Reader:
             case "raw_string":
                 return [Word(self.text(node)[1:-1])]
             case "ansi_c_string":
-                decoded = _ansi(self.text(node)[2:-1])
+                decoded = decode_ansi(self.text(node)[2:-1])
                 return [OPEN] if decoded is None else [Word(decoded)]
             case "string":
                 return _products(self.string(node))
@@ -408,6 +456,9 @@ class _Reader:
 
     def plain(self, text: str) -> list[Word]:
         """Return the words of an unquoted text: braces, `~` and globs."""
+        if re.search(r"['\"`\\]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
+            self.fail(f"`{text[:40]}` is not read")
+            return [OPEN]
         if text.startswith("~"):
             user, sign, rest = text.partition("/")
             if user != "~" or not self.home:
@@ -421,7 +472,7 @@ class _Reader:
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
                 return [Word(text.partition("{")[0], "open")]
-            return [word for one in expanded for word in self.plain(one)] if expanded != [text] else [Word(text)]
+            return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
         bare, glob = _unescaped(text)
         if glob:
             return [_joined(Word("", "glob"), Word(bare, "glob"))]
@@ -447,6 +498,8 @@ class _Reader:
 
         def literal(end: int) -> None:
             text = self.source[at:end].decode(errors="replace")
+            if "$\\\n" in text:
+                self.fail("a line is continued inside a word")
             if text:
                 pieces.append([Word(re.sub(r'(?s)\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text))])
 
@@ -496,11 +549,11 @@ class _Reader:
                 todo += child.children
 
     def substitution(self, node: Any) -> None:
-        folders = self.folders
+        folders, certain = self.folders, self.certain
         for child in node.children:
             if child.type not in ("$(", ")", "`", "<(", ">(", "\n"):
                 self.statement(child, 1)
-        self.folders = folders
+        self.folders, self.certain = folders, certain
 
     # -- statements
 
@@ -519,9 +572,9 @@ class _Reader:
             case "variable_assignment" | "declaration_command":
                 self.assignments(node)
             case "subshell":
-                folders = self.folders
+                folders, certain = self.folders, self.certain
                 self.children(node, level)
-                self.folders = folders
+                self.folders, self.certain = folders, certain
             case "pipeline" | "if_statement" | "while_statement" | "case_statement":
                 before = self.folders
                 self.children(node, level)
@@ -543,15 +596,26 @@ class _Reader:
             return
         children = node.children
         at = node.start_byte
+        certain = first = self.certain
         for index, child in enumerate(children):
+            if node.type == "pipeline" or child.type in ("elif_clause", "else_clause", "case_item"):
+                self.certain = certain
             if gap := re.sub(r"\\\n|[ \t\n]", "", self.source[at : child.start_byte].decode(errors="replace")):
                 self.fail(f"`{gap[:40]}` is not read")
             at = child.end_byte
             before = self.folders
+            known = self.certain
             self.statement(child, level + 1)
+            first = self.certain if index == 0 else first
             after = children[index + 1].type if index + 1 < len(children) else ""
             if self.folders != before and after not in ("&&", "") and node.type != "pipeline":
                 self.add_folders(before)
+            if after == "&":
+                self.certain = known
+        if node.type == "list":
+            self.certain = first  # the rest may not run
+        elif node.type in ("pipeline", "if_statement", "while_statement", "case_statement", "redirected_statement"):
+            self.certain = certain
 
     def add_folders(self, before: tuple[str, ...]) -> None:
         """The next commands may run in the folders of before as well as in the present ones."""
@@ -564,16 +628,20 @@ class _Reader:
         name = node.child_by_field_name("variable")
         if name is not None and SPECIAL_VARIABLES.fullmatch(self.text(name)):
             self.fail(f"it sets {self.text(name)}")
+        certain = self.certain
         for child in node.children:
             if child.type in _WORDS:
+                self.certain_at[child.id] = certain
                 self.word(child)
             elif child.type == "do_group":
                 before = self.folders
+                self.certain |= {self.text(name)} if name is not None else set()
                 self.statement(child, level + 1)
                 if self.folders != before:
                     self.folders = ()
             elif child.type not in (*_TOKENS, "variable_name"):
                 self.fail(f"`{self.text(child)[:40]}` is not read")
+        self.certain = certain
 
     def test_command(self, node: Any) -> None:
         """`[ … ]` and `[[ … ]]`: no effect, but arithmetic comparisons and `-v` evaluate their operands."""
@@ -605,10 +673,11 @@ class _Reader:
                     names.append(self.assignment(child))
                 case "export" | "declare" | "local" | "readonly" | "typeset" | "variable_name":
                     pass
-                case "word" if self.text(child) in ("-x", "-r", "-g", "-gx", "-l", "-u"):
+                case "word" if self.text(child) in ("-x", "-r", "-g", "-gx"):
                     pass
                 case _:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
+        self.certain |= set(names)
         exported = tuple(names) if node.type == "declaration_command" else ()
         special = [name for name in names if not exported and SPECIAL_VARIABLES.fullmatch(name)]
         problem = f"it sets {special[0]}" if special else ""
@@ -620,6 +689,8 @@ class _Reader:
         if name is None or name.type != "variable_name":
             self.fail(f"`{self.text(node)[:40]}` is not read")
             return ""
+        if value is not None:
+            self.certain_at[value.id] = self.certain
         for child in value.children if value is not None and value.type == "array" else [value]:
             if child is not None and child.type in _WORDS:
                 self.word(child)
@@ -807,8 +878,13 @@ class _Reader:
     def found_commands(self, words: list[Word], text: str, wrappers: tuple[str, ...]) -> None:
         """Note the commands after `-exec` as parts; the found file is an open word."""
         at = 1
-        starts = [w for w in words[1:] if not w.may_be_option]
-        found = [Word(f"{start.text.rstrip('/')}/*", "glob") for start in starts[:1]] or [Word("./*", "glob")]
+        options = [
+            i for i, w in enumerate(words) if i and w.text[:1] in ("-", "(", "!") and w.text not in ("-H", "-L", "-P")
+        ]
+        starts = [w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")] or [Word(".")]
+        found = [
+            Word(f"{w.text.rstrip('/')}/*", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
+        ][:ALTERNATIVES_MAX]
         while at < len(words):
             if words[at].text not in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
                 at += 1

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Script, join_path, parse_command, word_set
+from longrein.permissions.bash_parser import (
+    LENGTH_MAX,
+    Part,
+    Script,
+    Word,
+    decode_ansi,
+    join_path,
+    parse_command,
+    word_set,
+)
 from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
 from longrein.permissions.rules import glob
 
@@ -129,13 +138,16 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
 
 def _word_tails(text: str) -> Iterator[str]:
     """Yield what begins at each word of a command line that cannot be read, without quotes."""
+    text = re.sub(r"\$'((?:[^'\\]|\\.)*)'", lambda match: decode_ansi(match[1]) or match[0], text)
+    text = text.replace("\\\n", "")
     expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
     bare = re.sub(r"\d*[<>]+[&|]*\s*\S+", " ", text)  # words may follow a redirect
     braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
     plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
-    for variant in dict.fromkeys((text, bare, braces, plain)):
+    values = re.sub(r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", r" \1 ", text)
+    for variant in dict.fromkeys((text, bare, braces, plain, values)):
         for quotes in ("", " "):
-            spaced = re.sub(r"\\\n|['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
+            spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
             words = spaced.split()
             for at in range(len(words)):
                 yield " ".join(words[at : at + 50])
@@ -163,6 +175,8 @@ def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
         if part.program.rpartition("/")[2] in _NAMES_ONLY:
             continue
         words = part.words[1:] if effect.problem else effect.reads
+        if "xargs" in part.wrappers or (effect.problem and part.program.rpartition("/")[2] == "git"):
+            words = (*words, Word("."))  # names from the input; `git grep --no-index` reads all files
         for word in words:
             base = glob_base(word.text) if word.kind == "glob" else word.text
             if word.kind != "open" and not word.may_be_option:

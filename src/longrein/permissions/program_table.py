@@ -339,7 +339,7 @@ blame | pathspec | -bceflnpstwMC -LS= --date= --line-porcelain --porcelain --roo
     --show-number --since=
 grep | pathspec | -aEFGIiLlHhnoPpqvwWcz# -eABCfm= -f< --all-match --and --break --cached --color --color= --column
     --context= --count --extended-regexp --files-with-matches --files-without-match --fixed-strings --heading
-    --ignore-case --invert-match --line-number --max-depth= --name-only --no-color --no-index= --not
+    --ignore-case --invert-match --line-number --max-depth= --name-only --no-color --not
     --only-matching --or --perl-regexp --quiet --recursive --untracked --word-regexp
 branch | text | -arvlq --abbrev= --all --color --color= --column --contains --format= --ignore-case --list
     --merged --no-color --no-column --no-contains --no-merged --points-at= --remotes --show-current --sort=

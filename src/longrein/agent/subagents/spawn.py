@@ -221,7 +221,8 @@ class LiveParentPolicy:
         """
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
-            call, cwd = mapped_call(call, tree), original_path(cwd, tree)
+            cwd = original_path(cwd, tree)
+            call = mapped_call(call, tree, cwd, self.parent.rules.home)
             yield call, self.parent.rules, cwd
         if above is not None:
             yield from above.elsewhere(call, cwd)

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.agent.session import Session
 from longrein.context import SubagentState
-from longrein.permissions import Call
+from longrein.permissions import Call, Touched, read_command
 from longrein.tools import SubagentTask
 from longrein.workspace import Worktree, make_worktree
 
@@ -36,22 +36,31 @@ async def make_worktrees(
     return dict(zip(wanting, trees, strict=True))
 
 
-def mapped_call(call: Call, tree: Worktree) -> Call:
-    """Return `call` with the paths of the folder that `tree` stands for."""
-    touched = tuple(
+def mapped_call(call: Call, tree: Worktree, cwd: str, home: str) -> Call:
+    """Return `call` with the paths of the folder that `tree` stands for; `cwd` is the current folder there."""
+    arguments = {
+        name: value.replace(tree.path, tree.root) if isinstance(value, str) else value
+        for name, value in call.arguments.items()
+    }
+    command, parts = call.command, call.parts
+    if command is not None:
+        parts = tuple(msgspec.structs.replace(one, touched=_mapped_paths(one.touched, tree)) for one in parts)
+        command = read_command(command.text.replace(tree.path, tree.root), cwd, home)
+        parts = parts if len(parts) == len(command.script.parts) else ()
+    touched = _mapped_paths(call.touched, tree)
+    return msgspec.structs.replace(call, arguments=arguments, touched=touched, command=command, parts=parts)
+
+
+def _mapped_paths(touched: tuple[Touched, ...], tree: Worktree) -> tuple[Touched, ...]:
+    return tuple(
         msgspec.structs.replace(
             one,
             path=original_path(one.path, tree),
             real=original_path(one.real, tree),
             given=original_path(one.given, tree),
         )
-        for one in call.touched
+        for one in touched
     )
-    arguments = {
-        name: value.replace(tree.path, tree.root) if isinstance(value, str) else value
-        for name, value in call.arguments.items()
-    }
-    return msgspec.structs.replace(call, arguments=arguments, touched=touched)
 
 
 def original_path(path: str, tree: Worktree) -> str:
