@@ -1,9 +1,11 @@
 """Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
+from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.context import OpenCall
@@ -29,10 +31,8 @@ from longrein.permissions import (
 from longrein.tools import (
     Tool,
     bad_arguments_message,
-    begins_with_absolute_cd,
     fit_arguments,
     malformed_arguments_message,
-    may_change_folder,
     unknown_call_message,
 )
 from longrein.workspace import ResolvedPath
@@ -105,6 +105,8 @@ def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, b
 # --- Judgements ------------------------------------------------------------------------------------------------------
 
 
+_read = lru_cache(maxsize=64)(read_command)
+"""Commands that wait are judged before each move; each is read once."""
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
@@ -133,7 +135,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, session.original_call(open_call.call)
-    allowed = _runnable(tool, arguments)
+    allowed = _runnable(session, tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed
     made = _call(session, call.name, tool, arguments)
@@ -150,12 +152,29 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
-def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
-    """Return the judgement of an allowed call, with how it may run in parallel."""
-    together, command = tool.together(arguments), arguments.get("command")
+def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:
+    """Return the judgement of an allowed call, with what it touches where other calls wait beside it."""
+    if not session.deps.options.parallel_calls or not tool.together(arguments):
+        return Judgement("run")
+    touches = footprint_of(session, tool, arguments) if len(session.state.calls) > 1 else Footprint()
+    return Judgement("run", together=True, touches=touches)
+
+
+def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) -> Footprint:
+    """Return what a call reads and writes."""
+    cwd, command = session.state.cwd, arguments.get("command")
+
+    def real(path: str, folder: str) -> str:
+        return session.deps.workspace.resolve(path, folder).real
+
     if tool.access == "command" and isinstance(command, str):
-        return Judgement("run", "", together, may_change_folder(command), begins_with_absolute_cd(command))
-    return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
+        return command_footprint(_read(command, cwd, session.rules.home), cwd, real)
+    if tool.traits.kind == "agent":  # subagents read what they like
+        return Footprint(reads_anything=True)
+    paths = tool.paths(arguments)
+    if tool.access == "read" and not paths:
+        return Footprint(reads_anything=True, placed=False)
+    return paths_footprint(paths, cwd, real)
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
@@ -182,7 +201,7 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object])
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str):
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
-    command = read_command(text, session.state.cwd, session.rules.home)
+    command = _read(text, session.state.cwd, session.rules.home)
     facts = tuple(
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
