@@ -263,11 +263,11 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
         case "refuse" | "not_run" | "deny" as kind:
             status = {"refuse": "failed", "deny": "denied"}.get(kind, kind)
             return Record((call_ended(call, status, judgement.text),))
-        case "ask" if call.answer is not None and call.answer.verdict == "deny":
+        case "ask" | "run" if call.answer is not None and call.answer.verdict == "deny":
             return Record((call_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
             return AskUser(call.call.id)
-        case "ask" if call.answer is None and judgement.question is not None:
+        case "ask" if judgement.question is not None:  # also after an answer that allowed something else
             return Record((judgement.question,))
         case _:
             return None

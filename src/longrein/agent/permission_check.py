@@ -6,7 +6,9 @@ from functools import lru_cache
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
+from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
+from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
@@ -128,7 +130,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
-    if open_call.started:  # its subagents were started before a crash and continue
+    if open_call.started and tool.traits.kind == "agent":  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
 
@@ -136,8 +138,6 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(session, tool, arguments)
-    if open_call.answer is not None and open_call.answer.verdict == "allow":
-        return allowed
     made = _call(session, call.name, tool, arguments)
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.deps.parent_policy
@@ -149,7 +149,19 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     if verdict.kind == "deny":
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
     question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions))
+    approved = session.approvals.digests.get(call.id)
+    if approved and approved == approval_digest(redacted(question, session.deps.redact)):
+        return allowed
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
+
+
+def is_command_allowed(session: Session, command: str, cwd: str) -> bool:
+    """Return True if a command that the log names may start in `cwd` without a question."""
+    tool = session.deps.tools.get("Bash")
+    if tool is None:
+        return False
+    made = _call(session, "Bash", tool, {"command": command}, cwd)
+    return _narrowed(session, made, judge(made, session.rules, session.mode, cwd)).kind == "allow"
 
 
 def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:
@@ -196,12 +208,13 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     return lambda path, real: any(is_read_denied(*place) for place in policy_views(session, path, real))
 
 
-def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object]) -> Call:
+def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object], cwd: str = "") -> Call:
     """Return a call with what it touches; a command is read, and its files are looked up."""
+    cwd = cwd or session.state.cwd
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str):
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
-    command = _read(text, session.state.cwd, session.rules.home)
+    command = _read(text, cwd, session.rules.home)
     facts = tuple(
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
