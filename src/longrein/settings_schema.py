@@ -133,6 +133,10 @@ class ToolOptions(msgspec.Struct, frozen=True):
     output_bytes_max: Annotated[int, Setting("a command that prints more is ended")] = 256 * MIB
     head_bytes: Annotated[int, Setting("shown start of a larger output")] = 4_000
     tail_bytes: Annotated[int, Setting("shown end of a larger output")] = 6_000
+    parallel_calls: Annotated[
+        bool,
+        Setting("calls of one reply run at once where none writes what another reads; `false` runs all in order"),
+    ] = True
     read_lines_max: Annotated[int, Setting("lines of a `Read` without a limit")] = 2_000
     read_bytes_max: Annotated[int, Setting("bytes of one `Read`")] = 256 * 1024
     line_chars_max: Annotated[int, Setting("longer lines are cut, with a note")] = 2_000

@@ -90,9 +90,9 @@ def test_s03_a_call_asks_is_answered_and_runs_or_does_not() -> None:
     check(move(*waiting, judged=judged), "Record(events=(PermissionAsked(call='c4.2'")
     asked = (*waiting, PermissionAsked("c4.2", "Write", "Write x", "writes"))
     check(move(*asked, judged=judged), "AskUser(call='c4.2')")
-    check(
-        move(*asked, PermissionAnswered("c4.2", "allow", "user"), judged=judged), "RunTools(calls=(ToolCall(id='c4.2'"
-    )
+    allowed = (*asked, PermissionAnswered("c4.2", "allow", "user"))
+    check(move(*allowed, judged=(TOGETHER, TOGETHER, RUN)), "RunTools(calls=(ToolCall(id='c4.2'")
+    check(move(*allowed, judged=judged), "Record(events=(PermissionAsked(call='c4.2'")  # of an earlier run
     denied = move(*asked, PermissionAnswered("c4.2", "deny", "user", message="not that file"), judged=judged)
     check(denied, "status='denied'")
     check(denied, "Denied: the user denied this call. They said: not that file")

@@ -130,13 +130,15 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
         (("bypassPermissions",), "default"),
         (("plan", "bypassPermissions"), "plan"),
         (("bypassPermissions", "plan"), "plan"),
-        (("acceptEdits", "bypassPermissions"), "acceptEdits"),
+        (("acceptEdits", "bypassPermissions"), "default"),
+        (("auto",), "default"),
+        (("dontAsk",), "dontAsk"),
     ],
 )
 async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_afterwards(
     tmp_path: Path, modes: tuple[str, ...], then: str
 ) -> None:
-    """The last words lie in the inbox; all but one that allows everything are obeyed when the session is opened."""
+    """The last words lie in the inbox; those that allow less are obeyed when the session is opened."""
     harness = DiskHarness(tmp_path)
     async with harness.session(Script(), rules=Rules()) as session:
         for mode in modes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.tools.conftest import ToolHarness
 
 from longrein.events import CwdSet, Document, Text
-from longrein.tools.bash import BASH, CommandOutput, can_run_in_parallel, is_read_only
+from longrein.tools.bash import CommandOutput
 
 pytestmark = pytest.mark.anyio
 
@@ -181,103 +181,3 @@ async def test_interrupted(harness: Any) -> None:
     task.cancel()
     assert await task == "a\n[interrupted by the user; the command was ended]"
     assert harness.last.status == "interrupted"
-
-
-@pytest.mark.parametrize(
-    ("command", "together"),
-    [
-        ("ls -la src", True),
-        ("sleep 1", True),
-        ("git log --oneline -5", True),
-        ("git diff HEAD -- a.py", True),
-        ("rg -n foo src", True),
-        ("grep -rn 'def f(x)$' src", True),
-        ("git", False),
-        ("git commit -m x", False),
-        ("git diff --output=x", False),
-        ("git log --ext-diff", False),
-        ("rg --pre evil foo", False),
-        ("date -s tomorrow", False),
-        ("ls; rm x", False),
-        ("ls > x", False),
-        ("ls $(rm x)", False),
-        ("cat a | sh", False),
-        ("echo it's", False),
-        ("A=1 ls", False),
-        ("ls\nrm x", False),
-        ("rm x", False),
-        ("'ls'", False),
-        ("", False),
-    ],
-)
-def test_which_commands_plainly_only_read(command: str, together: bool) -> None:
-    assert is_read_only(command) is together
-
-
-BESIDE = """\
-sleep 1; echo x
-pytest -q tests/test_git.py 2>&1 | tail -5
-cd /srv/app && make test
-for i in 1 2 3; do curl -s http://localhost/$i; done
-npm test -- --watch=false
-cargo build --release
-go test ./...
-python3 -c 'print(1 > 0)'
-awk '$3 > 5 {print $1}' data.txt
-git -C sub -c core.pager=cat log --oneline | head
-git status && git diff HEAD~1 | grep -c '^+'
-ls missing 2>/dev/null || echo none
-command -v rg >/dev/null 2>&1 && rg --version
-sed -n 1,20p a.py
-find . -name '*.py' -exec wc -l {} +
-pip list
-FOO=1 ./run.sh
-"""
-
-ALONE = """\
-echo x > file
-echo x>>file
-ls 2> errors
-make && mv a b
-rm -rf build
-/bin/rm x
-sudo mkdir -p /srv/x
-cat a | tee b
-bash -c 'echo x > file'
-echo "$(echo x > file)"
-git commit -qm x
-git -C sub checkout main
-ls; git stash
-git diff --output=x
-pip install -e .
-python -m pip install x
-npm ci
-cd web && yarn
-uv sync
-apt-get update && apt-get install -y jq
-cargo add serde
-sed -i s/a/b/ a.py
-perl -pi -e s/a/b/ a.py
-find . -name '*.pyc' -delete
-find . -name '*.pyc' | xargs rm
-sort -o a a
-curl -o file http://localhost/
-pkill -f server
-python -m venv .venv
-echo /dev/nullx >/dev/nullx
-"""
-
-
-@pytest.mark.parametrize(
-    ("command", "beside"),
-    [*((line, True) for line in BESIDE.splitlines()), *((line, False) for line in ALONE.splitlines())],
-)
-def test_commands_run_beside_others_unless_a_word_says_that_they_write(command: str, beside: bool) -> None:
-    assert BASH.together({"command": command}) is beside
-
-
-@pytest.mark.parametrize("piece", ["\"'", '\\"', "2>&1 ", "git -C ", "cd ", "> "])
-def test_a_long_command_is_looked_at_in_no_time(piece: str) -> None:
-    command = piece * (20_000 // len(piece))
-    can_run_in_parallel(command)
-    assert not can_run_in_parallel(command + piece * 10)

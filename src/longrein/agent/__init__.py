@@ -26,6 +26,7 @@ from longrein.agent.messages import (
     Unpin,
     UserMessage,
     UserNotice,
+    approval_digest,
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import BYPASS, OpenSession, open_session, resumed_state
@@ -72,6 +73,7 @@ __all__ = [
     "Unpin",
     "UserMessage",
     "UserNotice",
+    "approval_digest",
     "builtin_kinds",
     "child_system",
     "compose_system",

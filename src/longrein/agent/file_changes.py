@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from longrein.agent.permission_check import footprint_of
 from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
 from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall, marker
-from longrein.tools import Tool, is_read_only
+from longrein.tools import Tool
 
 
 async def record_file_changes(session: Session) -> None:
@@ -33,11 +34,9 @@ async def record_file_changes(session: Session) -> None:
     session.append(*found)
 
 
-def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call runs a command that may change any file."""
-    command = arguments.get("command")
-    reads = is_read_only(command) if isinstance(command, str) else tool.together(arguments)
-    return tool.access == "command" and not reads
+    return tool.access == "command" and not footprint_of(session, tool, arguments).reads_only
 
 
 async def unattributed_changes(session: Session) -> list[FileChanged]:

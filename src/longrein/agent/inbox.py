@@ -64,6 +64,7 @@ class Inbox:
     def __init__(self, log: Log, redact: Redact) -> None:
         self._log, self._redact = log, redact
         self._words: list[tuple[int, InboxMessage]] = []
+        self._foreign: set[int] = set()
         self._wake = asyncio.Event()
         for message in log.inbox:
             self._admit(message.id, message.body)
@@ -92,7 +93,12 @@ class Inbox:
         """Read messages that other processes left in the session's folder."""
         for message in await self._log.collect():
             self._admit(message.id, message.body)
+            self._foreign.add(message.id)
             self._wake.set()
+
+    def is_foreign(self, number: int) -> bool:
+        """Return True for a message of another process, which may neither answer questions nor set the mode."""
+        return number in self._foreign
 
     @property
     def waiting(self) -> bool:

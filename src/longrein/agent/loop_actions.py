@@ -1,15 +1,19 @@
 """Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
 
+import msgspec
+
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
     Answer,
     Continue,
     InboxMessage,
     Rewind,
+    SetMode,
     SetModel,
     StopTask,
     Uncompact,
     UserMessage,
+    approval_digest,
     for_child,
 )
 from longrein.agent.model_request import retry_pause
@@ -41,6 +45,8 @@ async def drain_inbox(session: Session) -> None:
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
             continue
+        if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | SetMode):
+            continue
         _take(session, taken[1])
 
 
@@ -62,11 +68,30 @@ def _take(session: Session, word: InboxMessage) -> None:
             session.background_tasks.stop(task)
         case Answer():
             session.paused = False
-            if word.scope == "always" and word.verdict == "allow" and word.rule:
-                session.deps.remember_rule(word.rule)
+            word = _approve(session, word)
         case _:
             pass
     session.append(*events_of(word, session.state))
+
+
+def _approve(session: Session, word: Answer) -> Answer:
+    """Bind an answer to what was shown, and grant its rules; return it without rules that were not proposed."""
+    open_call = session.state.calls.get(word.call)
+    if open_call is None or open_call.asked is None or open_call.answer is not None or word.verdict != "allow":
+        return word
+    shown = approval_digest(open_call.asked)
+    session.approvals.digests[word.call] = word.digest or shown
+    rules, proposed = word.rule.splitlines(), open_call.asked.suggestion.splitlines()
+    if word.scope == "once" or not rules or word.digest not in ("", shown) or not set(rules) <= set(proposed):
+        return msgspec.structs.replace(word, scope="once", rule="")
+    if word.scope == "always":
+        try:
+            session.deps.remember_rule(word.rule)
+        except LongreinError as error:
+            session.notice(str(error))
+            return msgspec.structs.replace(word, scope="once", rule="")
+    session.approvals.rules = tuple(dict.fromkeys((*session.approvals.rules, *rules)))
+    return word
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

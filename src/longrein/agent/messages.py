@@ -6,12 +6,13 @@ never changes (`Said`, `GoOn` and `Happened` are older names).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from hashlib import sha256
 from typing import Literal, Protocol
 
 import msgspec
 
 from longrein.context import State
-from longrein.events import AnyPart, Entry, TaskEnded
+from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -31,7 +32,11 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """The user's answer to a permission question."""
+    """The user's answer to a permission question.
+
+    It allows exactly the bytes that were shown. `rule` holds the rules to grant, one per line; all of them must have
+    been proposed.
+    """
 
     call: str
     verdict: Literal["allow", "deny"]
@@ -41,6 +46,13 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     by: str = "user"
     session: str = ""
     """Session of the subagent that made the call; '' for this session."""
+    digest: str = ""
+    """`approval_digest` of what was shown; '' for what the session asked last."""
+
+
+def approval_digest(question: PermissionAsked) -> str:
+    """Return the hash of what an approval covers: the tool and the exact text shown."""
+    return sha256(f"{question.name}\0{question.shown}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class SetMode(msgspec.Struct, frozen=True, tag=True):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from longrein.agent.call_conflicts import Footprint, in_conflict
 from longrein.agent.ports import MoveContext
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
@@ -61,11 +62,9 @@ class Judgement(msgspec.Struct, frozen=True):
     text: str = ""
     """Text for the model when the call does not run."""
     together: bool = False
-    """True if it may run in parallel with its neighbours."""
-    moves: bool = False
-    """True if later commands start in the folder that it leaves the shell in."""
-    placed: bool = True
-    """True if it does not depend on the shell's current folder."""
+    """True if it may run in parallel with calls that it does not conflict with."""
+    touches: Footprint = Footprint()
+    """What it reads and writes."""
     question: PermissionAsked | None = None
     """The question, for `ask`."""
 
@@ -243,16 +242,16 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
     if state.interrupted:
         return Record(tuple(_unrun(calls)))
     batch: list[ToolCall] = []
-    moved = False
+    running: list[Footprint] = []
     for call in calls:
         judgement = judged[call.call.id]
-        if batch and (not judgement.together or (moved and not judgement.placed)):
+        if batch and (not judgement.together or any(in_conflict(one, judgement.touches) for one in running)):
             break
         move = _judged(call, judgement)
         if move is not None:
             return RunTools(tuple(batch)) if batch and isinstance(move, Record) else move
         batch.append(call.call)
-        moved = moved or judgement.moves
+        running.append(judgement.touches)
         if not judgement.together:
             break
     return RunTools(tuple(batch))
@@ -264,11 +263,11 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
         case "refuse" | "not_run" | "deny" as kind:
             status = {"refuse": "failed", "deny": "denied"}.get(kind, kind)
             return Record((call_ended(call, status, judgement.text),))
-        case "ask" if call.answer is not None and call.answer.verdict == "deny":
+        case "ask" | "run" if call.answer is not None and call.answer.verdict == "deny":
             return Record((call_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
             return AskUser(call.call.id)
-        case "ask" if call.answer is None and judgement.question is not None:
+        case "ask" if judgement.question is not None:  # also after an answer that allowed something else
             return Record((judgement.question,))
         case _:
             return None

@@ -7,7 +7,7 @@ import asyncio
 
 from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
-from longrein.agent.messages import SetMode
+from longrein.agent.messages import Answer, InboxMessage, SetMode
 from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
@@ -17,6 +17,8 @@ from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
 
 BYPASS = "bypassPermissions"
+RESTORED_MODES = ("plan", "default", "dontAsk")
+"""Modes that a stored session keeps. Whoever can edit a log could write any other into it."""
 
 
 class OpenSession(Session):
@@ -54,7 +56,8 @@ def open_session(
 
     `opened` is the first entry of a log without one: a new log, or one whose first entry was damaged. `state` is the
     fold of the log, if the caller has it. `mode` is the permission mode asked for now; without it a stored session
-    keeps its own, except `bypassPermissions`, which is never restored.
+    keeps its own if that is one of `RESTORED_MODES`. Answers to permission questions are not restored either: a call
+    that was allowed and has not started is asked again.
 
     Where the present version, tools or model would send something else, a `PrefixSet` with the reason is appended;
     otherwise nothing that was sent before changes (law 10).
@@ -76,9 +79,9 @@ def open_session(
             session.append(deps.prefix(deps.model, reason))
     if opened is not None and opened.pins and new:
         session.append(pins_reminder(opened.nonce, opened.pins))
-    while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
-        session.take(stale[0])  # set in an earlier run and not applied before it ended
-    if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows its parent
+    while (stale := session.inbox.take(_may_widen)) is not None:
+        session.take(stale[0])  # left by an earlier run, which ended before it took the message
+    if not mode and session.state.mode not in RESTORED_MODES and deps.parent_policy is None:  # else as the parent
         mode = "default"
     if log.was_cut and session.state.nonce:
         session.append(*events_after_loss(session.state))
@@ -87,6 +90,11 @@ def open_session(
     if session.state.tasks:
         session.open_background_tasks()
     return session
+
+
+def _may_widen(word: InboxMessage) -> bool:
+    """Return True for a message that could let a call run unasked."""
+    return isinstance(word, Answer) or (isinstance(word, SetMode) and word.mode not in RESTORED_MODES)
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

@@ -1,10 +1,14 @@
 """Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
+from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
+from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
+from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
@@ -29,10 +33,8 @@ from longrein.permissions import (
 from longrein.tools import (
     Tool,
     bad_arguments_message,
-    begins_with_absolute_cd,
     fit_arguments,
     malformed_arguments_message,
-    may_change_folder,
     unknown_call_message,
 )
 from longrein.workspace import ResolvedPath
@@ -105,6 +107,8 @@ def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, b
 # --- Judgements ------------------------------------------------------------------------------------------------------
 
 
+_read = lru_cache(maxsize=64)(read_command)
+"""Commands that wait are judged before each move; each is read once."""
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
@@ -126,16 +130,14 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
-    if open_call.started:  # its subagents were started before a crash and continue
+    if open_call.started and tool.traits.kind == "agent":  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
 
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, session.original_call(open_call.call)
-    allowed = _runnable(tool, arguments)
-    if open_call.answer is not None and open_call.answer.verdict == "allow":
-        return allowed
+    allowed = _runnable(session, tool, arguments)
     made = _call(session, call.name, tool, arguments)
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.deps.parent_policy
@@ -147,15 +149,44 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     if verdict.kind == "deny":
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
     question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions))
+    approved = session.approvals.digests.get(call.id)
+    if approved and approved == approval_digest(redacted(question, session.deps.redact)):
+        return allowed
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
-def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
-    """Return the judgement of an allowed call, with how it may run in parallel."""
-    together, command = tool.together(arguments), arguments.get("command")
+def is_command_allowed(session: Session, command: str, cwd: str) -> bool:
+    """Return True if a command that the log names may start in `cwd` without a question."""
+    tool = session.deps.tools.get("Bash")
+    if tool is None:
+        return False
+    made = _call(session, "Bash", tool, {"command": command}, cwd)
+    return _narrowed(session, made, judge(made, session.rules, session.mode, cwd)).kind == "allow"
+
+
+def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:
+    """Return the judgement of an allowed call, with what it touches where other calls wait beside it."""
+    if not session.deps.options.parallel_calls or not tool.together(arguments):
+        return Judgement("run")
+    touches = footprint_of(session, tool, arguments) if len(session.state.calls) > 1 else Footprint()
+    return Judgement("run", together=True, touches=touches)
+
+
+def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) -> Footprint:
+    """Return what a call reads and writes."""
+    cwd, command = session.state.cwd, arguments.get("command")
+
+    def real(path: str, folder: str) -> str:
+        return session.deps.workspace.resolve(path, folder).real
+
     if tool.access == "command" and isinstance(command, str):
-        return Judgement("run", "", together, may_change_folder(command), begins_with_absolute_cd(command))
-    return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
+        return command_footprint(_read(command, cwd, session.rules.home), cwd, real)
+    if tool.traits.kind == "agent":  # subagents read what they like
+        return Footprint(reads_anything=True)
+    paths = tool.paths(arguments)
+    if tool.access == "read" and not paths:
+        return Footprint(reads_anything=True, placed=False)
+    return paths_footprint(paths, cwd, real)
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
@@ -177,12 +208,13 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     return lambda path, real: any(is_read_denied(*place) for place in policy_views(session, path, real))
 
 
-def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object]) -> Call:
+def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object], cwd: str = "") -> Call:
     """Return a call with what it touches; a command is read, and its files are looked up."""
+    cwd = cwd or session.state.cwd
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str):
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
-    command = read_command(text, session.state.cwd, session.rules.home)
+    command = _read(text, cwd, session.rules.home)
     facts = tuple(
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
         for part, effect in zip(command.script.parts, command.effects, strict=True)

@@ -69,7 +69,7 @@ class Dependencies(msgspec.Struct):
     secrets: tuple[str, ...] = ()
     """Known secrets, for content too large to be scanned."""
     remember_rule: Callable[[str], None] = lambda _rule: None
-    """Stores a rule in the user's settings."""
+    """Stores rules, one per line, in the user's settings: all or none. Raises `LongreinError`."""
     nested: Callable[[str, Collection[str]], Iterable[tuple[str, str]]] = lambda _folder, _told: ()
     """(folder, paths told already) -> (path, text) of further instruction files for that folder."""
     fallback: str = ""

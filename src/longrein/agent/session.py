@@ -115,6 +115,15 @@ def resolved_future() -> "asyncio.Future[None]":
     return done
 
 
+class Approvals:
+    """What the user has allowed in this run. Answers that only the log holds count for nothing: it could be edited."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        """Open call -> digest of the bytes that were shown."""
+        self.rules: tuple[str, ...] = ()
+
+
 class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
@@ -160,6 +169,7 @@ class Session:
         """Entries handed to the store and not committed yet."""
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
+        self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
         self.wake_schedule = WakeSchedule(self)
@@ -178,6 +188,7 @@ class Session:
                 self._original_calls.update(changed_calls(event, clean))
             elif isinstance(event, ToolEnded):
                 self._original_calls.pop(event.call, None)
+                self.approvals.digests.pop(event.call, None)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
@@ -382,9 +393,9 @@ class Session:
 
     @property
     def rules(self) -> Rules:
-        """Permission rules now: settings, the session's own, and those of its parents."""
+        """Permission rules now: settings, those granted in this run, and those of its parents."""
         rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
-        allowed = self.state.rules
+        allowed = self.approvals.rules
         return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
 
     @property

@@ -57,7 +57,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     calls = [session.original_call(call) for call in calls]
     fitted = {call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {})[0] for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
+    changing = [call.id for call in fresh if may_change(session, session.deps.tools[call.name], fitted[call.id])]
     if changing:
         session.append(*await unattributed_changes(session))
     for call in fresh:

@@ -184,28 +184,34 @@ _DOTTED_ALLOW = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\[([ \t\
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does not change.
 
-    The file is created where it is missing. A rule that is there already is not added again. Raises `SettingsError`
-    when the rule or the file is malformed, or when the file's form does not allow a safe edit; the file is unchanged
-    then.
+    `rule` may hold several rules, one per line: all are stored, or none. The file is created where it is missing. A
+    rule that is there already is not added again. Raises `SettingsError` when a rule or the file is malformed, or when
+    the file's form does not allow a safe edit; the file is unchanged then.
     """
     path = user_file(environ, home)
     shown = shorten_home(path, home)
-    problem = check_rule(rule, "allow")
-    if problem or not rule.isprintable():
-        raise SettingsError(f"{rule!r} cannot be stored: {problem or 'it holds invisible characters'}")
+    rules = tuple(dict.fromkeys(rule.split("\n")))
+    for one in rules:
+        problem = check_rule(one, "allow")
+        if problem or not one.isprintable():
+            raise SettingsError(f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}")
     before = read_file(path, shown) or ()
     listed: list[str] = next((v.value for v in before if v.path == ("permissions", "allow")), [])
-    if rule in listed:
+    new = [one for one in rules if one not in listed]
+    if not new:
         return
-    text = with_rule(read_text(path, shown) or "", rule, bool(listed))
+    text = read_text(path, shown) or ""
+    for count, one in enumerate(new):
+        text = with_rule(text, one, bool(listed) or count > 0)
+    named = ", ".join(new)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        _check_new_text(text, path, {*listed, rule}, before)
+        _check_new_text(text, path, {*listed, *new}, before)
         write_settings_file(path, text.encode())
     except OSError as error:
-        raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {rule} to it by hand") from None
+        raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {named} to it by hand") from None
     except _Unsafe:
-        raise SettingsError(f"{shown}: add {rule} to [permissions] allow by hand: its form is unusual") from None
+        raise SettingsError(f"{shown}: add {named} to [permissions] allow by hand: its form is unusual") from None
 
 
 class _Unsafe(Exception):

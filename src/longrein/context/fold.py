@@ -88,7 +88,7 @@ def _opened(state: State, seq: int, event: Opened) -> None:
         return
     state.asked = state.summarising = state.summary = state.summary_of = state.failure = None
     state.calls, state.tasks, state.children, state.notices = {}, {}, {}, []
-    state.spent_usd, state.usage, state.failures, state.rules = 0.0, Usage(), 0, ()
+    state.spent_usd, state.usage, state.failures = 0.0, Usage(), 0
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
     state.spawned = state.granted_tokens = 0
@@ -208,7 +208,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             _ask_failed(state, event)
         case PermissionAsked() as event:
             if event.call in state.calls:
-                state.calls[event.call].asked = event
+                state.calls[event.call].asked, state.calls[event.call].answer = event, None
         case PermissionAnswered() as event:
             _answered(state, event)
         case ToolStarted() as event:
@@ -399,8 +399,6 @@ def _ask_failed(state: State, event: AskFailed) -> None:
 def _answered(state: State, event: PermissionAnswered) -> None:
     if event.call in state.calls:
         state.calls[event.call].answer = event
-    if event.verdict == "allow" and event.scope != "once" and event.rule:
-        state.rules = (*state.rules, event.rule)
 
 
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:

@@ -311,7 +311,7 @@ class PermissionAsked(Event, frozen=True):
     name: str  # Tool name
     shown: str  # Exact text shown to the user
     reason: str  # Why permission is needed
-    suggestion: str = ""  # Rule that "always" would store
+    suggestion: str = ""  # Rules that "always" would store, one per line
 
 
 class PermissionAnswered(Event, frozen=True):
@@ -322,7 +322,7 @@ class PermissionAnswered(Event, frozen=True):
     verdict: str  # `allow` or `deny`
     by: str  # `user`, `headless`, `hook` or `interrupt`
     scope: str = "once"  # `once`, `session` or `always`
-    rule: str = ""  # Rule that was stored
+    rule: str = ""  # Rules that were granted, one per line
     message: str = ""  # User's message to the model
 
 

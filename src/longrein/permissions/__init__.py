@@ -1,6 +1,6 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
-from longrein.permissions.bash_parser import Part, word_set
+from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
 from longrein.permissions.display import escape, shown_call, visible
 from longrein.permissions.program_table import Effect
@@ -18,10 +18,12 @@ __all__ = [
     "Rules",
     "Touched",
     "Verdict",
+    "Word",
     "check_rule",
     "escape",
     "glob_base",
     "is_read_denied",
+    "join_path",
     "judge",
     "read_command",
     "read_deny_rule",

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import SPECIAL_VARIABLES, Part, Word, word_set
+from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, Part, Word, word_set
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class Effect(msgspec.Struct, frozen=True):
     reads: tuple[Word, ...] = ()
     """Files and folders it reads, relative to the folders of the part."""
     writes: tuple[Word, ...] = ()
-    """Files and folders it creates, changes or removes."""
+    """Files and folders it creates, changes or removes; an open word where a known writer's are not known."""
     problem: str = ""
     """Reason why the effect is not known; '' for none."""
     lock: str = ""
@@ -79,17 +79,18 @@ def _sed(arguments: Sequence[Word]) -> Effect | None:
         elif re.fullmatch(r"-[nEru]*i[\w.~]*|--in-place(=[\w.~]+)?", text) and word.kind == "literal":
             in_place = True
             if not re.fullmatch(r"-[nEru]*i(\.?[\w~]+)?|--in-place(=[\w.~]+)?", text):
-                return Effect(problem="an unknown option of sed")
+                return Effect(writes=(OPEN,), problem="an unknown option of sed")
         elif text.startswith("-") and text != "-":
             if not re.fullmatch(r"-[nEru]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
-                return Effect(problem=f"the option {text} of sed")
+                return Effect(writes=(OPEN,), problem=f"the option {text} of sed")
         elif not scripts:
             scripts.append(word)
         else:
             files.append(word)
         at += 1
     if not all(script.kind == "literal" and _is_plain_sed(script.text) for script in scripts):
-        return Effect(problem="the script of sed may run or write something")
+        changed = (OPEN,) if in_place else ()
+        return Effect(writes=changed, problem="the script of sed may run or write something")
     return Effect(reads=() if in_place else tuple(files), writes=tuple(files) if in_place else ())
 
 
@@ -134,7 +135,7 @@ def _find(arguments: Sequence[Word]) -> Effect | None:
             reads.append(arguments[at])
         elif text.startswith("-") or text in ("(", ")", "!", ","):
             if text not in _FIND_FLAGS:
-                return Effect(problem=f"the option {text} of find")
+                return Effect(writes=(OPEN,), problem=f"the option {text} of find")
         elif word.may_be_option:
             return Effect(problem="an argument of find is not known")
         else:
@@ -195,7 +196,7 @@ def _tar(arguments: Sequence[Word]) -> Effect | None:
     """Only listing: `tar -tf FILE`."""
     if len(arguments) == 2 and re.fullmatch(r"-?t[vzjJ]*f", arguments[0].text) and arguments[0].kind == "literal":
         return Effect(reads=(arguments[1],))
-    return Effect(problem="tar other than `tar -tf FILE`")
+    return Effect(writes=(OPEN,), problem="tar other than `tar -tf FILE`")
 
 
 # --- Table: names | operands, at most how many | options -------------------------------------------------------------
@@ -513,6 +514,13 @@ INSTALLERS = {
     **dict.fromkeys(("apt", "apt-get", "dnf", "yum", "pacman", "conda", "mamba", "rustup", "pipx", "dpkg", "apk"), ()),
 }
 """Package managers and the subcommands that take their lock; () for all of them."""
+CHANGERS = word_set(
+    "ln chmod chown chgrp dd install shred unlink patch rsync scp wget zip unzip gzip gunzip bzip2 bunzip2 xz unxz "
+    "zstd unzstd 7z sponge mkfifo mknod kill pkill killall venv virtualenv rename"
+)
+"""Programs that change files or end processes, which the table does not know: nothing runs beside them."""
+_OUTPUT_OPTIONS = {"perl": r"-[a-zA-Z0]*i", "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name"}
+"""Option that makes another program write a file, as a regular expression."""
 
 
 _SAFE_WITH_ANY_OPTION = word_set(
@@ -549,9 +557,9 @@ def effect_of(part: Part) -> Effect:
     if "/" in name and not name.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")):
         return Effect(problem=f"{name} is not a program of the system")
     name = name.rpartition("/")[2]
-    if {"sudo", "doas", "su"} & set(part.wrappers):
-        return Effect(problem="it runs as another user")
     effect = _known_effect(name, arguments)
+    if {"sudo", "doas", "su"} & set(part.wrappers):
+        return msgspec.structs.replace(effect, problem="it runs as another user")
     return msgspec.structs.replace(effect, problem=part.problem or effect.problem or _variable_problem(part))
 
 
@@ -564,9 +572,12 @@ def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
         return _git(arguments)
     if len(arguments) == 1 and name in VERSIONED and arguments[0] in (Word("--version"), Word("-V"), Word("version")):
         return Effect()
+    if name.startswith("python") and len(arguments) > 2 and arguments[0] == Word("-m"):
+        module = arguments[1].text
+        name, arguments = (module, arguments[2:]) if module in ("pip", "venv", "virtualenv") else (name, arguments)
     if name in INSTALLERS:
         first = next((word.text for word in arguments if not word.text.startswith("-")), "")
-        lock = name if not INSTALLERS[name] or first in INSTALLERS[name] else ""
+        lock = name if not INSTALLERS[name] or first in INSTALLERS[name] or (name, first) == ("yarn", "") else ""
         return Effect(problem=f"{name} is not known to only read", lock=lock)
     return _apply(name, _tables()[0].get(name), arguments)
 
@@ -620,10 +631,13 @@ def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Eff
     if name in _CHECKS and (found := _CHECKS[name](arguments)) is not None:
         return found
     if program is None:
-        return Effect(problem=f"{name or 'the program'} is not known to only read")
+        option = _OUTPUT_OPTIONS.get(name)
+        changes = name in CHANGERS or (option and any(re.match(option, word.text) for word in arguments))
+        changed = (OPEN,) if changes else ()
+        return Effect(writes=changed, problem=f"{name or 'the program'} is not known to only read")
     scanned = _scan(name, program, arguments)
     return (
-        Effect(problem=scanned)
+        Effect(writes=(OPEN,), problem=scanned)
         if isinstance(scanned, str)
         else _operand_effect(name, program, *scanned, _is_recursive(arguments))
     )

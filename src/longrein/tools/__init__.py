@@ -2,7 +2,6 @@
 
 from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
-from longrein.tools.bash import begins_with_absolute_cd, is_read_only, may_change_folder
 from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
@@ -56,7 +55,6 @@ __all__ = [
     "ToolOptions",
     "agent_tool",
     "bad_arguments_message",
-    "begins_with_absolute_cd",
     "builtin_tools",
     "change_of",
     "clean",
@@ -64,10 +62,8 @@ __all__ = [
     "fit_arguments",
     "goal_tools",
     "hunks_of",
-    "is_read_only",
     "make_tool",
     "malformed_arguments_message",
-    "may_change_folder",
     "offer_tools",
     "own_tools",
     "report_text",

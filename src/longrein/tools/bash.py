@@ -1,15 +1,9 @@
-"""`Bash` tool: runs a shell command and reports its output, its end and the folder it changed to.
-
-Also classifies commands by their words, to decide which calls of one reply may run in parallel.
-"""
+"""`Bash` tool: runs a shell command and reports its output, its end and the folder it changed to."""
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
-from longrein.permissions import word_set
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
@@ -124,124 +118,6 @@ class CommandOutput:
         except OSError as error:
             self._lost = error
             return ""
-
-
-# --- Classification of commands for scheduling -----------------------------------------------------------------------
-#
-# Permission does not use this. The check looks at words only: a quoted word that equals the name of a writing program
-# makes the command run alone, which costs time and nothing else.
-
-
-READERS = word_set("ls cat head tail wc grep rg sleep true echo pwd date stat which du df")
-"""Commands that change nothing with any plain arguments other than `WRITE_OPTIONS`."""
-GIT_READERS = frozenset(("status", "log", "diff", "show"))
-"""Git subcommands that change nothing."""
-WRITE_OPTIONS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
-"""Options that make a reading program write or run something."""
-SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
-"""Characters with a meaning to a shell."""
-
-
-LENGTH_MAX = 20_000
-"""Characters of a command that is classified; a longer one runs alone."""
-WRITERS = word_set(
-    "mv rm mkdir rmdir cp ln touch tee dd install truncate shred unlink chmod chown chgrp patch rsync scp wget tar "
-    "zip unzip gzip gunzip venv virtualenv sponge mktemp mkfifo kill pkill killall dpkg rpm pacman -delete"
-)
-"""Programs that change files or end processes, so that order matters."""
-PACKAGE_MANAGERS = word_set(
-    "pip pip3 pipx uv poetry pdm conda mamba npm yarn pnpm bun npx cargo go gem bundle composer apt apt-get dnf yum "
-    "apk zypper brew snap nix mix dotnet mvn gradle"
-)
-"""Package managers: they write with a subcommand in `PACKAGE_WRITES`."""
-PACKAGE_WRITES = word_set(
-    "install i ci add remove rm uninstall update upgrade sync lock get fetch mod tidy init new create link publish "
-    "restore dedupe prune clean autoremove purge download vendor deps.get"
-)
-"""Subcommands with which a package manager writes; `yarn` without a subcommand installs."""
-GIT_READ_COMMANDS = GIT_READERS | word_set(
-    "blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file merge-base name-rev "
-    "for-each-ref show-ref check-ignore count-objects help"
-)
-"""All git subcommands that change nothing."""
-GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
-"""Git options before the subcommand that take the next word as their value."""
-IN_PLACE = {
-    "sed": r"-[a-zA-Z]*i|--in-place",
-    "gsed": r"-[a-zA-Z]*i|--in-place",
-    "perl": r"-[a-zA-Z0]*i",
-    "sort": r"-o|--output",
-    "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name",
-}
-"""Option that makes a printing program write a file, as a regular expression."""
-SHELLS = word_set("sh bash zsh dash ksh eval xargs ssh su sudo watch env timeout")
-"""Programs that may run their quoted arguments as commands."""
-_WORDS = r"[^\s;&|()<>{}\"'`$\\]+"
-_HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)(?![\w/.-]))"
-"""Redirects that write no file, as a regular expression."""
-_QUOTED = r"\\.|'[^']*'|\"(?:[^\"\\$`]|\\.)*\""
-"""Quoted text without expansions, as a regular expression."""
-_CD = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
-_LEADING_CD = r"\s*cd\s+[\"']?[/~]"
-
-
-def can_run_in_parallel(command: str) -> bool:
-    """Return True if other commands of the same reply may run in parallel.
-
-    True when no word of the command is a writing program, git or package manager subcommand, and no redirect writes.
-    """
-    if len(command) > LENGTH_MAX:
-        return False
-    words = [word.rpartition("/")[2] for word in re.findall(_WORDS, command)]
-    return not (_redirects(command, words) or _writes(words))
-
-
-def _redirects(command: str, words: list[str]) -> bool:
-    if ">" not in command:
-        return False
-    plain = command if not SHELLS.isdisjoint(words) else re.sub(_QUOTED, "", command)
-    return ">" in re.sub(_HARMLESS, "", plain)
-
-
-def _writes(words: list[str]) -> bool:
-    there = set(words)
-    if not there.isdisjoint(WRITERS) or any(word.startswith(WRITE_OPTIONS) for word in there):
-        return True
-    if not there.isdisjoint(PACKAGE_MANAGERS) and (words[-1] == "yarn" or not there.isdisjoint(PACKAGE_WRITES)):
-        return True
-    if any(name in there and any(re.match(option, word) for word in there) for name, option in IN_PLACE.items()):
-        return True
-    return any(word == "git" and _git_writes(words[at + 1 :]) for at, word in enumerate(words))
-
-
-def _git_writes(words: list[str]) -> bool:
-    before = ""
-    for word in words:
-        if not word.startswith("-") and before not in GIT_VALUED:
-            return word not in GIT_READ_COMMANDS
-        before = word
-    return False
-
-
-def may_change_folder(command: str) -> bool:
-    """Return True if the command may end in another folder, in which later commands then start."""
-    return re.search(_CD, command) is not None
-
-
-def begins_with_absolute_cd(command: str) -> bool:
-    """Whether the command starts with `cd` to an absolute folder, so that its starting folder does not matter."""
-    return re.match(_LEADING_CD, command) is not None
-
-
-def is_read_only(command: str) -> bool:
-    """Return True if the command is one program of `READERS` or `GIT_READERS` with plain or single-quoted arguments."""
-    pieces = command.split("'")
-    if len(pieces) % 2 == 0 or not SPECIAL.isdisjoint("".join(pieces[::2])):
-        return False
-    words = command.split()
-    if not words or any(changer in command for changer in WRITE_OPTIONS):
-        return False
-    return words[0] in READERS or (words[0] == "git" and not GIT_READERS.isdisjoint(words[1:2]))
 
 
 # --- The tool --------------------------------------------------------------------------------------------------------
@@ -368,15 +244,10 @@ def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[An
     )
 
 
-def _can_run_together(arguments: Mapping[str, Any]) -> bool:
-    """Return True if a call may run in parallel with others."""
-    return can_run_in_parallel(str(arguments.get("command", "")))
-
-
 BASH = make_tool(
     Bash,
     access="command",
-    together=_can_run_together,
+    together=True,
     aliases=("shell", "run_shell_command"),
     kind="shell",
     key_argument="command",

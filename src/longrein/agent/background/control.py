@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from longrein.agent.background.output import Slice, last_lines, matching, pieces, since
 from longrein.agent.background.start import finish_despite_cancel, queue_task, run_in_background, run_in_foreground
 from longrein.agent.background.tasks import UNKNOWN, SessionTasks, is_output_stored
+from longrein.agent.permission_check import is_command_allowed
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
@@ -18,6 +19,9 @@ from longrein.workspace import CommandExit, ReplayableSink, SpooledTask
 #
 # Tasks that an earlier longrein left, or that remain after the supervisor died. The log says which tasks there were,
 # the spool what became of them.
+
+
+UNCONFIRMED = "it had not started when longrein ended, and no rule allows it without a question: run it again"
 
 
 async def adopt(tasks: SessionTasks) -> None:
@@ -45,7 +49,10 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
         if not tasks.ended(task):
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or UNKNOWN))
     elif task not in tasks.starting:
-        queue_task(tasks, now.started)
+        if is_command_allowed(tasks.host, now.started.command, now.started.cwd):
+            queue_task(tasks, now.started)
+        else:
+            tasks.end(TaskEnded(task, "lost", cause=UNCONFIRMED))
 
 
 def _copied(tasks: SessionTasks, now: TaskState) -> str:

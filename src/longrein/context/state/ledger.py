@@ -208,7 +208,7 @@ def _answer(ledger: Ledger, seq: int, event: PermissionAnswered) -> None:
     if event.by != "user":
         return
     scope = "" if event.scope == "once" else f", for {'this session' if event.scope == 'session' else 'always'}"
-    rule = f" (rule {event.rule})" if event.rule and event.scope != "once" else ""
+    rule = f" (rule {', '.join(event.rule.splitlines())})" if event.rule and event.scope != "once" else ""
     words = f"; they said: {clip(event.message, 300)}" if event.message else ""
     verb = "allowed" if event.verdict == "allow" else "denied"
     _decide(ledger, (asked, seq), f"the user {verb} {shown}{scope}{rule}{words}")

@@ -208,7 +208,6 @@ class State(ConversationState):
     granted_tokens: int = 0  # Tokens granted to running subagents
     resumed_seq: int = 0  # Entry that reports files changed before the resume
     resumed_gap_s: int = 0  # Seconds without an entry before the resume
-    rules: tuple[str, ...] = ()  # Rules that the user allowed for this session
     asked: Asked | None = None  # Request without an answer yet
     asked_seq: int = 0
     asked_at: int = 0  # Time of the last request, microseconds UTC

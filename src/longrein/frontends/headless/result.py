@@ -99,8 +99,12 @@ def _blocked(denial: DeniedCall) -> str:
         return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
     shown = denial.asked.shown.splitlines()
     first = (shown[0] if shown else "")[:100]
-    rule, why = denial.asked.suggestion, denial.asked.reason
-    way = f"allow it with --allowedTools '{rule}'" if rule else f"{why}; to approve it, go on with `longrein -c`"
+    rules, why = denial.asked.suggestion.splitlines(), denial.asked.reason
+    way = (
+        f"allow it with --allowedTools '{','.join(rules)}'"
+        if rules
+        else f"{why}; to approve it, go on with `longrein -c`"
+    )
     return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 

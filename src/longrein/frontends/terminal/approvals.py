@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Answer
+from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
@@ -38,10 +38,20 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def choices(question: Question) -> list[Row]:
-    """The keys of the possible answers, each with the exact rule it would store; without a rule only single ones."""
-    rule = escape_line(question.asked.suggestion)
-    lasting = [Row("s", f"yes, for this session: {rule}"), Row("a", f"always: {rule}")] if rule else []
+    """The keys of the possible answers, with the exact rule that would be granted; without one only single answers.
+
+    Several rules are listed by `rule_lines`.
+    """
+    rules = question.asked.suggestion.splitlines()
+    what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
+    lasting = [Row("s", f"yes, for this session: {what}"), Row("a", f"always: {what}")] if rules else []
     return [Row("y", "yes, once"), *lasting, Row("n", "no"), Row("f", "no, and say why")]
+
+
+def rule_lines(question: Question) -> list[Line]:
+    """The rules that the lasting answers grant, where there are several."""
+    rules = question.asked.suggestion.splitlines()
+    return [line(("dim", "  rule: "), escape_line(rule)) for rule in rules] if len(rules) > 1 else []
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
@@ -49,9 +59,10 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
     if key not in [choice.value for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
+    digest = approval_digest(question.asked)
     if key in ("s", "a"):
-        return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session)
-    return Answer(call, "allow" if key == "y" else "deny", message=message, session=session)
+        return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session, digest=digest)
+    return Answer(call, "allow" if key == "y" else "deny", message=message, session=session, digest=digest)
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
@@ -129,4 +140,5 @@ class Approval:
                 used = 0
             rows[-1] += ((style, f" {choice.value} "), ("", f"{choice.label}   "))
             used += size
-        return [part for row in rows for part in wrap(row, width, "   ")]
+        rules = [part for rule in rule_lines(self.question) for part in wrap(rule, width, "   ")]
+        return [*rules, *(part for row in rows for part in wrap(row, width, "   "))]

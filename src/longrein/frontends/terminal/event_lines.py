@@ -347,7 +347,7 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
     """Lines of a permission answer; none for a single yes, as the line of the call follows."""
     if answer.verdict == "allow" and answer.scope != "once":
         where = "always" if answer.scope == "always" else "for this session"
-        return [line(("ok", f"allowed {where}"), f"  {escape_line(answer.rule or name)}")]
+        return [line(("ok", f"allowed {where}"), f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}")]
     if answer.verdict == "deny" and answer.message and answer.by == "user":
         return [line(("bad", "no: "), escape_line(answer.message))]
     return []

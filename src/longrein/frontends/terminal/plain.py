@@ -12,7 +12,7 @@ from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
-from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
+from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines, rule_lines
 from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
@@ -154,6 +154,7 @@ class _PlainConversation:
         content = content_lines(question, self.facts.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
         self.print([(), head, *indented(content, "| ")])
+        self.print(rule_lines(question))
         self.print([line(f"  {choice.value}  {choice.label}") for choice in choices(question)])
         if self.stdin_ended:
             await self._deny(question, NOBODY)
