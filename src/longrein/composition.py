@@ -372,7 +372,7 @@ def _static_context(
 def _branch(workspace: Workspace, root: str) -> str:
     """Read the git branch from `HEAD` without running git; '' when there is none."""
     try:
-        head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
+        head = workspace.read(workspace.resolve(".git/HEAD", root).real, 4096).decode("utf-8", "replace").strip()
     except OSError:
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""

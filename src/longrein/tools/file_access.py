@@ -67,7 +67,7 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
     around = hands.workspace.resolve(folder or "/", hands.cwd)
     if around.kind != "folder":
         return f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
-    hands.workspace.walk(around.path, visit, LIST_LIMIT_S)
+    hands.workspace.walk(around.real, visit, LIST_LIMIT_S)
     near = nearest(name, names)
     hint = f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
     return f"[not-found] No such file: {one_line(place.path)}.{hint}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
-from longrein.workspace.openat import CHANGED, PATH_BYTES_MAX, Folder, open_parent, open_real
+from longrein.workspace.openat import CHANGED, IS_FOLDER, PATH_BYTES_MAX, Folder, open_parent, open_real
 from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
@@ -188,9 +188,9 @@ def _numbers(now: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def stat_real(path: str) -> os.stat_result:
-    """Stat a real path of any length. Raises OSError, or ValueError for one that cannot be."""
+    """Stat a real path of any length; of a link, the link itself. Raises OSError, ValueError for an impossible path."""
     if len(path) < PATH_BYTES_MAX:
-        return os.stat(path)
+        return os.lstat(path)
     descriptor = open_real(path, getattr(os, "O_PATH", os.O_RDONLY))
     try:
         return os.fstat(descriptor)
@@ -214,19 +214,66 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     joined = os.path.join(cwd, expand_home(path, home))
     written = _normalize(joined)
     try:
-        real = os.path.realpath(joined)
+        real = os.path.realpath(joined) if len(joined) < PATH_BYTES_MAX else _long_real_path(joined)
     except (OSError, ValueError):
         return ResolvedPath(path, written, "", inside=False, kind="")
     inside = is_inside(written, roots) and is_inside(real, roots)
     try:
-        status = os.stat(real)
+        status = stat_real(real)
     except FileNotFoundError:
-        return ResolvedPath(path, written, real, inside, "")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
-        return ResolvedPath(path, written, real, inside=inside and len(real) < 4096, kind="")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
+    if stat.S_ISLNK(status.st_mode):  # a loop of links, or one that was put there just now
+        return ResolvedPath(path, written, real, inside, "")
     if stat.S_ISREG(status.st_mode):
         return ResolvedPath(path, written, real, inside, "file", status.st_size)
     return ResolvedPath(path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other")
+
+
+LINKS_MAX = 40
+"""Links that are followed in one path, as the kernel does."""
+
+
+def _long_real_path(path: str) -> str:
+    """`os.path.realpath` for a path that is too long for the kernel: by open folders, name by name.
+
+    Raises OSError for too many links.
+    """
+    names, real, links = path.split("/")[::-1], [""], 0
+    folder = os.open("/", IS_FOLDER)
+    try:
+        while names:
+            name = step = names.pop()
+            if name in ("", "."):
+                continue
+            target = "" if name == ".." else _link_target(name, folder)
+            if target:
+                step = "/" if target.startswith("/") else "."
+                links += 1
+                if links > LINKS_MAX:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                names += target.split("/")[::-1]
+                real = [""] if step == "/" else real
+            else:
+                real = (real[:-1] or [""]) if name == ".." else [*real, name]
+            try:
+                below = os.open(step, IS_FOLDER, dir_fd=folder)
+            except OSError:  # the end of what exists
+                return _normalize("/".join([*real, *names[::-1]]))
+            os.close(folder)
+            folder = below
+    finally:
+        os.close(folder)
+    return "/".join(real) or "/"
+
+
+def _link_target(name: str, folder: int) -> str:
+    """Return where a link leads; '' for what is no link."""
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:
+        return ""
 
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:
