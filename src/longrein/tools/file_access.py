@@ -24,10 +24,15 @@ LIST_LIMIT_S = 0.2
 
 
 def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
-    """Resolve `path`. Raises `ToolError` for a text that cannot be a path."""
+    """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that leads elsewhere by now."""
     place = hands.workspace.resolve(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
+    if hands.judged.get(path, place.real) != place.real:
+        raise ToolError(
+            f"[moved] {one_line(path)} has changed between the check and the use: it leads to another place now. "
+            "Nothing was done; look again."
+        )
     return place
 
 
