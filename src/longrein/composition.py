@@ -378,7 +378,7 @@ def _branch(workspace: Workspace, root: str) -> str:
     The name goes into the first message, so a text that poses as a name is left out.
     """
     try:
-        head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
+        head = workspace.read(workspace.resolve(".git/HEAD", root).real, 4096).decode("utf-8", "replace").strip()
     except OSError:
         return ""
     found = re.fullmatch(r"ref: refs/heads/([\w./+@#=-]{1,100})", head)

@@ -49,6 +49,12 @@ PROTECTED = [
     *(".LongRein/config", ".GIT/hooks/x", ".Mcp.json", ".g\u200bit/x", "\ufeff.git/x", ".git./x", ".git /x", "git~1/x"),
     *(".gi\u00adt/x", ".\uff47it/x".replace("\uff47", "g"), ".mcp.js\u200don", ".git::$INDEX_ALLOCATION/x"),
     ".vscode/\u212a",
+    # other widths, letters that fold to others, characters that HFS+ and others ignore
+    *("\uff0egit/x", ".\uff47\uff49\uff54/x", ".\U0001d420\U0001d422\U0001d42d/x", ".g\u0131t/x", ".G\u0130T/x"),
+    *("\u2024git/x", ".\u24d6\u24d8\u24e3/x", ".\u017fsh/id", ".ba\u017fhrc", ".\u1d4d\u2071t/x", ".mcp.\uff4ason"),
+    *(".g\u200ci\u200dt/x", ".g\u202ait\u202c/x", ".gi\u206at/x", ".g\u034fit/x", ".gi\U000e0101t/x", ".g\u115fit/x"),
+    *(".git \u00a0/x", ".git.../x", ".git. ./x", ".git:stream", ".git\u200b./x", ".git\uff0e/x", ".claude\u3000/x"),
+    *("GIT~1/x", "git~2/x", "GITMOD~1", "LONGRE~1/config", "CLAUDE~1/x", "VSCODE~1/x", "MCP~1.JSO", "g\u0131t~1/x"),
 ]
 
 
@@ -66,7 +72,21 @@ def test_why_a_protected_path_asks() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [".gitignore", ".github/x", "git/x", ".claude/skills/a/SKILL.md", ".claude/commands/x.md", ".agents/x", "x.git"],
+    [
+        ".gitignore",
+        ".github/x",
+        "git/x",
+        "git~/x",
+        "gitign~1",
+        "a~1",
+        "g\u00eft/x",
+        ".g\u00eet/x",
+        "b:c",
+        ".claude/skills/a/SKILL.md",
+        ".claude/commands/x.md",
+        ".agents/x",
+        "x.git",
+    ],
 )
 def test_ordinary_work_is_not_protected(path: str) -> None:
     assert verdict(write(path), mode="acceptEdits").kind == "allow"

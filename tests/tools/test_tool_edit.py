@@ -221,10 +221,10 @@ async def test_changed_between_check_and_exchange(
     await harness.call("Read", file_path="a.py")
     exchange = replacing.exchange
 
-    def late(one: str, other: str) -> bool:
+    def late(*args: Any) -> bool:
         monkeypatch.setattr(replacing, "exchange", exchange)
         path.write_text(theirs)
-        return exchange(one, other)
+        return exchange(*args)
 
     monkeypatch.setattr(replacing, "exchange", late)
     text = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")

@@ -13,6 +13,7 @@ import pytest
 from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files, temp_files
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
+from longrein.workspace.openat import Folder, open_folder
 
 OLD, OURS, THEIRS = b"base\n", b"base ours\n", b"base theirs\n"
 
@@ -53,10 +54,10 @@ class WriteBeforeExchange:
         self.acts = list(acts)
         real = temp_files.exchange
 
-        def late(one: str, other: str) -> bool:
+        def late(folder: Folder, one: str, other: str) -> bool:
             if self.acts:
                 self.acts.pop(0)()
-            return real(one, other)
+            return real(folder, one, other)
 
         monkeypatch.setattr(atomic_write, "exchange", late)
 
@@ -270,10 +271,10 @@ def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(tmp_
     def act(path: Path) -> None:
         real, done = atomic_write.exchange, []
 
-        def late(one: str, other: str) -> bool:
+        def late(folder: Folder, one: str, other: str) -> bool:
             if not done:
                 done.append(temp_files.os.replace(str(path) + ".new", path))
-            return real(one, other)
+            return real(folder, one, other)
 
         atomic_write.exchange = late
         put(path, merge)
@@ -300,10 +301,10 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(tmp
     if not pid:
         from longrein.workspace.temp_files import name_hash, new_temp_file, short_hash
 
-        half = new_temp_file(str(tmp_path))
+        half = new_temp_file()
         name = (
-            half.path.removesuffix(".tmp")
-            + f"-{name_hash(str(path))}-{short_hash(sha(OURS))}-{short_hash(sha(OLD))}.tmp"
+            str(tmp_path / half.name).removesuffix(".tmp")
+            + f"-{name_hash(path.name)}-{short_hash(sha(OURS))}-{short_hash(sha(OLD))}.tmp"
         )
         Path(name).write_bytes(THEIRS)
         os._exit(0)
@@ -390,7 +391,7 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeyp
     done: list[str] = []
 
     def other() -> None:
-        with temp_files.folder_lock(str(path.parent)):
+        with open_folder(str(path.parent)) as folder, temp_files.folder_lock(folder):
             done.append("other begins")
             time.sleep(0.03)
             done.append("other ends")
@@ -404,7 +405,5 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeyp
     thread.join()
     assert done == ["other begins", "other ends", "ours"]
     monkeypatch.setattr(temp_files, "LOCK_WAIT_S", 0.01)
-    with temp_files.folder_lock(str(path.parent)):
+    with open_folder(str(path.parent)) as folder, temp_files.folder_lock(folder):
         assert replace(str(path), b"x\n", expect=sha(OURS)) == ReplaceResult(b"x\n"), "it does not wait for ever"
-    with temp_files.folder_lock(str(path)), temp_files.folder_lock("/none"):
-        pass

@@ -114,6 +114,8 @@ CUT = "not run: the answer was cut by the output limit inside this call; send it
 
 def judge_calls(session: Session) -> dict[str, Judgement]:
     """Return a judgement for each open call."""
+    for call in [call for call in session.judged_paths if call not in session.state.calls]:
+        del session.judged_paths[call]
     return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
 
 
@@ -139,6 +141,8 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(session, tool, arguments)
     made = _call(session, call.name, tool, arguments)
+    if open_call.asked is None or call.id not in session.judged_paths:  # else the user answers for what was shown
+        session.judged_paths[call.id] = {touched.given: touched.real for touched in made.touched}
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():

@@ -162,6 +162,8 @@ class Session:
         self.closed = False
         self.ignores_inbox = False
         """True when messages stay in the inbox: the session was told to end, and a message would start a turn."""
+        self.judged_paths: dict[str, dict[str, str]] = {}
+        """Call id -> path as given -> real path that was judged, or shown to the user."""
         self._original_calls: dict[str, ToolCall] = {}
         """Open calls whose arguments hold a secret, as the model made them."""
         self._held: list[Entry] = []

@@ -246,5 +246,6 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         goals=goals,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
+        judged=session.judged_paths.get(call, {}),
         page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3)),
     )

@@ -173,18 +173,19 @@ class FileNames:
             return listed.decode("utf-8", "surrogateescape").split("\0")[:-1], code == 0
         paths: list[str] = []
         whole = True
-        above = os.path.join(cwd, "")
+        folder = self._workspace.resolve(cwd, "/").real
+        above = os.path.join(folder, "")
 
-        def note(path: str, folder: bool) -> bool:
+        def note(path: str, is_folder: bool) -> bool:
             nonlocal whole
             if len(paths) >= self._files_max:
                 whole = False
-            elif not folder:
+            elif not is_folder:
                 paths.append(path.removeprefix(above))
             return whole
 
         walking = asyncio.ensure_future(
-            self._workspace.run_in_thread(lambda: self._workspace.walk(cwd, note, limit_s=FILES_LIMIT_S))
+            self._workspace.run_in_thread(lambda: self._workspace.walk(folder, note, limit_s=FILES_LIMIT_S))
         )
         try:
             in_time = await asyncio.shield(walking)

@@ -45,6 +45,11 @@ def visible(text: str) -> str:
     return re.compile(_BLANKS).sub(lambda m: f" [{len(m[0])} blanks] ", text)
 
 
+def without_unseen(text: str) -> str:
+    """Return `text` without the characters that nobody sees, for a comparison of names."""
+    return "".join(c for c in _unseen().sub("", text) if c.isprintable())
+
+
 _KEPT = "\n\t\u3000" + _JOINERS + _SELECTORS
 
 

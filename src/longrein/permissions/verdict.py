@@ -4,10 +4,11 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 """
 
 import re
+from unicodedata import normalize
 
 from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
-from longrein.permissions.display import shown_call, visible
+from longrein.permissions.display import shown_call, visible, without_unseen
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
@@ -258,10 +259,21 @@ def _protected_in(path: str, base: str) -> str:
 
 
 def _visible_name(name: str) -> str:
+    """Return the name that a file system may take `name` for.
+
+    Without case, width and invisible characters, with a plain `i`, without blanks and dots at the end, without the
+    stream that NTFS reads after `:`, and the long name for the short one that NTFS gives (`GIT~1`).
+    """
     if not name.isascii() or not name.isprintable():
-        name = "".join(c for c in name if c.isprintable() and not "\ufe00" <= c <= "\ufe0f").casefold()
-    name = name.lower().rstrip(" .").partition("::")[0]
-    return ".git" if name == "git~1" else name
+        name = normalize("NFKC", normalize("NFKC", without_unseen(name)).casefold())
+        name = without_unseen(name).replace("\u0131", "i").replace("i\u0307", "i")
+    name = name.lower().partition(":")[0].rstrip(" .")
+    stem, tilde, number = name.partition("~")
+    return _SHORT_NAMES.get(stem, name) if tilde and number[:1].isdigit() else name
+
+
+_SHORT_NAMES = {name.lstrip(".").partition(".")[0][:6]: name for name in sorted(PROTECTED_NAMES, reverse=True)}
+"""First characters of a short name on NTFS -> protected name; `.git` and not `.gitconfig` for `git`."""
 
 
 # --- Suggested rules: the narrowest rule that "always" may store -----------------------------------------------------

@@ -24,10 +24,15 @@ LIST_LIMIT_S = 0.2
 
 
 def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
-    """Resolve `path`. Raises `ToolError` for a text that cannot be a path."""
+    """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that leads elsewhere by now."""
     place = hands.workspace.resolve(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
+    if hands.judged.get(path, place.real) != place.real:
+        raise ToolError(
+            f"[moved] {one_line(path)} has changed between the check and the use: it leads to another place now. "
+            "Nothing was done; look again."
+        )
     return place
 
 
@@ -67,7 +72,7 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
     around = hands.workspace.resolve(folder or "/", hands.cwd)
     if around.kind != "folder":
         return f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
-    hands.workspace.walk(around.path, visit, LIST_LIMIT_S)
+    hands.workspace.walk(around.real, visit, LIST_LIMIT_S)
     near = nearest(name, names)
     hint = f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
     return f"[not-found] No such file: {one_line(place.path)}.{hint}"

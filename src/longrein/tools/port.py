@@ -367,6 +367,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None
     """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None without rules."""
+    judged: Mapping[str, str] = {}
+    """Path as given -> real path for which the call was allowed. Another one now is refused."""
 
 
 class Tool(msgspec.Struct, frozen=True):

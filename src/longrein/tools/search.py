@@ -74,8 +74,12 @@ def result_text(rows: list[str], found: SearchResult, narrow: str) -> str:
     if more:
         text += f"\n[there is more: {narrow}]"
     if found.partial:
-        why = {"time": "the time limit was reached"}.get(found.partial, "there was too much output")
-        text += f"\n[not everything was searched: {why}; narrow path or pattern]"
+        why = {"time": "the time limit was reached", "size": "there was too much output"}.get(found.partial)
+        text += (
+            f"\n[not everything was searched: {why}; narrow path or pattern]"
+            if why
+            else "\n[lines of files that changed during the search are left out; search again]"
+        )
     return text
 
 

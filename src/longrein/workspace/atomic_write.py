@@ -11,12 +11,13 @@ A program that still writes to the replaced file is waited for. If it keeps the 
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import check_writable, not_a_file_error, read, write_and_close
+from longrein.workspace.files import check_writable, not_a_file_error, open_regular, read, write_and_close
+from longrein.workspace.openat import Folder, open_parent
 from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.temp_files import (
     LateWrite,
@@ -46,7 +47,7 @@ _recovered: dict[str, None] = {}
 
 
 def write(path: str, data: bytes, *, expect: str | None = None) -> None:
-    """Replace a file atomically, keeping mode, owner, extended attributes and the symlink that leads to it.
+    """Replace a file atomically, keeping mode, owner and extended attributes. `path` is a real path.
 
     With `expect` (a content hash, '' for "must not exist") another content raises `FileExistsError` and stays. A
     read-only file is a `PermissionError`, also for root; its mode is never changed. Another hard link of the file keeps
@@ -60,45 +61,48 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
         if replaced.data is None:
             raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
         return
-    target = _target(path)
-    temp = prepare_temp_file(target, data)
-    try:
-        os.rename(temp.path, target)
-    except OSError:
-        _remove_temp_file(temp)
-        raise
+    folder, name = open_parent(path, make=True)
+    with folder:
+        temp = prepare_temp_file(folder, name, data)
+        try:
+            folder.rename(temp.name, name)
+        except OSError:
+            _remove_temp_file(folder, temp)
+            raise
 
 
 def replace(
     path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
 ) -> ReplaceResult:
     """Replace content `expect` (its hash, '' for "must not exist") by `data`; see `Workspace.replace`."""
-    target = _target(path)
-    folder = os.path.dirname(target)
-    with folder_lock(folder):
-        _recover_once(folder)
-        for late in find_late_writes():
-            merge_late_write(late, merge)
-        return _Replacement(target, base, merge).run(data, expect) if expect else _create(target, data)
+    folder, name = open_parent(path, make=not expect)
+    with folder, folder_lock(folder):
+        _recover_once(folder.path)
+        merge_late_writes(merge, lock=False)
+        return _Replacement(folder, name, base, merge).run(data, expect) if expect else _create(folder, name, data)
 
 
-def merge_late_write(late: LateWrite, merge: Merge | None) -> None:
-    """Merge a write to an already replaced file into the present one, or save it beside that."""
+def merge_late_writes(merge: Merge | None, *, lock: bool) -> None:
+    """Merge writes to already replaced files into the present ones, or save them beside those.
+
+    `lock`: whether to lock the folders of these files. A caller that holds a lock takes no second one.
+    """
+    for late in find_late_writes():
+        with suppress(OSError):
+            folder, name = open_parent(late.target)
+            with folder, folder_lock(folder) if lock else nullcontext():
+                _merge_late_write(folder, name, late, merge)
+
+
+def _merge_late_write(folder: Folder, name: str, late: LateWrite, merge: Merge | None) -> None:
     texts = [late.data]
     with suppress(OSError):
-        replaced = _Replacement(late.target, late.before, merge).run(late.data, _sha256_hex(late.before))
+        replaced = _Replacement(folder, name, late.before, merge).run(late.data, _sha256_hex(late.before))
         texts = [] if replaced.data is not None else [late.data, *replaced.taken[:-1]]
     for text in texts:
         with suppress(OSError):
-            temp = prepare_temp_file(late.target, text)
-            os.rename(temp.path, free_name_beside(late.target))
-
-
-def _target(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError as error:
-        raise OSError(errno.EINVAL, f"no usable path ({error})", path) from None
+            temp = prepare_temp_file(folder, name, text)
+            folder.rename(temp.name, free_name_beside(folder, name))
 
 
 def _recover_once(folder: str) -> None:
@@ -108,76 +112,62 @@ def _recover_once(folder: str) -> None:
         recover_temp_files([folder])
 
 
-def _create(target: str, data: bytes) -> ReplaceResult:
-    if check_writable(target) is not None:
-        return ReplaceResult(None, (read(target),))
-    make_folders(os.path.dirname(target))
-    temp = prepare_temp_file(target, data)
+def _create(folder: Folder, name: str, data: bytes) -> ReplaceResult:
+    if check_writable(folder, name) is not None:
+        return ReplaceResult(None, (read(name, 0, folder),))
+    temp = prepare_temp_file(folder, name, data)
     try:
-        link_new(temp.path, target)
+        link_new(folder, temp.name, name)
     except FileExistsError:
-        return ReplaceResult(None, (read(target),))
+        return ReplaceResult(None, (read(name, 0, folder),))
     finally:
-        _remove_temp_file(temp)
+        _remove_temp_file(folder, temp)
     return ReplaceResult(data)
 
 
-def make_folders(folder: str) -> None:
-    """Make a folder and its missing parents. Raises OSError."""
-    missing = []
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for one in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(one)
-
-
-def prepare_temp_file(target: str, data: bytes, expect: str = "") -> TempFile:
-    """Write `data` to a temporary file beside `target`, with the target's owner and mode.
+def prepare_temp_file(folder: Folder, name: str, data: bytes, expect: str = "") -> TempFile:
+    """Write `data` to a temporary file beside the file `name`, with that one's owner and mode.
 
     Raises OSError and then leaves nothing.
     """
-    old = check_writable(target)
-    folder = os.path.dirname(target)
-    if old is None:
-        make_folders(folder)
+    old = check_writable(folder, name)
     temp, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
     try:
-        write_and_close(descriptor, data, target, old)
+        write_and_close(descriptor, data, folder, name, old)
         whole = msgspec.structs.replace(
             temp,
-            target_hash=name_hash(target),
+            target_hash=name_hash(name),
             new_hash=short_hash(sha256(data).hexdigest()),
             expected_hash=short_hash(expect),
         )
-        os.rename(temp.path, whole.path)
+        folder.rename(temp.name, whole.name)
     except OSError:
-        _remove_temp_file(temp)
+        _remove_temp_file(folder, temp)
         raise
     return whole
 
 
-def _open_temp_file(folder: str, mode: int) -> tuple[TempFile, int]:
+def _open_temp_file(folder: Folder, mode: int) -> tuple[TempFile, int]:
     while True:
-        temp = new_temp_file(folder)
+        temp = new_temp_file()
         try:
-            return temp, os.open(temp.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            return temp, folder.open(temp.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:
             continue  # left by an earlier process with our pid
 
 
-def _remove_temp_file(temp: TempFile | None) -> None:
+def _remove_temp_file(folder: Folder, temp: TempFile | None) -> None:
     if temp is not None:
         with suppress(FileNotFoundError):
-            os.unlink(temp.path)
+            folder.unlink(temp.name)
 
 
 class _Replacement:
     """A replacement, with the contents that others wrote meanwhile."""
 
-    def __init__(self, target: str, base: bytes | None, merge: Merge | None) -> None:
-        self.target = target
+    def __init__(self, folder: Folder, name: str, base: bytes | None, merge: Merge | None) -> None:
+        self.folder = folder
+        self.name = name
         self.base = base
         """Common ancestor of our content and theirs."""
         self.merge = merge
@@ -191,6 +181,11 @@ class _Replacement:
         """Its content; None while it is not known."""
         self.ours = b""
         """The content that replaced it."""
+
+    @property
+    def path(self) -> str:
+        """Path of the file, for messages."""
+        return self.folder.path_of(self.name)
 
     def run(self, ours: bytes, expect: str) -> ReplaceResult:
         """Replace content `expect` by `ours`. Raises OSError only when no other text was found."""
@@ -207,7 +202,7 @@ class _Replacement:
         if data is None:
             self._keep_beside()
         else:
-            _remove_temp_file(self.displaced)  # its text is in the merged content
+            _remove_temp_file(self.folder, self.displaced)  # its text is in the merged content
         return ReplaceResult(data, tuple(self.foreign))
 
     def _exchange_until_stable(self, ours: bytes, expect: str) -> bytes | None:
@@ -230,9 +225,9 @@ class _Replacement:
 
         Raises OSError when the file is gone or busy.
         """
-        data = read_closed(self.target)
+        data = read_closed(self.folder, self.name)
         if data is None:
-            raise OSError(errno.EBUSY, BUSY, self.target)
+            raise OSError(errno.EBUSY, BUSY, self.path)
         return None if _sha256_hex(data) == expect else data
 
     def _merge(self, ours: bytes, theirs: bytes) -> bytes | None:
@@ -253,38 +248,38 @@ class _Replacement:
 
         Raises OSError; `displaced` is then the replaced file.
         """
-        temp = prepare_temp_file(self.target, ours, expect)
+        temp = prepare_temp_file(self.folder, self.name, ours, expect)
         if self.displaced is not None:
             renamed = msgspec.structs.replace(self.displaced, merged_hash=temp.new_hash)
-            os.rename(self.displaced.path, renamed.path)
+            self.folder.rename(self.displaced.name, renamed.name)
             self.displaced = renamed
         try:
-            exchanged = exchange(temp.path, self.target)
+            exchanged = exchange(self.folder, temp.name, self.name)
         except OSError:
-            _remove_temp_file(temp)
+            _remove_temp_file(self.folder, temp)
             raise
         if not exchanged:
             return None
-        _remove_temp_file(self.displaced)  # its text is in `ours`
+        _remove_temp_file(self.folder, self.displaced)  # its text is in `ours`
         self.displaced, self.ours, self.displaced_data = temp, ours, None
         self.versions.append(ours)
         return self._check_displaced(temp, expect)
 
     def _check_displaced(self, temp: TempFile, expect: str) -> bytes | None:
         """Read the replaced file once nobody writes to it; None when it has the expected content."""
-        status = os.lstat(temp.path)
+        status = self.folder.stat(temp.name)
         if not stat.S_ISREG(status.st_mode):
-            raise not_a_file_error(self.target, status.st_mode)
-        descriptor = os.open(temp.path, os.O_RDONLY | os.O_CLOEXEC)
+            raise not_a_file_error(self.path, status.st_mode)
+        descriptor, _ = open_regular(temp.name, self.folder)
         data = read_when_closed(descriptor)
         if data is not None and _sha256_hex(data) == expect:
-            _remove_temp_file(temp)
+            _remove_temp_file(self.folder, temp)
             self.displaced = None
-            watch_replaced(descriptor, self.target, data)
+            watch_replaced(descriptor, self.path, data)
             return None
         os.close(descriptor)
         if data is None:
-            raise OSError(errno.EBUSY, BUSY, self.target)
+            raise OSError(errno.EBUSY, BUSY, self.path)
         self.displaced_data = data
         return data
 
@@ -302,11 +297,11 @@ class _Replacement:
 
     def _swap_displaced(self) -> bytes | None:
         """Exchange the displaced file with the target; returns the content that came out."""
-        if self.displaced is None or not exchange(self.displaced.path, self.target):
+        if self.displaced is None or not exchange(self.folder, self.displaced.name, self.name):
             return None
-        self.displaced_data = read_closed(self.displaced.path)
+        self.displaced_data = read_closed(self.folder, self.displaced.name)
         if self.displaced_data == self.ours:
-            _remove_temp_file(self.displaced)
+            _remove_temp_file(self.folder, self.displaced)
             self.displaced = None
         return self.displaced_data
 
@@ -315,13 +310,13 @@ class _Replacement:
         *others, stands = self.foreign
         for text in others:
             if self.displaced is not None and text == self.displaced_data:
-                remove_later(self.displaced.path)
+                remove_later(self.folder.path_of(self.displaced.name))
             elif not contains_all_lines(stands, text):
                 with suppress(OSError):
-                    temp = prepare_temp_file(self.target, text)
+                    temp = prepare_temp_file(self.folder, self.name, text)
                     unknown = msgspec.structs.replace(temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH)
-                    os.rename(temp.path, unknown.path)
-                    remove_later(unknown.path)
+                    self.folder.rename(temp.name, unknown.name)
+                    remove_later(self.folder.path_of(unknown.name))
 
 
 def _has_all_changes(merged: bytes, base: bytes, *sides: bytes) -> bool:

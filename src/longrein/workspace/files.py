@@ -9,6 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
+from longrein.workspace.openat import CHANGED, IS_FOLDER, PATH_BYTES_MAX, Folder, open_parent, open_real
 from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
@@ -16,9 +17,12 @@ READ_BYTES_MAX = 1 << 30
 CHUNK_BYTES = 1 << 18
 
 
-def read(path: str, limit_bytes: int = 0) -> bytes:
-    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file."""
-    descriptor, size = open_regular(path)
+def read(path: str, limit_bytes: int = 0, folder: Folder | None = None) -> bytes:
+    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file.
+
+    `path`: a real path, or with `folder` the name of a file in it.
+    """
+    descriptor, size = open_regular(path, folder)
     try:
         data = read_up_to(descriptor, limit_bytes or READ_BYTES_MAX + 1, size)
     finally:
@@ -28,12 +32,13 @@ def read(path: str, limit_bytes: int = 0) -> bytes:
     return data
 
 
-def open_regular(path: str) -> tuple[int, int]:
+READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+"""Flags that open a pipe or a device without waiting for it and without becoming its terminal's session."""
+
+
+def open_regular(path: str, folder: Folder | None = None) -> tuple[int, int]:
     """Open a regular file: (descriptor, size). Never blocks, not even on a pipe without a writer."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except ValueError as error:
-        raise OSError(errno.EINVAL, f"no usable path ({error})", path) from None
+    descriptor = open_real(path, READING) if folder is None else folder.open(path, READING)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode):
         return descriptor, status.st_size
@@ -59,10 +64,10 @@ def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def content_hash(path: str) -> str:
+def content_hash(path: str, folder: Folder | None = None) -> str:
     """SHA-256 (hex) of a regular file; '' when it is missing or cannot be read."""
     try:
-        descriptor, _ = open_regular(path)
+        descriptor, _ = open_regular(path, folder)
     except OSError:
         return ""
     digest = sha256()
@@ -76,31 +81,36 @@ def content_hash(path: str) -> str:
     return digest.hexdigest()
 
 
-def check_writable(target: str) -> os.stat_result | None:
-    """Stat the target; None when it does not exist. Raises OSError for a non-file or a read-only file."""
+def check_writable(folder: Folder, name: str) -> os.stat_result | None:
+    """Stat a file that is to be replaced; None when it does not exist.
+
+    Raises OSError for a link, another non-file or a read-only file.
+    """
     try:
-        old = os.stat(target)
+        old = folder.stat(name)
     except FileNotFoundError:
         return None
+    if stat.S_ISLNK(old.st_mode):
+        raise OSError(errno.ELOOP, CHANGED, folder.path_of(name))
     if not stat.S_ISREG(old.st_mode):
-        raise not_a_file_error(target, old.st_mode)
-    if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "is read-only", target)
+        raise not_a_file_error(folder.path_of(name), old.st_mode)
+    if not old.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder.descriptor):
+        raise PermissionError(errno.EACCES, "is read-only", folder.path_of(name))
     return old
 
 
-def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
-    """Write all of `data`, copy owner and mode of the `old` file, flush and close. Raises OSError."""
+def write_and_close(descriptor: int, data: bytes, folder: Folder, name: str, old: os.stat_result | None) -> None:
+    """Write all of `data`, copy owner and mode of the `old` file `name`, flush and close. Raises OSError."""
     try:
         write_all(descriptor, data)
         if old is not None:
-            _copy_attributes(descriptor, target, old)
+            _copy_attributes(descriptor, folder, name, old)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
+def _copy_attributes(descriptor: int, folder: Folder, name: str, old: os.stat_result) -> None:
     """Copy owner, extended attributes and mode, in this order: a change of owner clears set-id bits.
 
     Set-id bits are kept only with the same owner and group, so that they cannot lend another identity to new content.
@@ -113,18 +123,28 @@ def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
         except PermissionError:
             mode &= 0o777
     with suppress(OSError, AttributeError):  # macOS has none
-        for name in os.listxattr(target):
-            with suppress(OSError):  # labels of the system may be refused
-                os.setxattr(descriptor, name, os.getxattr(target, name))
+        _copy_extended_attributes(descriptor, folder, name)
     os.fchmod(descriptor, mode)
+
+
+def _copy_extended_attributes(descriptor: int, folder: Folder, name: str) -> None:
+    source, _ = open_regular(name, folder)
+    try:
+        for key in os.listxattr(source):
+            with suppress(OSError):  # labels of the system may be refused
+                os.setxattr(descriptor, key, os.getxattr(source, key))
+    finally:
+        os.close(source)
 
 
 def remove(path: str) -> None:
     """Remove a regular file; of a symlink, the link itself. Raises OSError."""
-    status = os.lstat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise not_a_file_error(path, status.st_mode)
-    os.unlink(path)
+    folder, name = open_parent(path)
+    with folder:
+        status = folder.stat(name)
+        if stat.S_ISDIR(status.st_mode):
+            raise not_a_file_error(path, status.st_mode)
+        folder.unlink(name)
 
 
 # --- File stamps -----------------------------------------------------------------------------------------------------
@@ -140,16 +160,21 @@ def stamp(path: str, known_hash: str | None = None) -> FileStamp:
 
     The numbers are taken before the content, so a change in between shows later as a difference.
     """
-    numbers = _numbers(path)
-    if numbers is None:
+    try:
+        now = stat_real(path)
+    except (OSError, ValueError):
         return FileStamp(0, 0, 0, 0, "")
-    return FileStamp(*numbers, _content_id(path, numbers) if known_hash is None else known_hash)
+    numbers = _numbers(now)
+    if known_hash is None:  # a pipe is not opened: its writer would notice
+        known_hash = _content_id(path, numbers) if stat.S_ISREG(now.st_mode) else ""
+    return FileStamp(*numbers, known_hash)
 
 
 def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
     """Return `then` when its numbers still hold (one `stat`), else a new stamp."""
-    if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
-        return then
+    with suppress(OSError, ValueError):
+        if _numbers(stat_real(path)) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
+            return then
     return stamp(path)
 
 
@@ -158,12 +183,19 @@ def _content_id(path: str, numbers: tuple[int, int, int, int]) -> str:
     return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
 
 
-def _numbers(path: str) -> tuple[int, int, int, int] | None:
-    try:
-        now = os.stat(path)
-    except (OSError, ValueError):
-        return None
+def _numbers(now: os.stat_result) -> tuple[int, int, int, int]:
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def stat_real(path: str) -> os.stat_result:
+    """Stat a real path of any length; of a link, the link itself. Raises OSError, ValueError for an impossible path."""
+    if len(path) < PATH_BYTES_MAX:
+        return os.lstat(path)
+    descriptor = open_real(path, getattr(os, "O_PATH", os.O_RDONLY))
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # --- Paths -----------------------------------------------------------------------------------------------------------
@@ -182,19 +214,66 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     joined = os.path.join(cwd, expand_home(path, home))
     written = _normalize(joined)
     try:
-        real = os.path.realpath(joined)
+        real = os.path.realpath(joined) if len(joined) < PATH_BYTES_MAX else _long_real_path(joined)
     except (OSError, ValueError):
         return ResolvedPath(path, written, "", inside=False, kind="")
     inside = is_inside(written, roots) and is_inside(real, roots)
     try:
-        status = os.stat(real)
+        status = stat_real(real)
     except FileNotFoundError:
-        return ResolvedPath(path, written, real, inside, "")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
-        return ResolvedPath(path, written, real, inside=inside and len(real) < 4096, kind="")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
+    if stat.S_ISLNK(status.st_mode):  # a loop of links, or one that was put there just now
+        return ResolvedPath(path, written, real, inside, "")
     if stat.S_ISREG(status.st_mode):
         return ResolvedPath(path, written, real, inside, "file", status.st_size)
     return ResolvedPath(path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other")
+
+
+LINKS_MAX = 40
+"""Links that are followed in one path, as the kernel does."""
+
+
+def _long_real_path(path: str) -> str:
+    """`os.path.realpath` for a path that is too long for the kernel: by open folders, name by name.
+
+    Raises OSError for too many links.
+    """
+    names, real, links = path.split("/")[::-1], [""], 0
+    folder = os.open("/", IS_FOLDER)
+    try:
+        while names:
+            name = step = names.pop()
+            if name in ("", "."):
+                continue
+            target = "" if name == ".." else _link_target(name, folder)
+            if target:
+                step = "/" if target.startswith("/") else "."
+                links += 1
+                if links > LINKS_MAX:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                names += target.split("/")[::-1]
+                real = [""] if step == "/" else real
+            else:
+                real = (real[:-1] or [""]) if name == ".." else [*real, name]
+            try:
+                below = os.open(step, IS_FOLDER, dir_fd=folder)
+            except OSError:  # the end of what exists
+                return _normalize("/".join([*real, *names[::-1]]))
+            os.close(folder)
+            folder = below
+    finally:
+        os.close(folder)
+    return "/".join(real) or "/"
+
+
+def _link_target(name: str, folder: int) -> str:
+    """Return where a link leads; '' for what is no link."""
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:
+        return ""
 
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:

@@ -10,12 +10,11 @@ from threading import Thread
 from typing import TypeVar
 
 from longrein.workspace import files
-from longrein.workspace.atomic_write import merge_late_write, replace, write
+from longrein.workspace.atomic_write import merge_late_writes, replace, write
 from longrein.workspace.environment import children_environment
 from longrein.workspace.files import refresh_stamp, resolve_path, spellings, stamp
 from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPath, Spawner
 from longrein.workspace.supervisor.process_tree import SESSION_MARK
-from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
 T = TypeVar("T")
@@ -90,9 +89,7 @@ class PlainWorkspace:
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
         """See `Workspace.stamp`."""
-        for late in find_late_writes():
-            with folder_lock(os.path.dirname(late.target)):
-                merge_late_write(late, self._merge)
+        merge_late_writes(self._merge, lock=True)
         return stamp(path) if then is None else refresh_stamp(path, then)
 
     def walk(

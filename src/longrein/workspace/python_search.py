@@ -5,12 +5,13 @@ Run as `python -I -m longrein.workspace.python_search <query as JSON> <path>`. E
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 
 import msgspec
 
-from longrein.workspace.files import read
+from longrein.workspace.files import read, stat_real
 from longrein.workspace.search import Query, glob_test
 from longrein.workspace.walk import entries
 
@@ -52,7 +53,7 @@ def files_of(query: Query) -> Iterator[str]:
 def text_of(path: str) -> str | None:
     """Read a file as text; None for binary, too large or missing files and for links."""
     try:
-        if os.path.islink(path):
+        if not stat.S_ISREG(stat_real(path).st_mode):
             return None
         data = read(path, FILE_BYTES_MAX + 1)
     except OSError:

@@ -7,16 +7,17 @@ obey `.gitignore` inside and outside git repositories and no other ignore file, 
 
 import asyncio
 import os
+import stat
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
 from longrein.workspace.command import CollectingSink
-from longrein.workspace.files import find_program, spellings
+from longrein.workspace.files import find_program, open_regular, spellings
+from longrein.workspace.openat import Folder, open_folder
 from longrein.workspace.port import CommandExit, Workspace
 from longrein.workspace.walk import compile_glob, name_glob
 
@@ -79,7 +80,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     more: bool = False
     """True when the limit cut the result."""
     partial: str = ""
-    """Why the search is incomplete: `time`, `size`; '' when it is complete."""
+    """Why the search is incomplete: `time`, `size`, `changed` (files changed meanwhile); '' when it is complete."""
     error: str = ""
     """Why nothing could be searched, for the model."""
 
@@ -87,7 +88,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = None) -> SearchResult:
     """Search lines. Never raises for what is on the disk or in the pattern."""
     rg = _rg(workspace)
-    if rg:
+    if rg:  # it opens files by their names, so what it found is looked at again
         found = await _search(workspace, query, rg_words(rg, query), hidden)
         if not found.error:
             return found
@@ -135,7 +136,8 @@ async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsH
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "count":
-        counts = [(path, number) for path, number in _counts(data) if wanted(path)]
+        with FoundFiles() as files:
+            counts = [(path, number) for path, number in _counts(data) if wanted(path) and files.stat(path)]
         return SearchResult(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
     paths = await newest_first(data.split(b"\0")[:-1], wanted)
     return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
@@ -164,16 +166,21 @@ def glob_test(query: Query) -> Callable[[str], bool]:
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
     found: list[Line] = []
-    for raw in data.split(b"\n"):
-        if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
-            continue
-        try:
-            event = msgspec.json.decode(raw)
-        except msgspec.MsgspecError:
-            continue  # the last line, where the output was cut
-        found += _split(event, wanted)
-        if len(found) > query.limit:
-            return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
+    with FoundFiles() as files:
+        for raw in data.split(b"\n"):
+            if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
+                continue
+            try:
+                event = msgspec.json.decode(raw)
+            except msgspec.MsgspecError:
+                continue  # the last line, where the output was cut
+            lines = _split(event, wanted)
+            if lines and not files.holds(lines[0].path, event["data"]):
+                partial = partial or "changed"
+                continue
+            found += lines
+            if len(found) > query.limit:
+                return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
     return SearchResult(lines=tuple(found), partial=partial)
 
 
@@ -197,6 +204,69 @@ def _text(value: dict[str, str]) -> str:
     return value["text"] if "text" in value else os.fsdecode(binascii.a2b_base64(value["bytes"]))
 
 
+class FoundFiles:
+    """Looks again at the files of a result, through descriptors.
+
+    `rg` opens files by name. A program that swaps a folder and a link in that moment makes it read other files, whose
+    lines must not be shown. The last folder and the last file stay open: results come in the order of paths.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Folder | None = None
+        self._path, self._file, self._start = "", -1, b""
+
+    def __enter__(self) -> "FoundFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        if self._folder is not None:
+            os.close(self._folder.descriptor)
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """Stat a file; None where there is no regular file without a link on the way."""
+        try:
+            status = self._in(path).stat(os.path.basename(path))
+        except OSError:
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def holds(self, path: str, data: dict[str, Any]) -> bool:
+        """Tell whether the text of an event of `rg` stands in the file where `rg` found it."""
+        if "absolute_offset" not in data:  # printed by `python_search`, which opens files as we do
+            return True
+        if path != self._path:
+            self._close()
+            try:
+                self._file, _ = open_regular(os.path.basename(path), self._in(path))
+            except OSError:
+                return False
+            self._path, self._start = path, os.pread(self._file, 3, 0)
+        if self._start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return self._holds_utf16(data)
+        at, text = data["absolute_offset"], os.fsencode(_text(data["lines"]))
+        starts = (at, at + 3) if self._start == b"\xef\xbb\xbf" else (at,)
+        return any(os.pread(self._file, len(text), start) == text for start in starts)
+
+    def _holds_utf16(self, data: dict[str, Any]) -> bool:
+        raw = os.pread(self._file, CONTENT_BYTES_MAX, 0)
+        return _text(data["lines"]) in raw.decode("utf-16", "replace")
+
+    def _in(self, path: str) -> Folder:
+        folder = os.path.dirname(path)
+        if self._folder is None or self._folder.path != folder:
+            found = open_folder(folder)
+            if self._folder is not None:
+                os.close(self._folder.descriptor)
+            self._folder = found
+        return self._folder
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._path, self._file = "", -1
+
+
 def _counts(data: bytes) -> list[tuple[str, int]]:
     counts, pieces = [], data.split(b"\0")
     path = pieces[0]
@@ -211,12 +281,13 @@ def _counts(data: bytes) -> list[tuple[str, int]]:
 async def newest_first(names: list[bytes], wanted: Callable[[str], bool]) -> list[str]:
     """Return the wanted regular files, newest first, then by name. Yields to the loop in between."""
     times: list[tuple[int, str]] = []
-    for at, path in enumerate(map(os.fsdecode, names)):
-        if wanted(path):
-            with suppress(OSError):
-                times.append((-os.lstat(path).st_mtime_ns, path))
-        if at % FILES_A_GO == FILES_A_GO - 1:
-            await asyncio.sleep(0)
+    with FoundFiles() as files:
+        for at, path in enumerate(map(os.fsdecode, names)):
+            status = files.stat(path) if wanted(path) else None
+            if status is not None:
+                times.append((-status.st_mtime_ns, path))
+            if at % FILES_A_GO == FILES_A_GO - 1:
+                await asyncio.sleep(0)
     return [path for _, path in sorted(times)]
 
 

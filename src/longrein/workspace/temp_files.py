@@ -21,6 +21,7 @@ from itertools import count
 import msgspec
 
 from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
+from longrein.workspace.openat import Folder, open_folder, open_parent
 from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
 # --- Exchange of two files -------------------------------------------------------------------------------------------
@@ -30,7 +31,6 @@ from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, proces
 
 RENAMEAT2_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
 """System call numbers, for C libraries without a `renameat2` function."""
-AT_FDCWD = -100
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
 UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
@@ -41,59 +41,65 @@ PAUSE_S, PAUSE_MAX_S = 0.0005, 0.002
 """First and longest pause between two tries."""
 
 
-def exchange(source: str, other: str) -> bool:
-    """Exchange two files of one folder. True when `source` now holds what `other` was.
+def exchange(folder: Folder, name: str, other: str) -> bool:
+    """Exchange two files of one folder. True when `name` now holds what `other` was.
 
-    False where neither an exchange nor a second link is possible: `source` has become `other`, whose old content is
-    lost. Raises OSError, `FileNotFoundError` when either does not exist; then nothing was done.
+    False where neither an exchange nor a second link is possible: `name` has become `other`, whose old content is lost.
+    Raises OSError, `FileNotFoundError` when either does not exist; then nothing was done.
     """
-    if _rename(source, other, EXCHANGE):
+    if _rename(folder, name, other, EXCHANGE):
         return True
-    kept = source.removesuffix(".tmp") + ".old.tmp"
+    kept = name.removesuffix(".tmp") + ".old.tmp"
     try:
-        os.link(other, kept, follow_symlinks=False)
+        _link(folder, other, kept)
     except FileNotFoundError:
         raise
     except OSError:
-        os.rename(source, other)
+        folder.rename(name, other)
         return False
-    os.rename(source, other)
-    os.rename(kept, source)
+    folder.rename(name, other)
+    folder.rename(kept, name)
     return True
 
 
-def link_new(source: str, other: str) -> None:
-    """Give `source` the name `other`, which must be free.
+def _link(folder: Folder, name: str, other: str) -> None:
+    at = folder.descriptor
+    os.link(name, other, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
 
-    `source` may keep its old name. Raises `FileExistsError` when `other` exists, and other OSErrors.
+
+def link_new(folder: Folder, name: str, other: str) -> None:
+    """Give the file `name` the name `other`, which must be free.
+
+    The file may keep its old name. Raises `FileExistsError` when `other` exists, and other OSErrors.
     """
+    path = folder.path_of(other)
     try:
-        os.link(source, other)
+        _link(folder, name, other)
     except FileExistsError:
-        raise FileExistsError(errno.EEXIST, "exists already", other) from None
+        raise FileExistsError(errno.EEXIST, "exists already", path) from None
     except OSError:  # no hard links on this file system
-        if _rename(source, other, NO_REPLACE):
+        if _rename(folder, name, other, NO_REPLACE):
             return
-        if os.path.lexists(other):
-            raise FileExistsError(errno.EEXIST, "exists already", other) from None
-        os.rename(source, other)
+        if folder.has(other):
+            raise FileExistsError(errno.EEXIST, "exists already", path) from None
+        folder.rename(name, other)
 
 
-def _rename(source: str, other: str, flag: int) -> bool:
+def _rename(folder: Folder, name: str, other: str, flag: int) -> bool:
     """Call `renameat2`; False where it is not supported. Raises OSError for other failures."""
     call = _renameat2()
     if call is None:
         return False
-    code = call(os.fsencode(source), os.fsencode(other), flag)
+    code = call(folder.descriptor, os.fsencode(name), os.fsencode(other), flag)
     if code in UNSUPPORTED_ERRORS:
         return False
     if code:
-        raise OSError(code, os.strerror(code), other)
+        raise OSError(code, os.strerror(code), folder.path_of(other))
     return True
 
 
 @cache
-def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
+def _renameat2() -> Callable[[int, bytes, bytes, int], int] | None:
     """Return the call, which gives 0 or an error number; None where there is none. Loads ctypes on first use."""
     import ctypes
 
@@ -104,8 +110,8 @@ def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
         return None
     first = () if hasattr(library, "renameat2") else (ctypes.c_long(number),)
 
-    def call(source: bytes, other: bytes, flag: int) -> int:
-        failed = function(*first, AT_FDCWD, ctypes.c_char_p(source), AT_FDCWD, ctypes.c_char_p(other), flag)
+    def call(folder: int, name: bytes, other: bytes, flag: int) -> int:
+        failed = function(*first, folder, ctypes.c_char_p(name), folder, ctypes.c_char_p(other), flag)
         return ctypes.get_errno() if failed else 0
 
     return call
@@ -141,7 +147,7 @@ def is_open_for_writing(descriptor: int) -> bool:
 
 
 @contextmanager
-def folder_lock(folder: str) -> Iterator[None]:
+def folder_lock(folder: Folder) -> Iterator[None]:
     """Let only one longrein of this machine write files of a folder at a time; the folder is the lock.
 
     Without the lock two writers would each displace and restore the other's text. Where the folder cannot be locked
@@ -159,7 +165,7 @@ def folder_lock(folder: str) -> Iterator[None]:
         return True
 
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = folder.open(".", os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         yield
         return
@@ -255,7 +261,9 @@ def remove_due(now_s: float) -> None:
     with _lock:
         while _removals and _removals[0][0] <= now_s:
             with suppress(OSError):
-                os.unlink(_removals.pop(0)[1])
+                folder, name = open_parent(_removals.pop(0)[1])
+                with folder:
+                    folder.unlink(name)
 
 
 def find_late_writes() -> list[LateWrite]:
@@ -289,7 +297,6 @@ _serial = count(1)
 class TempFile(msgspec.Struct, frozen=True):
     """A temporary file, as described by its name."""
 
-    folder: str
     owner: str
     """`<pid>.<start>` of the process that writes it."""
     number: str
@@ -303,15 +310,14 @@ class TempFile(msgspec.Struct, frozen=True):
     """Hash of the content that another program's text, held here, was merged into."""
 
     @property
-    def path(self) -> str:
-        """Path, built from the fields."""
-        _, *parts = msgspec.structs.astuple(self)
-        return os.path.join(self.folder, PREFIX + "-".join(filter(None, parts)) + SUFFIX)
+    def name(self) -> str:
+        """Name in the folder of the target, built from the fields."""
+        return PREFIX + "-".join(filter(None, msgspec.structs.astuple(self))) + SUFFIX
 
 
-def new_temp_file(folder: str) -> TempFile:
+def new_temp_file() -> TempFile:
     """Return an unused temporary file of this process."""
-    return TempFile(folder, *_own_name())
+    return TempFile(*_own_name())
 
 
 def short_hash(digest: str) -> str:
@@ -319,9 +325,9 @@ def short_hash(digest: str) -> str:
     return digest[:HASH_CHARS]
 
 
-def name_hash(path: str) -> str:
+def name_hash(name: str) -> str:
     """Hash of a target's name, for the name of a temporary file."""
-    return short_hash(sha256(os.fsencode(os.path.basename(path))).hexdigest())
+    return short_hash(sha256(os.fsencode(name)).hexdigest())
 
 
 def _own_name() -> tuple[str, str]:
@@ -335,38 +341,35 @@ def _owner_of(_pid: int) -> str:  # once a process, also after a fork
 
 
 def recover_temp_files(folders: Iterable[str]) -> list[str]:
-    """Remove or restore what killed processes left in `folders`; files of live processes stay.
+    """Remove or restore what killed processes left in `folders` (real paths); files of live processes stay.
 
     Returns a sentence for each file with another program's text that had to be kept beside its target.
     """
     said: list[str] = []
-    for folder in folders:
-        for temp in _abandoned_files(folder):
-            with suppress(OSError):  # another process recovers it too, or the folder is not writable
-                said += _recover(temp)
+    for path in folders:
+        with suppress(OSError), open_folder(path) as folder:
+            for temp in _abandoned_files(folder):
+                with suppress(OSError):  # another process recovers it too, or the folder is not writable
+                    said += _recover(folder, temp)
     return said
 
 
-def _abandoned_files(folder: str) -> Iterator[TempFile]:
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return
-    for name in names:
+def _abandoned_files(folder: Folder) -> Iterator[TempFile]:
+    for name in folder.names():
         if not name.startswith(PREFIX) or not name.endswith(SUFFIX):
             continue
         parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
         if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
-            yield _claim(os.path.join(folder, name), TempFile(folder, *parts[:6]))
+            yield _claim(folder, name, TempFile(*parts[:6]))
 
 
-def _claim(path: str, temp: TempFile) -> TempFile:
+def _claim(folder: Folder, name: str, temp: TempFile) -> TempFile:
     """Rename the file to one of this process, so that no other process recovers it too."""
     owner, number = _own_name()
     own = msgspec.structs.replace(temp, owner=owner, number=number)
     with suppress(OSError):
-        os.rename(path, own.path)
+        folder.rename(name, own.name)
     return own
 
 
@@ -381,37 +384,36 @@ def _is_alive(pid: int, start: int) -> bool:
     return now is None or now.start == start
 
 
-def _recover(temp: TempFile) -> list[str]:
+def _recover(folder: Folder, temp: TempFile) -> list[str]:
     """Remove a file whose content is elsewhere, restore one whose content is not. Raises OSError."""
-    text = read_closed(temp.path)
+    text = read_closed(folder, temp.name)
     digest = "" if text is None else short_hash(sha256(text).hexdigest())
     if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
-        os.unlink(temp.path)
+        folder.unlink(temp.name)
         return []
-    names = (name for name in os.listdir(temp.folder) if name_hash(name) == temp.target_hash)
-    target = os.path.join(temp.folder, next(names, ""))
-    now = short_hash(content_hash(target))
-    if now == temp.new_hash and exchange(temp.path, target):
-        return _check_restored(temp, target)
-    if now and text is not None and (now == temp.merged_hash or contains_all_lines(read(target), text)):
-        os.unlink(temp.path)
+    target = next((name for name in folder.names() if name_hash(name) == temp.target_hash), "")
+    now = short_hash(content_hash(target, folder)) if target else ""
+    if now == temp.new_hash and exchange(folder, temp.name, target):
+        return _check_restored(folder, temp, target)
+    if now and text is not None and (now == temp.merged_hash or contains_all_lines(read(target, 0, folder), text)):
+        folder.unlink(temp.name)
         return []
-    return [_move_beside(temp, target if now else "")]
+    return [_move_beside(folder, temp, target if now else "")]
 
 
-def _check_restored(temp: TempFile, target: str) -> list[str]:
+def _check_restored(folder: Folder, temp: TempFile, target: str) -> list[str]:
     """After the exchange: keep what came out when another program wrote at that moment."""
-    text = read_closed(temp.path)
+    text = read_closed(folder, temp.name)
     if text is not None and short_hash(sha256(text).hexdigest()) == temp.new_hash:
-        os.unlink(temp.path)
+        folder.unlink(temp.name)
         return []
-    exchange(temp.path, target)
-    return [_move_beside(temp, target)]
+    exchange(folder, temp.name, target)
+    return [_move_beside(folder, temp, target)]
 
 
-def read_closed(path: str) -> bytes | None:
+def read_closed(folder: Folder, name: str) -> bytes | None:
     """Read a file once no process writes to it; None when that takes too long."""
-    descriptor, _ = open_regular(path)
+    descriptor, _ = open_regular(name, folder)
     try:
         return read_when_closed(descriptor)
     finally:
@@ -423,14 +425,15 @@ def contains_all_lines(text: bytes, other: bytes) -> bool:
     return set(other.splitlines()) <= set(text.splitlines())
 
 
-def _move_beside(temp: TempFile, target: str) -> str:
+def _move_beside(folder: Folder, temp: TempFile, target: str) -> str:
     """Rename to a name that the user sees."""
-    kept = free_name_beside(target or os.path.join(temp.folder, "kept"))
-    os.rename(temp.path, kept)
-    return f"{kept} holds a change of {target or 'a file'} by another program, which a crash had cut: compare the two"
+    kept = free_name_beside(folder, target or "kept")
+    folder.rename(temp.name, kept)
+    of = folder.path_of(target) if target else "a file"
+    return f"{folder.path_of(kept)} holds a change of {of} by another program, which a crash had cut: compare the two"
 
 
-def free_name_beside(target: str) -> str:
+def free_name_beside(folder: Folder, target: str) -> str:
     """Return a free visible name beside `target` for another program's text."""
     names = (f"{target}.theirs{number or ''}" for number in count())
-    return next(name for name in names if not os.path.lexists(name))
+    return next(name for name in names if not folder.has(name))

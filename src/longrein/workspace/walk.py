@@ -5,6 +5,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from longrein.workspace.files import read
+from longrein.workspace.openat import open_real
+
 GITIGNORE = ".gitignore"
 GITIGNORE_BYTES_MAX = 1 << 20
 
@@ -28,21 +31,15 @@ class Ignores:
 
 
 def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
-    """Return `outer` with the folder's own `.gitignore`, if it has a readable one."""
+    """Return `outer` with the folder's own `.gitignore`, if it has a readable one. As for git, a link is none."""
     try:
-        descriptor = os.open(os.path.join(folder, GITIGNORE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read(os.path.join(folder, GITIGNORE), GITIGNORE_BYTES_MAX)
     except OSError:
         return outer
-    try:
-        text = os.read(descriptor, GITIGNORE_BYTES_MAX).decode("utf-8", "surrogateescape")
-    except OSError:
-        return outer
-    finally:
-        os.close(descriptor)
     from pathspec import GitIgnoreSpec
 
     try:
-        return Ignores(outer, folder, GitIgnoreSpec.from_lines(text.splitlines()))
+        return Ignores(outer, folder, GitIgnoreSpec.from_lines(data.decode("utf-8", "surrogateescape").splitlines()))
     except ValueError:
         return outer
 
@@ -60,7 +57,7 @@ def ignores_above(folder: str) -> Ignores | None:
 
 
 def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield (path, is_folder) of everything below, in name order, a folder before its content.
+    """Yield (path, is_folder) of everything below a real path, in name order, a folder before its content.
 
     `enter` decides whether to enter a folder. With `ignored`, entries that `.gitignore` excludes and `.git` are
     included. Links are yielded and never followed. Folders that cannot be listed are skipped.
@@ -80,10 +77,16 @@ def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False)
 def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple[str, bool, Ignores | None]]:
     """Yield one folder's entries. The folder is closed before the first is yielded."""
     try:
-        with os.scandir(folder) as found:
+        descriptor = open_real(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        with os.scandir(descriptor) as found:
             listed = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in found)
     except OSError:
         return
+    finally:
+        os.close(descriptor)
     ignores = ignores_of(folder, outer) if not ignored and (GITIGNORE, False) in listed else outer
     for name, is_folder in listed:
         path = os.path.join(folder, name)
