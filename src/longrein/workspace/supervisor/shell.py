@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these cannot change the shell's folder, so no report is needed."""
+FILTER = "%FILTER%"
+"""Word in front of a confined command that stands for the descriptor of its seccomp filter."""
 HELD_PIPE_S = 0.1
 """Wait for output after the exit while another process holds the pipe."""
 LEFT_OPEN_MAX = 64
@@ -44,6 +46,28 @@ def command_words(command: str | Sequence[str], report: int) -> list[str]:
     # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end the shell
     said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
     return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
+
+
+def open_filter(path: str) -> int:
+    """Open the file with a seccomp filter for the sandbox's program; -1 for ''. Raises OSError."""
+    if not path:
+        return -1
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def confined_words(prefix: Sequence[str], filter_descriptor: int, words: Sequence[str]) -> list[str]:
+    """Return the words of a confined command: those of the sandbox's program, then its own."""
+    return [str(filter_descriptor) if word == FILTER else word for word in prefix] + list(words)
+
+
+def sandbox_mark() -> str:
+    """Return the value of `LONGREIN_SANDBOX` for confined commands: the PID namespace of the one who starts them."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def close(*descriptors: int) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-from longrein.workspace.supervisor.shell import command_words
+from longrein.workspace.supervisor.shell import close, command_words, confined_words, open_filter
 
 IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
@@ -24,6 +24,8 @@ def spawn(
     report: int,
     stdin: int,
     home: int,
+    prefix: Sequence[str] = (),
+    filter_path: str = "",
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
@@ -35,17 +37,26 @@ def spawn(
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
+    filter_descriptor = -1
     os.chdir(cwd)
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
+        if prefix:
+            filter_descriptor = open_filter(filter_path)
+            if find_on_path(words[0], env) != path:
+                words[0] = path  # the sandbox's program searches the path; else the name keeps messages unchanged
+            path, words = prefix[0], confined_words(prefix, filter_descriptor, words)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
         from longrein.workspace.supervisor.launch import launch
 
-        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
+        popen = launch(
+            command, shell, cwd, env, output=output, report=report, stdin=stdin, prefix=prefix, filter_path=filter_path
+        )
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:
+        close(filter_descriptor)
         os.fchdir(home)
 
 
