@@ -247,15 +247,16 @@ class RedactOptions(msgspec.Struct, frozen=True):
 
 SANDBOX_MODES = ("off", "auto", "required")
 """Modes of the sandbox, least strict first."""
-TOOL_CHAINS = tuple(
-    """
-    .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm .local/share/mise .local/share/fnm
-    .local/share/virtualenvs .local/share/nvim/mason .asdf .pyenv .rbenv .nvm .fnm .volta .n .bun .deno .cargo .rustup
-    go sdk .sdkman .jabba .gradle .m2 .ivy2 .sbt .nuget .dotnet .ghcup .cabal .stack .opam .elan .julia .juliaup
-    .nix-profile .linuxbrew miniconda3 anaconda3 miniforge3 mambaforge .conda .npm .npm-global .yarn .pnpm-store .gem
-    .bundle .composer .hex .mix .pub-cache flutter .terminfo .gitconfig .config/git .cache/uv .cache/pip
-    .cache/pypoetry .cache/pre-commit .cache/ms-playwright .cache/huggingface .cache/torch .cache/bazel .cache/yarn
-    """.split()
+TOOL_CHAINS = (
+    *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/pnpm", ".local/share/mise"),
+    *(".local/share/fnm", ".local/share/virtualenvs", ".local/share/nvim/mason", ".asdf", ".pyenv", ".rbenv"),
+    *(".nvm", ".fnm", ".volta", ".n", ".bun", ".deno", ".cargo", ".rustup", "go", "sdk", ".sdkman", ".jabba"),
+    *(".gradle", ".m2", ".ivy2", ".sbt", ".nuget", ".dotnet", ".ghcup", ".cabal", ".stack", ".opam", ".elan"),
+    *(".julia", ".juliaup", ".nix-profile", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", "mambaforge"),
+    *(".conda", ".npm", ".npm-global", ".yarn", ".pnpm-store", ".gem", ".bundle", ".composer", ".hex", ".mix"),
+    *(".pub-cache", "flutter", ".terminfo", ".gitconfig", ".config/git", ".cache/uv", ".cache/pip"),
+    *(".cache/pypoetry", ".cache/pre-commit", ".cache/ms-playwright", ".cache/huggingface", ".cache/torch"),
+    *(".cache/bazel", ".cache/yarn"),
 )
 """Places of tool chains and their downloads below home, and git's settings of the user."""
 
@@ -295,7 +296,7 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     ] = ()
     network: Annotated[
         tuple[str, ...],
-        Setting("`[]`: confined commands have no network but loopback of their own; `[\"*\"]`: all of it", "nothing"),
+        Setting('`[]`: confined commands have no network but loopback of their own; `["*"]`: all of it', "nothing"),
     ] = ()
 
 

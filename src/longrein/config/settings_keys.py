@@ -72,7 +72,9 @@ PREFIX = "LONGREIN_"
 
 
 def _variable(key: str) -> str:
-    return PREFIX + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2]).replace(".", "_").upper()
+    return (
+        PREFIX + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2]).replace(".", "_").upper()
+    )
 
 
 VARIABLES: Mapping[str, str] = {

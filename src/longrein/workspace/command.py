@@ -315,7 +315,6 @@ def start_child(
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
-        prefix, filter_path = (confinement.words, confinement.filter) if confinement is not None else ((), "")
         process = launch(
             command,
             shell,
@@ -323,8 +322,7 @@ def start_child(
             env,
             output=their_output,
             report=their_report,
-            prefix=prefix,
-            filter_path=filter_path,
+            confinement=(confinement.words, confinement.filter) if confinement is not None else None,
         )
     except BaseException:
         close(output, report)

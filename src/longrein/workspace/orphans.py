@@ -68,7 +68,8 @@ def find_orphans(
         pid: session
         for pid, session, command in suspects
         if pid in table and pid not in spared and not held[session]
-        if owner_process(command.rstrip("/").rpartition("/")[2]) is None and _same_namespace(pid, variable(environments[pid], SANDBOX_MARK))
+        if owner_process(command.rstrip("/").rpartition("/")[2]) is None
+        and _same_namespace(pid, variable(environments[pid], SANDBOX_MARK))
     }
     below = descendants(table, set(lost)) - spared
     return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]

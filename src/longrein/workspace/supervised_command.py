@@ -420,11 +420,16 @@ class SupervisedSpawner(BackgroundTasks):
                 return start_failure(error, command, cwd)
             running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
             words = command if isinstance(command, str) else list(command)
+            confined = (list(confinement.words), confinement.filter) if confinement is not None else None
             what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
-            what |= {"prefix": [], "filter_path": ""}
-            if confinement is not None:
-                what |= {"prefix": list(confinement.words), "filter_path": confinement.filter}
-            connection.send(theirs, do="start", number=running.number, until_s=time.monotonic() + START_S, **what)
+            connection.send(
+                theirs,
+                do="start",
+                number=running.number,
+                until_s=time.monotonic() + START_S,
+                confinement=confined,
+                **what,
+            )
             failure = await self._wait_started(running, connection)
             if failure is None:
                 return running

@@ -90,3 +90,8 @@ def _owner(path: str) -> int | None:
         return os.stat(path).st_uid
     except OSError:
         return None
+
+
+def find_rung(environ: Mapping[str, str], roots: Sequence[str]) -> Rung:
+    """Return how commands in these roots would be confined."""
+    return Probe(environ, roots).rung

@@ -21,7 +21,7 @@ from longrein.workspace.sandbox.seccomp import filter_bytes
 from longrein.workspace.supervisor.shell import FILTER
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
-"""Families of sockets in the sandbox: Unix, IPv4, IPv6 and netlink. Others reach devices or the host of this machine."""
+"""Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
 ALL_DOMAINS = "*"
 HOME_SECRETS = (
     *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
@@ -51,7 +51,9 @@ class SessionSandbox:
         sessions, which commands must not reach. No program of the sandbox is taken from `roots`.
         """
         self._options, self._folder = options, os.path.join(folder, "sandbox")
-        self._home, self._state_dir, self._environ = os.path.realpath(home), os.path.realpath(state_dir), environ
+        self._state_dir, self._environ = os.path.realpath(state_dir), environ
+        self.home = os.path.realpath(home)
+        """Home folder of the user."""
         self._probe = None if options.mode == "off" else Probe(environ, roots)
         self.missing = MissingPaths(os.path.join(self._folder, "moved"))
         """Protected paths that commands must not make."""
@@ -91,8 +93,8 @@ class SessionSandbox:
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
-            home=self._home,
-            home_visible=self._visible,
+            home=self.home,
+            home_visible=self.visible_home,
             home_writable=self._expanded(self._options.home_writable),
             read_only=tuple(dict.fromkeys(real_below((*protected, *git_paths), writable))),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
@@ -109,7 +111,7 @@ class SessionSandbox:
         return [*(path for root in real for path in protected_paths(root)), *git_paths]
 
     def _git_folders(self, roots: Sequence[str]) -> list[GitFolder]:
-        found = (git_folder(root, self._home) for root in roots)
+        found = (git_folder(root, self.home) for root in roots)
         return [one for one in found if one is not None]
 
     @staticmethod
@@ -130,18 +132,18 @@ class SessionSandbox:
         os.rename(making, filter_path)
 
     @cached_property
-    def _visible(self) -> tuple[str, ...]:
+    def visible_home(self) -> tuple[str, ...]:
         """Existing paths below home that commands may read: named by the settings, or on the search path."""
         on_path = [os.path.realpath(one) for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
-        below = [one for one in on_path if one.startswith(self._home + "/")]
+        below = [one for one in on_path if one.startswith(self.home + "/")]
         return tuple(dict.fromkeys((*self._expanded(self._options.home), *below)))
 
     @cached_property
     def _secrets(self) -> tuple[str, ...]:
-        paths = (os.path.join(self._home, name) for name in HOME_SECRETS)
+        paths = (os.path.join(self.home, name) for name in HOME_SECRETS)
         return tuple(os.path.realpath(path) for path in paths if os.path.lexists(path))
 
     def _expanded(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
-        joined = (os.path.join(self._home, name.removeprefix("~/")) for name in names)
+        joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
         return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))

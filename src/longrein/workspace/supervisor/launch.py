@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, Popen
 
-from longrein.workspace.supervisor.shell import close, command_words, confined_words, open_filter
+from longrein.workspace.supervisor.shell import (
+    Confined,
+    close,
+    command_words,
+    confined_words,
+    find_on_path,
+    open_filter,
+)
 
 
 def launch(
@@ -15,22 +22,21 @@ def launch(
     output: int,
     report: int = -1,
     stdin: int = DEVNULL,
-    prefix: Sequence[str] = (),
-    filter_path: str = "",
+    confinement: Confined = None,
 ) -> Popen[bytes]:
     """Start a command without a terminal; stdout and stderr go to `output`.
 
-    `report` is open in the process under the same number. `prefix` and `filter_path` are the words and the filter of a
+    `report` is open in the process under the same number. `confinement` holds the words and the filter of a
     `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable
     text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
     words, path = command_words(command, report), shell if isinstance(command, str) else None
-    filter_descriptor = open_filter(filter_path) if prefix else -1
-    if prefix:
-        words = confined_words(prefix, filter_descriptor, [path or words[0], *words[1:]])
-        path = prefix[0]
+    filter_descriptor = open_filter(confinement[1]) if confinement else -1
+    if confinement:
+        own = path or find_on_path(words[0], env)
+        path, words = confined_words(confinement[0], filter_descriptor, own, words, env)
     try:
         return Popen(
             words,

@@ -229,14 +229,13 @@ class Supervisor:
         env: dict[str, str],
         stdin: bool,
         until_s: float,
-        prefix: list[str],
-        filter_path: str,
+        confinement: tuple[list[str], str] | None,
     ) -> None:
         """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
-        (monotonic) nothing is started, because longrein no longer waits. `prefix` and `filter_path` are those of a
-        `Confinement`; empty outside the sandbox.
+        (monotonic) nothing is started, because longrein no longer waits. `confinement` holds the words and the filter
+        of a `Confinement`.
         """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         self._number += 1
@@ -252,9 +251,9 @@ class Supervisor:
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            if prefix:
+            if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
-            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, prefix, filter_path)
+            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
