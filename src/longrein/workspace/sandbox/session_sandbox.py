@@ -6,7 +6,7 @@ from functools import cached_property
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.port import Confinement
-from longrein.workspace.sandbox.bubblewrap import bubblewrap_arguments
+from longrein.workspace.sandbox.bubblewrap import EMPTIED, bubblewrap_arguments
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GitFolder,
@@ -23,6 +23,10 @@ from longrein.workspace.supervisor.shell import FILTER
 ADDRESS_FAMILIES = (1, 2, 10, 16)
 """Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
 ALL_DOMAINS = "*"
+INTERPRETERS = ("python3", "python", "node", "ruby", "java")
+"""Programs whose whole installation must be visible, wherever a link on the search path leads."""
+INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
+"""Folders of an installation."""
 HOME_SECRETS = (
     *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
     *(".gradle/gradle.properties", ".gem/credentials", ".composer/auth.json", ".config/git/credentials"),
@@ -52,6 +56,7 @@ class SessionSandbox:
         """
         self._options, self._folder = options, os.path.join(folder, "sandbox")
         self._state_dir, self._environ = os.path.realpath(state_dir), environ
+        self._roots = tuple(roots)
         self.home = os.path.realpath(home)
         """Home folder of the user."""
         self._probe = None if options.mode == "off" else Probe(environ, roots)
@@ -133,9 +138,18 @@ class SessionSandbox:
 
     @cached_property
     def visible_home(self) -> tuple[str, ...]:
-        """Existing paths below home that commands may read: named by the settings, or on the search path."""
-        on_path = [os.path.realpath(one) for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
-        below = [one for one in on_path if one.startswith(self.home + "/")]
+        """Existing paths that commands may read although the folder above is empty for them.
+
+        The settings name them, or programs on the search path come from there.
+        """
+        folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
+        folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
+        programs = (os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS)
+        prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
+        parts = (f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED)
+        found = dict.fromkeys(map(os.path.realpath, (*folders, *parts)))
+        absent = [one + "/" for one in (*EMPTIED, self.home)]
+        below = [one for one in found if one.startswith(tuple(absent)) and os.path.isdir(one)]
         return tuple(dict.fromkeys((*self._expanded(self._options.home), *below)))
 
     @cached_property
