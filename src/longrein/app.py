@@ -68,6 +68,7 @@ def facts_of(built: Composition) -> SessionFacts:
         sizes=sizes,
         notes=built.notes,
         left_out=built.run_context.left_out,
+        sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,
     )
 

@@ -24,8 +24,32 @@ from longrein.permissions.program_table import effect_of
 
 BATCH = 250
 """Lines of one bubblewrap."""
-STUBS = "cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh sudo curl".split()
-REAL = "env timeout nice nohup xargs find bash sh dash setsid stdbuf".split()
+STUBS = [
+    "cat",
+    "ls",
+    "grep",
+    "head",
+    "wc",
+    "sort",
+    "uniq",
+    "sed",
+    "awk",
+    "git",
+    "rg",
+    "jq",
+    "rm",
+    "touch",
+    "tool",
+    "mv",
+    "cp",
+    "tee",
+    "make",
+    "python3",
+    "ssh",
+    "sudo",
+    "curl",
+]
+REAL = ["env", "timeout", "nice", "nohup", "xargs", "find", "bash", "sh", "dash", "setsid", "stdbuf"]
 STUB = '#!/bin/sh\n{ printf \'%s\\0\' "$#" "${0##*/}" "$@"; } >&9\necho a.txt\n'
 DRIVER = """
 export PATH=/stubs LANG=C.UTF-8 HOME=/home/x
@@ -55,7 +79,7 @@ SPELLINGS = [
     '{0}"{1}"', "{0}${{V:+}}{1}", "/stubs/{0}{1}", "{0}$V{1}", "{{{0}{1},a}}", "{0}`true`{1}", "$V{0}{1}", "{0}{1}*",
     "{0}$(true){1}", "~/{0}{1}", "./{0}{1}", "$\"{0}{1}\"", "{0}{{{1},}}", "{0}[{1}]",
 ]  # fmt: skip
-RUNS_TEXT = "bash sh eval coproc trap env xargs exec source .".split()
+RUNS_TEXT = ["bash", "sh", "eval", "coproc", "trap", "env", "xargs", "exec", "source", "."]
 OPTIONS = [
     "-n",
     "-r",
@@ -158,7 +182,7 @@ class Generator:
         quoted = "'" + c.replace("'", "'\\''") + "'"
         forms = [
             f"if {a}; then {b}; fi", f"if {c}; then {a}; else {b}; fi", f"while {a}; do {b}; break; done",
-            f"until {c}; do {b}; break; done", f"for V in {word} {self.word(depth)}; do {a}; done", f"for V in rm; do $V x; done",
+            f"until {c}; do {b}; break; done", f"for V in {word} {self.word(depth)}; do {a}; done", "for V in rm; do $V x; done",
             f"for ((i=0;i<1;i++)); do {a}; done", f"case {word} in {self.word(depth)}) {a};; *) {b};; esac", f"{{ {a}; }}",
             f"( {a} )", f"({a})", f"[[ {word} == {self.word(depth)} ]] && {a}", f"((V++)); {a}", f"f() {{ {a}; }}; f",
             f"function f {{ {a}; }}; f", f"bash -c {quoted}", f"sh -c {quoted} x y", f"bash -ec {quoted}", f"eval {quoted}",

@@ -41,6 +41,7 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import TaskView
+from longrein.workspace import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
@@ -143,6 +144,7 @@ class Session:
         keep_bytes_max = deps.options.keep_bytes_max
         self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
+        self.masks = MaskIndex()  # files that rules forbid to read, for the sandbox; a cache
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
@@ -155,8 +157,7 @@ class Session:
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
         """The asyncio task of each running call."""
-        self.cancelled: dict[str, None] = {}
-        """Running calls that were cancelled one by one."""
+        self.cancelled: dict[str, None] = {}  # running calls that were cancelled one by one
         self._shared_model = None if deps.parent_policy is None else deps.model
         """Model that is shared with other sessions; a model opened later belongs to this session."""
         self.closed = False
@@ -167,8 +168,7 @@ class Session:
         self._original_calls: dict[str, ToolCall] = {}
         """Open calls whose arguments hold a secret, as the model made them."""
         self._held: list[Entry] = []
-        self._committing: list[Entry] = []
-        """Entries handed to the store and not committed yet."""
+        self._committing: list[Entry] = []  # handed to the store and not committed yet
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
         self.approvals = Approvals()

@@ -203,6 +203,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Notices from opening the session (a repair, a degraded mode), one line each."""
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
+    sandbox: str = "none"
+    """How commands are confined: `bubblewrap`, `landlock` or `none`."""
     nested: bool = False
     """Whether a command of another longrein started this one: its background work ends with the other."""
 
