@@ -29,7 +29,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
-from longrein.workspace.supervisor.spool_writer import StreamRedactor
+from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
@@ -62,12 +62,13 @@ async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
     assert SECRET not in results(model.requests[1])[0]
 
 
-async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("escape", "kept"), [("[31m", True), ("]0;title\\007", False)])
+async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path, escape: str, kept: bool) -> None:
     harness = DiskHarness(tmp_path)
-    (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033[31m{SECRET[9:]}\\n'")
+    (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033{escape}{SECRET[9:]}\\n'")
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
     await harness.play(model, "run", **guard())
-    assert [e.event.raw for e in harness.entries() if isinstance(e.event, ToolEnded)] == [""]
+    assert [e.event.raw != "" for e in harness.entries() if isinstance(e.event, ToolEnded)] == [kept]
     assert not any(SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file())
 
 

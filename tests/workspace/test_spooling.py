@@ -1,5 +1,6 @@
 """Task output, cut anywhere: no secret gets through, the quota holds, and readers see what is missing."""
 
+import base64
 import os
 import string
 import tempfile
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from longrein.events import redactor
 from longrein.workspace.spool import extent, make_whole, read_output, remove_task, sweep_spool
-from longrein.workspace.supervisor.spool_writer import HOLD_CHARS_MAX, SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor.spool_writer import SpoolWriter
+from longrein.workspace.supervisor.stream_redactor import HOLD_CHARS_MAX, StreamRedactor
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")
 TOKENS = (
@@ -20,6 +22,14 @@ TOKENS = (
     "AKIA" + "ABCD1234EFGH5678",
     "eyJ" + "a" * 20 + ".eyJ" + "b" * 10 + ".ccccc",
     "Authorization: Bearer abcdefgh12345678",
+    "postgres://app:s3cr3t-Pw@db.internal/x",
+    "DD_API_KEY=0a1b2c3d0a1b2c3d0a1b2c3d",
+    "123456789:AAF" + "aB3-_" * 6 + "xy",
+    "SG." + "aB3" * 7 + "." + "aB3" * 14,
+    base64.b64encode(b"user:hunter2-hunter2 and more").decode(),
+    b"hunter2-hunter2".hex(),
+    "hunter2-\nhunter2",
+    "hunter2-hu\x1b[31mnter2",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\ndefg\n-----END RSA PRIVATE KEY-----",
 )
 words = st.text(string.ascii_letters + string.digits + " .-_\n\t[]:é", max_size=30)

@@ -28,7 +28,8 @@ from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.commands import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
-from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor.spool_writer import SpoolWriter
+from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from longrein.workspace.supervisor.tasks import Tasks
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.events import ProviderBlock, Replied, Thinking, ToolCall
+from longrein.events.redact import known_forms, split_start, split_tail
 from longrein.store import BlobWriter, Log
 
 Redact = Callable[[str], str]
@@ -123,7 +124,8 @@ class RedactingBlobs:
     def __init__(self, log: Log, redact: Callable[[str], str], secrets: Sequence[str]) -> None:
         self._log = log
         self._redact = redact
-        self._known = [(secret.encode(), redact(secret).encode()) for secret in secrets if redact(secret) != secret]
+        marked = ((form, redact(form)) for form in known_forms(secrets))
+        self._known = [(form.encode(), mark.encode()) for form, mark in marked if mark != form]
 
     def put_blob(self, data: bytes) -> str:
         """Store `data` without its secrets; return the hash of what was stored."""
@@ -167,6 +169,7 @@ class RedactingBlobWriter:
         self._writer = writer
         self._known = known
         self._clean = clean
+        self._forms = [secret.decode() for secret, _ in known]
         self._held_bytes = max((len(secret) for secret, _ in known), default=1) - 1
         self._held = b""
         self._unscanned = SHAPES_BYTES_MAX
@@ -184,7 +187,7 @@ class RedactingBlobWriter:
         """Append `data`. Raises OSError (full disk)."""
         data = self._held + data if self._held else data
         if self._unscanned > 0:
-            cut = _scannable(data)
+            cut = self._whole(data, _scannable(data))
             self._unscanned -= cut
             self._writer.write(self._clean(replace_secrets(data[:cut], self._known)))
         else:
@@ -192,6 +195,18 @@ class RedactingBlobWriter:
             cut = max(0, len(data) - self._held_bytes)
             self._writer.write(data[:cut])
         self._held = data[cut:]
+
+    def _whole(self, data: bytes, cut: int) -> int:
+        """Return `cut`, or an earlier place if a known secret that is split by a line break may begin there."""
+        if not self._forms or not cut:
+            return cut
+        chars = 4 * self._held_bytes
+        end = data[max(0, cut - chars) : cut].decode("utf-8", "ignore")
+        start = len(end) - split_tail(end, self._forms, len(end))
+        around = end + data[cut : cut + chars].decode("utf-8", "ignore")
+        start = min(start, split_start(around, len(end), self._forms, chars))
+        held = len(end[start:].encode())
+        return cut - held if cut - held > 0 or len(data) <= LINE_BYTES_MAX else cut
 
     def pieces(self) -> Iterator[bytes]:
         """Implement `store.BlobWriter.pieces`; the held bytes come last, not redacted."""

@@ -31,7 +31,8 @@ from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
-from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor.spool_writer import SpoolWriter
+from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 

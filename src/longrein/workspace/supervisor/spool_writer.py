@@ -6,121 +6,16 @@ two files tells what was not kept. `<task>.end` is written under another name, f
 absent.
 """
 
-import codecs
 import errno
 import os
 from collections import namedtuple
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from longrein.atomic_file import replace_file
 
-# --- Redaction of a stream -------------------------------------------------------------------------------------------
-#
-# Text that may be the beginning of a secret is held back until the rest has come.
-
-HOLD_CHARS_MAX = 1 << 14
-"""Longest secret; a private key of 16,384 bits is shorter."""
-_BEGINNINGS = ["sk-", "gh", "AKIA", "ASIA", "AIza", "eyJ", "xox", "glpat-", "npm_", "hf_", "pypi-", "xai-", "gsk_"]
-_TOKEN_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_TOKEN_BEGINS_CHARS = 16
-_KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
-
-
-class StreamRedactor:
-    """Redacts a stream of bytes; the possible beginning of a secret waits until it is complete."""
-
-    def __init__(self, redact: Callable[[str], str], secrets: Sequence[str], words: bool) -> None:
-        """`secrets` are known values. With `words` the user has own patterns, so the last word is held."""
-        self._redact = redact
-        self._secrets = [secret for secret in secrets if secret]
-        self._words = words
-        self.held = b""
-        """Bytes held back, not redacted."""
-
-    def take(self, data: bytes) -> bytes:
-        """Add `data` and return what can be given out now."""
-        data = self.held + data
-        text, whole = codecs.utf_8_decode(data, "surrogateescape", False)  # up to an incomplete last character
-        end = self._settled(text)
-        if len(text) - end > HOLD_CHARS_MAX:
-            end = len(text)
-        self.held = text[end:].encode("utf-8", "surrogateescape") + data[whole:]
-        return self._redact(text[:end]).encode("utf-8", "surrogateescape")
-
-    def rest(self) -> bytes:
-        """Return what was held back, at the end."""
-        text, self.held = self.held.decode("utf-8", "surrogateescape"), b""
-        return self._redact(text).encode("utf-8", "surrogateescape")
-
-    def _settled(self, text: str) -> int:
-        """End of the part that no later byte can turn into a secret and that cuts none in two."""
-        known = max((_overlap(text, secret) for secret in self._secrets), default=0)
-        begun = max(_overlap(text, _KEY), _overlap(text[-len(_HEADER) :].lower(), _HEADER))
-        recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
-        end, before = len(text) - max(known, begun), -1
-        while end != before:
-            before = end
-            end = min(self._before_word(text, recent, end), self._before_known(text, end))
-            end = min(end, _before_header(text, recent, end), _before_key(text, recent, end))
-        return end
-
-    def _before_word(self, text: str, recent: int, end: int) -> int:
-        """Start of the word around `end` if it may be a token, else `end`."""
-        last = text[recent:end]
-        kept = last.rstrip(_TOKEN_CHARS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
-        run = last[len(kept) :]
-        if end == len(text):
-            suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
-        else:
-            run, suspect = run + text[end : end + _TOKEN_BEGINS_CHARS], self._words
-        return end - len(last) + len(kept) if suspect or any(_within(run, word) for word in _BEGINNINGS) else end
-
-    def _before_known(self, text: str, end: int) -> int:
-        """Start of a known secret around `end`, else `end`."""
-        for secret in self._secrets:
-            at = text.rfind(secret, max(0, end - len(secret) + 1), end + len(secret) - 1)
-            if 0 <= at < end:
-                return at
-        return end
-
-
-def _before_header(text: str, recent: int, end: int) -> int:
-    """Start of a header on the line of `end`, else `end`."""
-    line = max(text.rfind("\n", recent, end) + 1, recent)
-    found = text[line:end].lower().rfind(_HEADER)
-    return line + found if found >= 0 else end
-
-
-def _before_key(text: str, recent: int, end: int) -> int:
-    """Start of a key that has not ended before `end`, else `end`."""
-    key = text.rfind(_KEY, recent, end)
-    if key < 0:
-        return end
-    closing = text.find(_KEY_END, key)
-    closed = text.find("-----", closing + len(_KEY_END)) if closing >= 0 else -1
-    return end if 0 <= closed <= end - 5 else key
-
-
-def _overlap(text: str, word: str) -> int:
-    """Length of the end of `text` that is the beginning, not the whole, of `word`."""
-    return next((size for size in range(min(len(word) - 1, len(text)), 0, -1) if text.endswith(word[:size])), 0)
-
-
-def _within(run: str, word: str) -> bool:
-    """Tell whether `word` occurs in `run`, not inside another word."""
-    at = run.find(word)
-    while at > 0 and run[at - 1].isalnum():
-        at = run.find(word, at + 1)
-    return at >= 0
-
-
-def _at_end(run: str, word: str) -> bool:
-    size = _overlap(run, word)
-    return size > 0 and not run[-size - 1 : -size].isalnum()
-
-
-# --- Files of the spool ----------------------------------------------------------------------------------------------
+TYPE_CHECKING = False  # `typing` is slow to import, and the supervisor starts with each session
+if TYPE_CHECKING:
+    from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 NOT_A_PIECE = -1
@@ -148,7 +43,7 @@ class SpoolWriter:
     Writing never fails: bytes that cannot be written are counted.
     """
 
-    def __init__(self, folder: str, task: str, quota_bytes: int, redactor: StreamRedactor) -> None:
+    def __init__(self, folder: str, task: str, quota_bytes: int, redactor: "StreamRedactor") -> None:
         self.folder, self.task, self._redactor = folder, task, redactor
         self.set_quota(quota_bytes)
         self.size_bytes = 0

@@ -8,7 +8,7 @@ from longrein.workspace.supervisor.commands import Command, KeptTask
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, processes
 from longrein.workspace.supervisor.shell import HELD_PIPE_S
-from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor, reserve_end, write_end, write_record
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, reserve_end, write_end, write_record
 
 # --- Memory and CPU limits -------------------------------------------------------------------------------------------
 #
@@ -101,6 +101,7 @@ class Tasks:
         import json
 
         from longrein.events.redact import redactor  # slow to import, and most sessions keep no task
+        from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 
         secrets, nonce, patterns, _ = self._context
         redact = redactor(secrets, nonce, patterns)
