@@ -1,6 +1,6 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
-from longrein.permissions.display import escape, shown_call, visible
+from longrein.permissions.escape import escape, shown_call, visible
 from longrein.permissions.recursive_reads import RecursiveRead, find_recursive_reads, read_deny_rule, reads_file_name
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.shell_parser import word_set

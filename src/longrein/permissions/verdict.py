@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from longrein.permissions.display import shown_call, visible
+from longrein.permissions.escape import shown_call, visible
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.shell_parser import (
     LENGTH_MAX,

@@ -40,7 +40,7 @@ def spawn(
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
-        from longrein.workspace.supervisor.launch import launch
+        from longrein.workspace.supervisor.start_process import launch
 
         popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
