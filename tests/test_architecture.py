@@ -105,7 +105,7 @@ LAZY_OWN = {
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.models.scripted",
     *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
-    "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
+    "longrein.workspace.supervisor.start_process",  # a fallback; its `subprocess` takes half of a supervisor's start
     "longrein.events.redact",  # in the supervisor, once a task is kept
 }
 """Modules of longrein that a function may import."""
@@ -167,9 +167,9 @@ def test_pure_packages_import_no_module_that_does_io() -> None:
 
 IO_OWNERS = {
     "sqlite3": {"store"},
-    "subprocess": {"workspace", "frontends", "app"},
+    "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models"},
-    "httpx2": {"models", "app"},
+    "httpx2": {"models", "entry_points"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
@@ -240,7 +240,7 @@ PACKAGE_CYCLES = {
 
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
-    "app.py",  # the module of the chosen subcommand
+    "entry_points.py",  # the module of the chosen subcommand
     "integrations/__init__.py",  # the adapter of the framework that is in use
 }
 """Modules that may import by a string, which the import graph does not show."""
@@ -442,7 +442,7 @@ def test_the_main_loop_fits_on_one_screen() -> None:
 
 @pytest.mark.parametrize("package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"])
 def test_start_imports_no_heavy_package(package: str) -> None:
-    code = f"import longrein.app, sys; sys.exit({package!r} in sys.modules)"
+    code = f"import longrein.entry_points, sys; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -17,7 +17,7 @@ import signal  # noqa: E402
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing: nothing has begun, so no traceback
 
-from longrein import app, cli  # noqa: E402
+from longrein import cli, entry_points  # noqa: E402
 
 GC_THRESHOLD = 50_000
 """Look for garbage after this many new containers (CPython's own: 700). The whole start makes about 40,000."""
@@ -32,7 +32,7 @@ def main() -> None:
     gc.enable()
     cli.own_the_three()
     cli.blame_ourselves()
-    sys.exit(cli.main(sys.argv[1:], app))
+    sys.exit(cli.main(sys.argv[1:], entry_points))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
 
 class App(Protocol):
-    """Interface of the module `longrein.app`. Each function returns the exit code."""
+    """Interface of the module `longrein.entry_points`. Each function returns the exit code."""
 
     def run_print(self, options: Options, /) -> int:
         """Run headless once. `options.prompt` is empty only with `-c`, `-r` or stream-json input."""

@@ -9,7 +9,7 @@ from longrein.frontends.argv import Options
 
 
 class FakeApp:
-    """Replacement of `longrein.app`: raises `error` if set, else returns `code`."""
+    """Replacement of `longrein.entry_points`: raises `error` if set, else returns `code`."""
 
     def __init__(self, code: int = 0, error: BaseException | None = None) -> None:
         self.code, self.error = code, error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import longrein.app as hall
+from longrein import entry_points
 from longrein.cli import main
 from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
@@ -45,7 +45,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        code = main(["search", *argv, "--state-dir", str(state)], hall)
+        code = main(["search", *argv, "--state-dir", str(state)], entry_points)
         return code, *capfd.readouterr()
 
     return run

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import longrein.app as hall
+from longrein import entry_points
 from longrein.cli import main
 from longrein.events import (
     AnyEvent,
@@ -45,7 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        return main([*argv, "--state-dir", str(tmp_path / "state")], hall), *capfd.readouterr()
+        return main([*argv, "--state-dir", str(tmp_path / "state")], entry_points), *capfd.readouterr()
 
     return run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import longrein.app as hall
+from longrein import entry_points
 from longrein.cli import main
 from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        return main(["worktrees", *argv, "--state-dir", str(tmp_path / "state")], hall), *capfd.readouterr()
+        return main(["worktrees", *argv, "--state-dir", str(tmp_path / "state")], entry_points), *capfd.readouterr()
 
     return run
 

@@ -35,7 +35,7 @@ from longrein.events import (
     decode_json,
     encode_event,
 )
-from longrein.models.content import make_call
+from longrein.models.wire_content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write

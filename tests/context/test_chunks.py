@@ -4,7 +4,7 @@ import pytest
 
 from longrein.context import Budget, Request, State, chunk_requests, fits_in_window, merge_request, summary_chunks
 from longrein.context.summary.chunked_summary import CHUNKS_MAX
-from longrein.context.summary.digest import cost_function
+from longrein.context.summary.summary_text import cost_function
 from longrein.events import PinsSet, PrefixSet, Text
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Budget, FileBlock, State, build_summary, estimate_text
-from longrein.context.summary.digest import NO_PROSE, SHARE_MAX, build_digest
 from longrein.context.summary.prompt import HEADINGS
+from longrein.context.summary.summary_text import NO_PROSE, SHARE_MAX, build_digest
 from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from longrein.events import (
     ToolEnded,
     TurnEnded,
     decode_entry,
+    encode_entry,
 )
 from longrein.events.events import Event
 from longrein.frontends.headless.run_state import RunState
@@ -111,7 +112,7 @@ def test_every_event_appears_where_it_is_declared() -> None:
     searchable = {kind for kind in EVENTS if kind.visibility.searchable}
     in_ledger = {kind for kind in EVENTS if kind.visibility.in_ledger}
     wrong = [
-        *differences(in_terminal, drawn_by_terminal(), "frontends/terminal/view_model.py"),
+        *differences(in_terminal, drawn_by_terminal(), "frontends/terminal/event_lines.py (or view_model.py)"),
         *differences(in_headless, drawn_by_headless(), "frontends/headless/stream_json.py"),
         *differences(searchable, searched(), "store/entry_content.py"),
         *differences(in_ledger, recorded(), "context/state/ledger.py"),
@@ -122,3 +123,33 @@ def test_every_event_appears_where_it_is_declared() -> None:
 def test_an_event_without_visibility_is_refused() -> None:
     with pytest.raises(TypeError, match="declare where the event appears"):
         type("Undeclared", (Event,), {})
+
+
+EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\u202e\u200b\U000e0041z"
+
+
+def with_hostile_texts(value: Any) -> Any:
+    """The same JSON with `EVIL` behind every text but names of types and ids."""
+    if isinstance(value, dict):
+        keep = ("type", "kind", "purpose", "status", "state", "reason", "stop", "how", "mode", "verdict", "id", "call")
+        return {name: one if name in keep else with_hostile_texts(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_hostile_texts(one) for one in value]
+    return value + EVIL if isinstance(value, str) else value
+
+
+def test_S074_no_text_of_any_event_reaches_the_terminal_raw() -> None:
+    model, checked = ViewModel(), 0
+    for entry in entries():
+        data = msgspec.json.decode(encode_entry(entry))
+        try:
+            hostile = decode_entry(msgspec.json.encode({**data, "event": with_hostile_texts(data["event"])}))
+        except msgspec.ValidationError:  # a text of this event is one of a closed list
+            hostile = entry
+        lines = [
+            piece for piece in model.apply(hostile, 1.0) if isinstance(piece, tuple)
+        ]  # the painter escapes markdown
+        drawn = "".join(text for line in lines for _, text in line)
+        assert not set(drawn) & set("\x1b\x07\u202e\u200b\U000e0041"), type(entry.event).__name__
+        checked += hostile is not entry
+    assert checked >= 20

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from longrein.models import Delta, Failure, Reply
-from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, ReplyBuilder
 from longrein.models.http_model import read_events
 from longrein.models.transport import EVENT_BYTES_MAX, EventSplitter, EventTooLong
+from longrein.models.wire_content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, ReplyBuilder
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, reading

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from longrein.context import Item
 from longrein.events import Document, Image, Text, Thinking, ToolCall
-from longrein.models.content import encode_json
+from longrein.models.wire_content import encode_json
 from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein import app
+from longrein import entry_points as app
 from longrein.cli import main as cli
 from longrein.context import Budget, Clear, Nothing, State
 from longrein.events import Cleared, Form, UsageError, decode_entry

@@ -23,7 +23,7 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.frontends.reports.goals import goal_line
+from longrein.frontends.goals_command import goal_line
 from longrein.frontends.terminal import command_actions, event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.commands import unknown_command_text

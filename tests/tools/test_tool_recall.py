@@ -26,7 +26,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import Content
-from longrein.tools.paging import parse_range, read_page
+from longrein.tools.recall_pages import parse_range, read_page
 
 LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
 TAKE = "Take handles from markers or from Recall(query=…), do not guess them"

@@ -91,7 +91,7 @@ class _ParallelCalls:
     """State shared by the calls that run in parallel, at most `most` at once."""
 
     def __init__(self, most: int, calls: Sequence[str]) -> None:
-        self.gate = asyncio.Semaphore(most)
+        self.slots = asyncio.Semaphore(most)
         self.looking = asyncio.Lock()
         """Held while one call looks for changed files, so that no change is reported twice."""
         self._order = {call: at for at, call in enumerate(calls)}
@@ -117,7 +117,7 @@ class _CallSlot:
 
     async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
         """Wait for the slot and the locks."""
-        await self.beside.gate.acquire()
+        await self.beside.slots.acquire()
         self._entered = True
         touched: list[tuple[str, bool]] = []  # not known for a command
         if tool.access != "command":
@@ -135,7 +135,7 @@ class _CallSlot:
         if self._files is not None:
             self._files.release()
         if self._entered:
-            self.beside.gate.release()
+            self.beside.slots.release()
 
 
 async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:

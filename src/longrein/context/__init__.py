@@ -24,7 +24,7 @@ from longrein.context.decide import (
 )
 from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
 from longrein.context.message_list import Engine as Engine
-from longrein.context.reminder_events import external_event as external_event
+from longrein.context.fold_notices import external_event as external_event
 from longrein.context.reminders import (
     due_reminders as due_reminders,
     neutralize_markers as neutralize_markers,
@@ -77,7 +77,7 @@ from longrein.context.summary.chunked_summary import (
     merge_request as merge_request,
     summary_chunks as summary_chunks,
 )
-from longrein.context.summary.digest import (
+from longrein.context.summary.summary_text import (
     FileBlock as FileBlock,
     build_summary as build_summary,
     claim_lookup as claim_lookup,

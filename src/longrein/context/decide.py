@@ -18,7 +18,7 @@ from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
-from longrein.context.summary.digest import build_digest
+from longrein.context.summary.summary_text import build_digest
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 

@@ -10,8 +10,8 @@ from typing import assert_never
 
 import msgspec
 
-from longrein.context.breaks import change_form, fold_cleared, fold_prefix_set, fold_summarized
-from longrein.context.reminder_events import add_rewind_notices, fold_file_changed, record_notices
+from longrein.context.fold_breaks import change_form, fold_cleared, fold_prefix_set, fold_summarized
+from longrein.context.fold_notices import add_rewind_notices, fold_file_changed, record_notices
 from longrein.context.seed_policy import record_text_turn
 from longrein.context.state.ledger import record_event, record_result
 from longrein.context.state.repetition import StepHistory, add_result

@@ -9,7 +9,7 @@ from itertools import groupby
 
 import msgspec
 
-from longrein.context.reminder_events import DAY_US, todo_state
+from longrein.context.fold_notices import DAY_US, todo_state
 from longrein.context.state.reminder_kinds import KINDS, Notice, ReminderKind
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State

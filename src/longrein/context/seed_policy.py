@@ -34,7 +34,7 @@ from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.view import span_of
-from longrein.context.summary.digest import build_digest
+from longrein.context.summary.summary_text import build_digest
 from longrein.events import (
     AnyEvent,
     Cleared,

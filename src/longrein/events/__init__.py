@@ -91,7 +91,7 @@ from longrein.events.ids import (
     marker_sign as marker_sign,
     parse_handle as parse_handle,
 )
-from longrein.events.nesting import (
+from longrein.events.json_depth import (
     DEPTH_MAX as DEPTH_MAX,
     TOO_DEEP as TOO_DEEP,
     decode_json as decode_json,

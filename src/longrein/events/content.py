@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.events.nesting import decode_json
+from longrein.events.json_depth import decode_json
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):

@@ -83,7 +83,7 @@ class Visibility(NamedTuple):
     """Places where an event appears. `tests/events/test_visibility.py` compares them with the code of each place."""
 
     shown: Literal["both", "terminal", "headless", "no"]
-    """Frontends that draw it: `terminal/view_model.py`, `headless/stream_json.py`."""
+    """Frontends that draw it: `terminal/event_lines.py` or `view_model.py`, `headless/stream_json.py`."""
     searchable: bool
     """Whether a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
     in_ledger: bool  # Whether `context/state/ledger.py` records it

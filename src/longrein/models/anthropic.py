@@ -9,16 +9,6 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import (
-    PIECE_CHARS,
-    ImagePiece,
-    PartBuilder,
-    PdfPiece,
-    Piece,
-    TextPiece,
-    arguments_object,
-    encode_json,
-)
 from longrein.models.port import CallDelta, Delta
 from longrein.models.wire import (
     FragmentCache,
@@ -28,6 +18,16 @@ from longrein.models.wire import (
     list_chunks,
     wire_call_id,
     wire_tool_name,
+)
+from longrein.models.wire_content import (
+    PIECE_CHARS,
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    TextPiece,
+    arguments_object,
+    encode_json,
 )
 
 API_VERSION = "2023-06-01"

@@ -7,15 +7,6 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.content import (
-    ImagePiece,
-    PdfPiece,
-    Piece,
-    TextPiece,
-    arguments_object,
-    encode_json,
-    received_json,
-)
 from longrein.models.port import CallDelta, Delta
 from longrein.models.wire import (
     FragmentCache,
@@ -27,6 +18,15 @@ from longrein.models.wire import (
     list_chunks,
     wire_call_id,
     wire_tool_name,
+)
+from longrein.models.wire_content import (
+    ImagePiece,
+    PdfPiece,
+    Piece,
+    TextPiece,
+    arguments_object,
+    encode_json,
+    received_json,
 )
 
 # --- Reading a stream ------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.events import Usage
-from longrein.models.content import DECODE_ERRORS, REPLY_CHARS_MAX, repair_json
 from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.transport import (
@@ -32,6 +31,7 @@ from longrein.models.transport import (
     TransportError,
 )
 from longrein.models.wire import FragmentCache, SessionCaches, StreamReader, Wire, WireTarget, json_fields
+from longrein.models.wire_content import DECODE_ERRORS, REPLY_CHARS_MAX, repair_json
 
 # --- Recovery from refused content -----------------------------------------------------------------------------------
 #

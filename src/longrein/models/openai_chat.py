@@ -12,18 +12,6 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import ToolCall, ToolResult, ToolSpec, Usage, decode_json
-from longrein.models.content import (
-    PIECE_CHARS,
-    ImagePiece,
-    PartBuilder,
-    PdfPiece,
-    Piece,
-    TextPiece,
-    arguments_string,
-    encode_json,
-    read_arguments,
-    received_json,
-)
 from longrein.models.failures import error_text
 from longrein.models.port import CallDelta, Delta, Failure, Reply
 from longrein.models.wire import (
@@ -37,6 +25,18 @@ from longrein.models.wire import (
     short_call_id,
     wire_call_id,
     wire_tool_name,
+)
+from longrein.models.wire_content import (
+    PIECE_CHARS,
+    ImagePiece,
+    PartBuilder,
+    PdfPiece,
+    Piece,
+    TextPiece,
+    arguments_string,
+    encode_json,
+    read_arguments,
+    received_json,
 )
 
 # --- Reading a stream ------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import msgspec
 
 from longrein.context import Budget, Item, Price, Request, estimate_text
 from longrein.events import SettingsError, Usage, text_of
-from longrein.models.content import ReplyBuilder, encode_json, exact_json
 from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.port import (
     CallDelta,
@@ -26,6 +25,7 @@ from longrein.models.port import (
     TextDelta,
     ThinkingDelta,
 )
+from longrein.models.wire_content import ReplyBuilder, encode_json, exact_json
 
 # --- The script file -------------------------------------------------------------------------------------------------
 #

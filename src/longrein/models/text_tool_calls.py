@@ -12,9 +12,9 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.content import TextPiece, content_pieces, exact_json, read_arguments
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
 from longrein.models.wire import SessionCaches
+from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
 
 # --- Finding calls ---------------------------------------------------------------------------------------------------
 #

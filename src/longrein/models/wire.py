@@ -12,9 +12,9 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, decode_json
-from longrein.models.content import IMAGE_SIDE_PX_MAX, PartBuilder, Piece, ReplyBuilder, content_pieces
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, ReadBlob, Reply, TextDelta, ThinkingDelta
+from longrein.models.wire_content import IMAGE_SIDE_PX_MAX, PartBuilder, Piece, ReplyBuilder, content_pieces
 
 # --- Fragment cache --------------------------------------------------------------------------------------------------
 #

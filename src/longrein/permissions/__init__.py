@@ -2,7 +2,7 @@
 
 from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
-from longrein.permissions.display import escape, shown_call, visible
+from longrein.permissions.escape import escape, shown_call, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict

@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
-from longrein.permissions.display import shown_call, visible, without_unseen
+from longrein.permissions.escape import shown_call, visible, without_unseen
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict

@@ -23,9 +23,9 @@ from longrein.events import (
 )
 from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, scan, title_of
 from longrein.tools.arguments import nearest
-from longrein.tools.paging import PageRange, parse_range, read_page
 from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.read import image_info, is_pdf
+from longrein.tools.recall_pages import PageRange, parse_range, read_page
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
 

@@ -200,9 +200,13 @@ def make_tool(
     and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
     for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`:
     see `Tool`. `traits`: fields of `events.ToolTraits`.
-    Raises TypeError for a type hint without a JSON schema.
+    Raises TypeError for a type hint without a JSON schema, and for a path parameter without `paths`, which rules would
+    not see.
     """
     renamed = names or {}
+    unseen = [parameter.name for parameter in parameters(function) if parameter.name.endswith("path")]
+    if access in ("read", "write") and not paths and unseen:
+        raise TypeError(f"{function.__name__}: state paths=[({unseen[0]!r}, {access == 'write'})]")
     return Tool(
         msgspec.structs.replace(tool_spec(function, renamed), traits=ToolTraits(**traits)),
         access,

@@ -13,7 +13,6 @@ from subprocess import Popen
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask
-from longrein.workspace.supervisor.launch import launch
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, SANDBOX_MARK, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
@@ -26,6 +25,7 @@ from longrein.workspace.supervisor.shell import (
     signal_name,
     start_error_text,
 )
+from longrein.workspace.supervisor.start_process import launch
 from longrein.workspace.terminate import TreeTerminator
 
 # --- Reading a command's output --------------------------------------------------------------------------------------

@@ -73,10 +73,10 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
 # --- One subagent ----------------------------------------------------------------------------------------------------
 
 
-async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
+async def run_subagent(parent: Session, one: ActiveSubagent, slots: FairSemaphore) -> None:
     """Run the task of a subagent when the semaphore has a slot, while its progress is watched."""
-    if not await gate.enter_or(one.halt, parent.id):
-        gate.force()  # told to end: it only records that and ends its own subagents
+    if not await slots.enter_or(one.halt, parent.id):
+        slots.force()  # told to end: it only records that and ends its own subagents
     one.begun = True
     for call in one.session.state.calls.values():  # publish again the question that waited when it was closed
         if call.asked is not None and call.answer is None:
@@ -87,7 +87,7 @@ async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore
     finally:
         one.session.elapsed.stop()
         watching.cancel()
-        gate.leave()
+        slots.leave()
 
 
 async def _through(parent: Session, one: ActiveSubagent) -> None:
@@ -285,7 +285,7 @@ class SubagentRunner:
     def _walk(self, one: ActiveSubagent) -> None:
         """Start the asyncio task of a subagent."""
         if one.walk is None:
-            one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.gate))
+            one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.slots))
             one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
@@ -308,22 +308,22 @@ class SubagentRunner:
         if self.session.deps.parent_policy is None:
             await asyncio.wait(walks, return_when=until)
             return
-        gate = self.tree.gate
+        slots = self.tree.slots
         self._waiting += 1
         if self._waiting == 1:
-            gate.leave()
+            slots.leave()
         back = False
         try:
             await asyncio.wait(walks, return_when=until)
             if self._waiting == 1:
-                await gate.enter(self.session.id, back=True)
+                await slots.enter(self.session.id, back=True)
                 back = True
         finally:
             self._waiting -= 1
             if back and self._waiting:  # another call has started to wait meanwhile
-                gate.leave()
+                slots.leave()
             elif not back and not self._waiting:
-                gate.force()
+                slots.force()
 
     def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""

@@ -117,7 +117,7 @@ class SubagentTree:
 
     def __init__(self, root: Session) -> None:
         self.root = root
-        self.gate = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
+        self.slots = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
         self.questions = SubagentQuestions(root)
         self.working: dict[str, ActiveSubagent] = {}
         """Active subagents by session."""

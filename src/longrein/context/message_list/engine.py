@@ -17,8 +17,8 @@ from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFo
 from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
-from longrein.context.summary.digest import build_summary
 from longrein.context.summary.prompt import prose_problem, summary_instruction
+from longrein.context.summary.summary_text import build_summary
 from longrein.context.truncation import births
 from longrein.events import (
     SCHEMA_VERSION,

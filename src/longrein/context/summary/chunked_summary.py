@@ -10,8 +10,8 @@ from longrein.context.state.ledger import UserMessage
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
-from longrein.context.summary.digest import Cost, cost_function, message_text, shorten
 from longrein.context.summary.prompt import summary_instruction
+from longrein.context.summary.summary_text import Cost, cost_function, message_text, shorten
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
 CHUNKS_MAX = 8  # Limit of requests for one summary, the merge aside

@@ -8,7 +8,7 @@ from longrein.context.clearing.features import identifiers, line_key
 from longrein.context.state.request import Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
-from longrein.context.summary.digest import part_texts, take_fitting
+from longrein.context.summary.summary_text import part_texts, take_fitting
 
 LINE_CHARS_MAX = 300  # Longer lines are cut
 

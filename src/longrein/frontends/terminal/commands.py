@@ -24,8 +24,8 @@ from longrein.agent import (
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall
 from longrein.frontends import text_format
+from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.reports.goals import goal_rows
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line

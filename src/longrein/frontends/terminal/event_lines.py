@@ -26,7 +26,7 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.frontends.reports.goals import goal_line
+from longrein.frontends.goals_command import goal_line
 from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
 from longrein.tools import hunks_of
 

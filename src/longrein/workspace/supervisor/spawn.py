@@ -52,7 +52,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
-        from longrein.workspace.supervisor.launch import launch
+        from longrein.workspace.supervisor.start_process import launch
 
         popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin, confinement=confinement)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
