@@ -37,7 +37,8 @@ async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) ->
     harness.state = folder / f"state{next(_numbers)}"
     shutil.copytree(killed, harness.state)
     damage(harness.state / "sessions" / SESSION)
-    async with harness.session(Script(says("done")), create=False) as session:
+    # the copy is made beside a running writer, so the session may have a notice to answer
+    async with harness.session(Script(says("done"), says("noted")), create=False) as session:
         notes = list(session.log.notes)
         await turn(session, Continue() if session.state.turn_open or session.state.calls else "go on")
     return harness, notes

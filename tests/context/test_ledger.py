@@ -14,7 +14,7 @@ from longrein.context.state.ledger import (
     record_event,
     record_result,
 )
-from longrein.context.summary import digest as ledger_lines
+from longrein.context.summary import summary_text as ledger_lines
 from longrein.events import (
     ChildEnded,
     ChildStarted,

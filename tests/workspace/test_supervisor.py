@@ -797,7 +797,10 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
     await harness.keep("b1", "sleep 0.1; exit 4")
     await harness.spawner.drain()
     await harness.reopen().adopt()
-    assert (await harness.over("b1")).code == 4
+    await harness.until(lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running")
+    task = harness.spawner.spooled("b1")
+    assert task is not None
+    assert task.code == 4
     await harness.spawner.drain()
 
 
