@@ -16,6 +16,13 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True)
 
 
+def remove_object(folder: Path, name: str) -> None:
+    """Remove the object of that name, as it is missing in a partial clone."""
+    found = subprocess.run(["git", "rev-parse", name], cwd=folder, capture_output=True, text=True, check=True)
+    blob = found.stdout.strip()
+    (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+
 COMMANDS = """
     core.fsmonitor core.pager core.editor core.sshCommand core.askPass diff.external diff.x.textconv
     diff.x.command filter.f.clean filter.f.smudge filter.f.process gpg.program credential.helper pager.log
@@ -90,9 +97,7 @@ async def test_S049_a_missing_object_is_not_fetched_by_a_program_of_the_reposito
     }
     for key, value in settings.items():
         git(hostile, "config", key, value)
-    found = subprocess.run(["git", "rev-parse", "HEAD:a"], cwd=hostile, capture_output=True, text=True, check=True)
-    blob = found.stdout.strip()
-    (hostile / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    remove_object(hostile, "HEAD:a")
     for url in (f"ext::{trip}", f"{hostile}/.git", f"file://{hostile}/.git"):
         git(hostile, "config", "remote.origin.url", url)
         for args in (["diff"], ["log", "-p"], ["show"], ["checkout", "-q", "--", "a"]):

@@ -115,8 +115,10 @@ def safe_arguments(args: Sequence[str]) -> list[str]:
 
 
 def work_tree(cwd: str) -> dict[str, str]:
-    """Return the variable that names the nearest folder with `.git`, above the `core.worktree` of the repository."""
+    """Return the variable that names the nearest folder with `.git`; it stands above `core.worktree` (S049)."""
     folder = cwd
+    if ".git" in cwd.split("/"):
+        return {}  # git's own folder
     while not os.path.lexists(os.path.join(folder, ".git")):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
