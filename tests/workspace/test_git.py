@@ -1,11 +1,12 @@
 """Git calls of longrein run nothing that a repository brings along."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from longrein.workspace import run_git
+from longrein.workspace import GIT_CUT, run_git
 from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
@@ -13,6 +14,13 @@ pytestmark = pytest.mark.anyio
 
 def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True)
+
+
+def remove_object(folder: Path, name: str) -> None:
+    """Remove the object of that name, as it is missing in a partial clone."""
+    found = subprocess.run(["git", "rev-parse", name], cwd=folder, capture_output=True, text=True, check=True)
+    blob = found.stdout.strip()
+    (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
 COMMANDS = """
@@ -71,6 +79,51 @@ async def test_S049_nothing_of_the_repository_runs(
 async def test_S049_the_trap_is_armed(harness: CommandHarness, hostile: Path) -> None:
     await harness.run("git status; git diff; true")
     assert (hostile / "tripped").exists(), "without disarming it would have run"
+
+
+async def test_S049_a_missing_object_is_not_fetched_by_a_program_of_the_repository(
+    harness: CommandHarness, hostile: Path
+) -> None:
+    """Git fetches what a partial clone lacks, also in `git diff`, with the programs that its configuration names."""
+    trip = f"{hostile}/.git/trip"
+    settings = {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{trip}",
+        "remote.origin.uploadpack": trip,
+        "protocol.ext.allow": "always",
+        "protocol.file.allow": "always",
+    }
+    for key, value in settings.items():
+        git(hostile, "config", key, value)
+    remove_object(hostile, "HEAD:a")
+    for url in (f"ext::{trip}", f"{hostile}/.git", f"file://{hostile}/.git"):
+        git(hostile, "config", "remote.origin.url", url)
+        for args in (["diff"], ["log", "-p"], ["show"], ["checkout", "-q", "--", "a"]):
+            await run_git(harness.workspace, args, str(hostile))
+        assert not (hostile / "tripped").exists(), url
+    await harness.run("timeout 2 git -c core.fsmonitor=false show < /dev/null")
+    assert (hostile / "tripped").exists(), "the trap is armed"
+
+
+async def test_a_repository_cannot_point_its_work_tree_elsewhere(harness: CommandHarness, hostile: Path) -> None:
+    outside = hostile.parent / "outside"
+    outside.mkdir()
+    (outside / "private").write_text("x")
+    git(hostile, "config", "core.worktree", str(outside))
+    (hostile / "sub").mkdir()
+    for cwd in (hostile, hostile / "sub"):
+        for args in (["ls-files", "--others"], ["status", "--porcelain"]):
+            _, output = await run_git(harness.workspace, args, str(cwd))
+            assert b"private" not in output
+    assert not (hostile / "tripped").exists()
+
+
+async def test_a_configuration_that_never_ends_is_cut_off(harness: CommandHarness, hostile: Path) -> None:
+    os.mkfifo(hostile / ".git/pipe")
+    (hostile / ".git/config").write_text((hostile / ".git/config").read_text() + "[include]\n\tpath = pipe\n")
+    assert await run_git(harness.workspace, ["status"], str(hostile), timeout_s=0.2) == (GIT_CUT, b"")
 
 
 async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(harness: CommandHarness, hostile: Path) -> None:

@@ -52,6 +52,7 @@ QUIET_ENVIRONMENT = {
     "GIT_ASKPASS": "true",
     "SSH_ASKPASS": "true",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # above `protocol.NAME.allow` of the repository
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
@@ -72,7 +73,7 @@ async def run_git(
 
     127 without git, `GIT_CUT` when it took too long or printed too much.
     """
-    environment = quiet_environment(workspace.environment(session))
+    environment = quiet_environment(workspace.environment(session)) | work_tree(cwd)
     git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
     if not git:
         return 127, b""
@@ -111,6 +112,18 @@ def safe_arguments(args: Sequence[str]) -> list[str]:
     """Disable external diffs and text conversion in commands that show differences."""
     words = 2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
     return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
+
+
+def work_tree(cwd: str) -> dict[str, str]:
+    """Return the variable that names the nearest folder with `.git`; it stands above `core.worktree` (S049)."""
+    folder = cwd
+    if ".git" in cwd.split("/"):
+        return {}  # git's own folder
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return {}
+    return {"GIT_WORK_TREE": folder}
 
 
 def quiet_environment(environment: Mapping[str, str]) -> dict[str, str]:
