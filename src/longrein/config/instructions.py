@@ -16,6 +16,7 @@ from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
 from longrein.permissions import escape
 from longrein.settings_schema import Settings
+from longrein.workspace import read_file
 
 # --- Comments and imports --------------------------------------------------------------------------------------------
 
@@ -214,8 +215,7 @@ class _InstructionReader:
         try:
             if not stat.S_ISREG(os.stat(real).st_mode):
                 return b"", ""
-            with open(real, "rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_file(real, FILE_BYTES_MAX + 1)  # which follows no link that was put there meanwhile
             if len(data) > FILE_BYTES_MAX:
                 self.notes.append(f"{shown} is larger than {FILE_BYTES_MAX >> 20} MB: left out.")
                 return b"", ""

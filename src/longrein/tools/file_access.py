@@ -27,9 +27,9 @@ LIST_LIMIT_S = 0.2
 def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
     """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that leads elsewhere by now."""
     place = hands.workspace.resolve(path, hands.cwd)
-    if place.real and not encodable(place.real):
+    if not encodable(place.real) and encodable(place.real, "surrogateescape"):
         raise ToolError(f"[bad-path] {one_line(path)} has a name that is not UTF-8. {ODD_NAME_HINT}")
-    if not path.strip() or "\0" in path or not place.real:
+    if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
     if hands.judged.get(path, place.real) != place.real:
         raise ToolError(
@@ -39,10 +39,10 @@ def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
     return place
 
 
-def encodable(text: str) -> bool:
-    """Whether `text` is valid Unicode, so that it can be logged and sent."""
+def encodable(text: str, errors: str = "strict") -> bool:
+    """Whether `text` is valid Unicode, so that it can be logged and sent; with `surrogateescape`, can name a file."""
     try:
-        text.encode()
+        text.encode("utf-8", errors)
     except UnicodeEncodeError:
         return False
     return True
