@@ -61,7 +61,7 @@ class RacedModel:
 
     def __init__(self, root: Path, calls: int, seed: int) -> None:
         self.root, self.calls, self.chance, self.number = root, calls, random.Random(seed), 0
-        self.allowed = 0
+        self.allowed = self.counted = 0
         self.session: OpenSession
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
@@ -74,8 +74,9 @@ class RacedModel:
     def has_enough(self) -> bool:
         """Tell whether enough calls were allowed. Looks into the log now and then."""
         if self.number % 200 == 0:
-            history = self.session.deps.history(1, self.session.state.seq)
-            self.allowed = sum(isinstance(entry.event, ToolStarted) for entry in history)
+            history = self.session.deps.history(self.counted + 1, self.session.state.seq)
+            self.allowed += sum(isinstance(entry.event, ToolStarted) for entry in history)
+            self.counted = self.session.state.seq
         return self.allowed >= self.calls
 
     def call(self) -> ToolCall:

@@ -1,13 +1,15 @@
 """Search by content and by name: `rg` and Python give the same, and neither can hang the session."""
 
 import os
+import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.workspace import Query, SearchResult, glob, grep, split_glob
+from longrein.workspace import CommandExit, Query, SearchResult, glob, grep, split_glob
 from longrein.workspace import search as search_module
 from longrein.workspace.walk import compile_glob
 from tests.workspace.conftest import CommandHarness
@@ -307,3 +309,59 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(harness: Comm
     seen: list[str] = []
     assert harness.workspace.walk(str(folder), lambda path, _: seen.append(os.path.basename(path)) or True)  # type: ignore[func-returns-value]
     assert {"pipe", "sub"} <= set(seen)
+
+
+# --- A file that is swapped while rg runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no\none\r\n",
+        b"\xef\xbb\xbfno\none\n",
+        b"\xef\xbb\xbfone\n",
+        "no\none ü\n".encode("utf-16"),
+        b"caf\xe9\none \xff\n",
+        b"one without end",
+        b"x" * 300_000 + b"\none\n",
+    ],
+)
+async def test_lines_are_looked_at_again_in_every_encoding(
+    harness: CommandHarness, engine: str, content: bytes
+) -> None:
+    (harness.folder / "file").write_bytes(content)
+    for path in (harness.folder, harness.folder / "file"):
+        found = await grep(harness.workspace, Query(str(path), "one", mode="content"))
+        assert ([one.text.lstrip("\ufeff").split()[0] for one in found.lines], found.partial) == (["one"], "")
+
+
+@pytest.mark.parametrize("mode", ["content", "files", "count", "names"])
+@pytest.mark.parametrize("swapped", ["sub", "sub/top.txt"])
+async def test_S033_what_rg_found_behind_a_link_is_left_out(
+    harness: CommandHarness, tree: Path, mode: str, swapped: str
+) -> None:
+    """The output of `rg` from the moment in which a link stood there; it is read when the folder is back."""
+    words = search_module.find_program("rg", os.environ["PATH"], ())
+    if not words:
+        pytest.skip("no rg on this machine")
+    outside = harness.folder.parent / "outside"
+    (outside / "sub").mkdir(parents=True)
+    (outside / "sub" / "top.txt").write_text("first\none secret\n")
+    (outside / "sub" / "only.txt").write_text("one secret\n")
+    query = Query(str(tree / "sub"), "one", mode=mode)  # type: ignore[arg-type]
+    printed = subprocess.run(  # noqa: ASYNC221 - nothing else runs
+        search_module.rg_words(words, msgspec.structs.replace(query, path=str(outside / "sub"))),
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert b"secret" in printed or mode != "content"
+    printed = printed.replace(os.fsencode(outside), os.fsencode(tree))
+    ended = CommandExit(0)
+    found = await search_module.read_output(query, printed, ended)
+    assert "secret" not in str(found)
+    assert "only.txt" not in str(found)
+    (tree / swapped).rename(tree / "kept")
+    (tree / swapped).symlink_to(outside / swapped)
+    found = await search_module.read_output(query, printed, ended)
+    assert (found.paths, found.lines, found.counts) == ((), (), ())
+    assert found.partial == ("changed" if mode == "content" else "")

@@ -15,6 +15,7 @@ from longrein.tools.text_encoding import clean_text
 from longrein.workspace import ResolvedPath
 
 T = TypeVar("T")
+ODD_NAME_HINT = "Bytes that are not UTF-8 are shown as \ufffd; use Bash, with ? in place of each."
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
 """Maximum size of a file that is hashed and edited, and how far `Read` looks for a line in a larger file."""
 IN_LOOP_BYTES_MAX = 1024 * 1024
@@ -26,6 +27,8 @@ LIST_LIMIT_S = 0.2
 def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
     """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that leads elsewhere by now."""
     place = hands.workspace.resolve(path, hands.cwd)
+    if not encodable(place.real) and encodable(place.real, "surrogateescape"):
+        raise ToolError(f"[bad-path] {one_line(path)} has a name that is not UTF-8. {ODD_NAME_HINT}")
     if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
     if hands.judged.get(path, place.real) != place.real:
@@ -36,10 +39,10 @@ def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
     return place
 
 
-def encodable(text: str) -> bool:
-    """Return True if `text` is valid Unicode, so that it can be logged and sent."""
+def encodable(text: str, errors: str = "strict") -> bool:
+    """Return True if `text` can be logged and sent; with `surrogateescape`, if it can name a file."""
     try:
-        text.encode()
+        text.encode("utf-8", errors)
     except UnicodeEncodeError:
         return False
     return True
@@ -73,6 +76,8 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
     if around.kind != "folder":
         return f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
     hands.workspace.walk(around.real, visit, LIST_LIMIT_S)
+    if "\ufffd" in place.path:
+        return f"[not-found] No such file: {one_line(place.path)}. {ODD_NAME_HINT}"
     near = nearest(name, names)
     hint = f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
     return f"[not-found] No such file: {one_line(place.path)}.{hint}"

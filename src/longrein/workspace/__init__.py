@@ -3,6 +3,7 @@
 from longrein.workspace.background_tasks import stop_background_task
 from longrein.workspace.command import PlainSpawner
 from longrein.workspace.environment import nesting_depth
+from longrein.workspace.files import read as read_file
 from longrein.workspace.git import GIT_CUT, run_git
 from longrein.workspace.local_workspace import open_workspace
 from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
@@ -84,6 +85,7 @@ __all__ = [
     "merge_worktree",
     "nesting_depth",
     "open_workspace",
+    "read_file",
     "read_output",
     "read_worktree",
     "recover_temp_files",
