@@ -2,7 +2,8 @@
 
 from longrein.permissions.bash_parser import Part, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
-from longrein.permissions.display import escape, shown_call, visible
+from longrein.events.escape import escape
+from longrein.permissions.display import shown_call, unseen_note, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
@@ -28,6 +29,7 @@ __all__ = [
     "read_folders",
     "rule_tool",
     "shown_call",
+    "unseen_note",
     "visible",
     "word_set",
 ]

@@ -5,31 +5,13 @@ with their joiners are kept.
 """
 
 import re
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-_UNSEEN = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
-    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""C0 but newline and tab, DEL, C1, bidirectional and zero-width characters, tags, fillers, lone surrogates."""
-_JOINERS = "\u200c\u200d"
-_SELECTORS = "\ufe0e\ufe0f"
-_EMOJI_BASES = "#*0123456789©®"
+from longrein.events.escape import JOINERS, SELECTORS, count_unseen, escape, written
+
 _BLANKS = r"[ \t\u3000]{33,}"
 _LINES = r"\n(?:[ \t]*\n){3,}"
-
-
-def escape(text: str, write: Callable[[str], str] | None = None) -> str:
-    r"""Write every invisible or cursor-moving character as `\x1b`, `\u202e`, …; newline and tab are kept.
-
-    Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean text.
-    `write` replaces a character; None for the form above.
-    """
-    by = write or _written
-    return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
+_KEPT = "\n\t\u3000" + JOINERS + SELECTORS
 
 
 def visible(text: str) -> str:
@@ -40,37 +22,27 @@ def visible(text: str) -> str:
     """
     text = escape(text)
     if not (text.isascii() or text.isprintable()):
-        text = "".join(c if c.isprintable() or c in _KEPT else _written(c) for c in text)
+        text = "".join(c if c.isprintable() or c in _KEPT else written(c) for c in text)
     text = re.compile(_LINES).sub(lambda m: f"\n[{m[0].count(chr(10))} line breaks]\n", text)
     return re.compile(_BLANKS).sub(lambda m: f" [{len(m[0])} blanks] ", text)
 
 
-_KEPT = "\n\t\u3000" + _JOINERS + _SELECTORS
-
-
-@cache
-def _unseen() -> re.Pattern[str]:
-    """Return the pattern of escaped characters. Compiled at first use: most headless runs escape nothing."""
-    return re.compile(_UNSEEN)
-
-
-def _written(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _belongs(char: str, text: str, at: int) -> bool:
-    """Whether a joiner or an emoji selector is in a place where scripts or emoji need it."""
-    before, after = text[at - 1 : at], text[at + 1 : at + 2]
-    if char in _SELECTORS:
-        return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)
-    if char in _JOINERS:
-        return before >= "\u0600" and after >= "\u0600" and before not in _JOINERS and after not in _JOINERS
-    return False
-
-
 def shown_call(arguments: dict[str, Any]) -> str:
-    """Return the text that the user approves: the command alone, or each argument with its name."""
+    """Return the text that the user approves: the command alone, or each argument with its name.
+
+    Characters that cannot be seen are written out, and a first line tells their number.
+    """
+    note, text = unseen_note(arguments), _shown_arguments(arguments)
+    return f"{note}\n{text}" if note else text
+
+
+def unseen_note(arguments: dict[str, Any]) -> str:
+    """Return a line with the number of characters that cannot be seen; '' for none."""
+    count = sum(count_unseen(str(part)) for pair in arguments.items() for part in pair)
+    return f"[{count} character{'s' * (count > 1)} that cannot be seen, written out below]" if count else ""
+
+
+def _shown_arguments(arguments: dict[str, Any]) -> str:
     if isinstance(arguments.get("command"), str):
         rest = {k: v for k, v in arguments.items() if k not in ("command", "description", "timeout")}
         return "\n".join([visible(arguments["command"]), *(_argument(k, v) for k, v in rest.items() if v is not None)])
