@@ -327,7 +327,7 @@ def quote_external(text: str, nonce: str) -> str:
 
 
 _FOREIGN = re.compile(
-    r"<(?=[/｜|]?\s{0,3}(?:system-?_?reminder|tool_?(?:results?|responses?|outputs?|calls?|use)|function_?(?:calls?|results?)|"
+    r"<(?=\s{0,3}[/｜|]?\s{0,3}(?:system-?_?reminder|tool_?(?:results?|responses?|outputs?|calls?|use)|function_?(?:calls?|results?)|"
     r"invoke\b|antml|im_(?:start|end)|(?:start|end)_of_turn)|[|｜]|<SYS>>|</SYS>>)|"
     r"\[(?=/?INST\]|longrein:)",
     re.IGNORECASE,

@@ -1,8 +1,8 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
+from longrein.events.escape import escape
 from longrein.permissions.bash_parser import Part, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
-from longrein.events.escape import escape
 from longrein.permissions.display import shown_call, unseen_note, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
