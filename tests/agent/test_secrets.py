@@ -27,9 +27,9 @@ from longrein.events import (
     Usage,
     redactor,
 )
+from longrein.events.redact_stream import StreamRedactor
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
-from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 

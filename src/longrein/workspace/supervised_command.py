@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import redactor
+from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace.background_tasks import END_S, BackgroundTasks
 from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
 from longrein.workspace.environment import DEFAULT_PATH, nesting_depth
@@ -25,7 +26,6 @@ from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
-from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
