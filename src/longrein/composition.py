@@ -170,6 +170,7 @@ def _around(
         options=settings.tools,
         redact=clean,
         secrets=secrets,
+        own_patterns=bool(settings.redact.patterns),
         nested=lambda folder, told: _nested(run_context, folder, told),
         remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
         fallback=settings.fallback_model,

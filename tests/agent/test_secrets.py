@@ -27,9 +27,9 @@ from longrein.events import (
     Usage,
     redactor,
 )
-from longrein.models import Failure, Reply
+from longrein.events.redact_stream import StreamRedactor
+from longrein.models import CallDelta, Failure, Reply, TextDelta
 from longrein.testing.store import MemoryBlob
-from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
@@ -252,3 +252,17 @@ def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: byt
         writer.write(line[at : at + 1000])
     assert b"".join(writer.pieces()) == line
     assert len(line) - kept.size_bytes <= blobs.LINE_BYTES_MAX
+
+
+@given(streams, st.lists(st.integers(0, 10_000), max_size=12))
+def test_P11_streamed_text_is_redacted_as_its_whole_would_be(data: bytes, places: list[int]) -> None:
+    """Also that of a part which a call follows at once."""
+    one = blobs.DeltaRedactor(REDACT, KNOWN, words=False)
+    deltas: list[Any] = [TextDelta(piece.decode("utf-8", "replace")) for piece in cut(data, places)]
+    shown = [d for delta in deltas for d in one.take([delta])]
+    shown += one.take([CallDelta(0, "Bash"), *(CallDelta(0, json=d.text) for d in deltas)])
+    shown += one.take([Reply((), "end", Usage())])
+    whole = REDACT("".join(d.text for d in deltas))
+    assert "".join(d.text for d in shown if isinstance(d, TextDelta)) == whole
+    assert "".join(d.json for d in shown if isinstance(d, CallDelta)) == whole
+    assert [type(d) for d in shown] == sorted(map(type, shown), key=lambda kind: kind is CallDelta)

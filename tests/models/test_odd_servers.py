@@ -227,6 +227,22 @@ async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, lo
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("path", ["", "/a%20b"], ids=["own connection", "library"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
+async def test_no_redirect_carries_the_key_to_another_port_or_host(host: str, status: int, path: str) -> None:
+    async with serve_answers(Answer()) as other:
+        port = other.url.rpartition(":")[2]
+        for location in (f"http://{host}:{port}/v1", f"//{host}:{port}/v1"):
+            async with serve_answers(Answer(status=status, headers={"location": location})) as server:
+                model = open_wire_model("openai-chat", server.url + path)
+                assert isinstance((await answer_of(model, ASKED))[-1], Failure)
+                assert len(server.heads) == 1
+                await model.aclose()
+        assert other.heads == []
+
+
+@pytest.mark.anyio
 async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -> None:
     async with serve_answers(Answer(status=307, headers={"location": "/round"})) as server:
         model = open_wire_model("openai-chat", server.url)
@@ -236,7 +252,7 @@ async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -
         await model.aclose()
 
 
-@pytest.mark.parametrize("levels", [150, 5_000])
+@pytest.mark.parametrize("levels", [150, 5_000, 10_000])
 @pytest.mark.parametrize("wire", WIRES)
 def test_arguments_nested_deep_are_a_call_that_never_runs(wire: str, levels: int) -> None:
     deep = b"[" * levels + b"]" * levels

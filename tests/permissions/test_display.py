@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from longrein.permissions import Call, check_rule, escape, visible
+from longrein.permissions import Call, check_rule, escape, unseen_note, visible
 from tests.permissions.calls import bash, verdict
 
 SHOWN = [
@@ -36,7 +36,14 @@ SHOWN = [
 @pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
     assert visible(text) == shown
-    assert verdict(bash(text), ask="Bash").shown == shown
+    note, _, command = verdict(bash(text), ask="Bash").shown.rpartition("\n" if unseen_note({"": text}) else "\0")
+    assert (note, command) == (unseen_note({"": text}), shown) or (not note and command == shown)
+
+
+def test_S077_an_approval_tells_how_many_characters_cannot_be_seen() -> None:
+    assert unseen_note({"command": "ls"}) == ""
+    assert unseen_note({"command": "a\u202eb"}) == "[1 character that cannot be seen, written out below]"
+    assert unseen_note({"p\x1b": "\U000e0041" * 40}) == "[41 characters that cannot be seen, written out below]"
 
 
 CHARACTERS = [
@@ -77,7 +84,7 @@ def test_blanks_and_icons_of_prose_stay_on_the_screen(text: str) -> None:
 
 def test_other_calls_are_shown_argument_by_argument() -> None:
     call = Call("Write", {"file_path": "a\u202eb", "content": "x\ny\n", "mode": 3, "none": None}, "write")
-    assert verdict(call).shown == "file_path: a\\u202eb\ncontent:\nx\ny\n\nmode: 3"
+    assert verdict(call).shown == f"{unseen_note(call.arguments)}\nfile_path: a\\u202eb\ncontent:\nx\ny\n\nmode: 3"
     assert verdict(Call("Bash", {"command": "ls", "description": "safe", "timeout": 5}, "command")).shown == "ls"
     assert verdict(Call("Run", {"command": "ls", "host": "h"}, "command")).shown == "ls\nhost: h"
 

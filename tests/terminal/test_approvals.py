@@ -19,14 +19,14 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
         assert "? Edit: it changes src/big.py" in rows
         assert "│ file_path: src/big.py" in rows
         assert "│ - line 0 of the old text" in rows
-        assert any("of 301, +150 -150; PgDn" in row for row in rows)
+        assert any("of 302, +150 -150; PgDn" in row for row in rows)
         assert any(row.startswith(" y yes, once    s yes, for this session: Edit(/src/big.py)") for row in rows)
         assert "waiting · mock/small" in tty.lines()[-1] or any("waiting · mock/small" in row for row in tty.lines())
         tty.send("\x1b[6~")
         tty.until("│ - line 15 of the old text").until(lambda: "│ - line 0 of the old text" not in tty.lines())
         for _ in range(30):
             tty.send("\x1b[6~")
-        tty.until(r"│ + line 149 of the new text \u202e").until("-301 of 301").send("e")
+        tty.until(r"│ + line 149 of the new text \u202e").until("-302 of 302").send("e")
         whole = [f"- line {n} of the old text" for n in range(150)]
         tty.until(lambda: [row for row in tty.everything() if row in whole] == whole).until("yes, once")
         tty.send("n").until("You said deny").until("● Edit denied  src/big.py")

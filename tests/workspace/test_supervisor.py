@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
@@ -29,7 +30,6 @@ from longrein.workspace.supervisor.commands import Command, KeptTask, RemainingP
 from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
-from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from longrein.workspace.supervisor.tasks import Tasks
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged

@@ -119,15 +119,15 @@ async def stream_answer(
     """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return what has come."""
     heard: list[Delta] = []
     final: Delta | None = None
-    model, streaming = model or session.deps.model, session.subscribers.streaming
+    model, shown = model or session.deps.model, session.subscribers.streaming and session.delta_redactor()
     try:
         async for batch in model.stream(request):
             final = batch[-1]
             heard += batch
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
-            if streaming and not isinstance(batch[0], Reply | Failure):
-                session.subscribers.publish(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+            if shown and (clean := shown.take(batch)):
+                session.subscribers.publish(ReplyDelta(seq, clean))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise

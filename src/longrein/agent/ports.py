@@ -68,6 +68,8 @@ class Dependencies(msgspec.Struct):
     """Replaces secrets by markers."""
     secrets: tuple[str, ...] = ()
     """Known secrets, for content too large to be scanned."""
+    own_patterns: bool = False
+    """Whether `redact` also replaces what the user's own patterns match."""
     remember_rule: Callable[[str], None] = lambda _rule: None
     """Stores rules, one per line, in the user's settings: all or none. Raises `LongreinError`."""
     nested: Callable[[str, Collection[str]], Iterable[tuple[str, str]]] = lambda _folder, _told: ()

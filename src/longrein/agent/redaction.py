@@ -9,6 +9,8 @@ import msgspec
 
 from longrein.events import ProviderBlock, Replied, Thinking, ToolCall
 from longrein.events.redact import known_forms, split_start, split_tail
+from longrein.events.redact_stream import StreamRedactor
+from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.store import BlobWriter, Log
 
 Redact = Callable[[str], str]
@@ -105,6 +107,51 @@ def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
     thought = [n for n, part in enumerate(said.parts) if isinstance(part, Thinking) and part is not clean.parts[n]]
     blocks = zip(said.blocks, clean.blocks, strict=True)
     return tuple(old for old, new in blocks if old is new and old.part not in thought)
+
+
+# --- Streaming text ---------------------------------------------------------------------------------------------------
+
+
+GrowingDelta = TextDelta | ThinkingDelta | CallDelta
+
+
+class DeltaRedactor:
+    """Redacts the deltas of one answer; a possible beginning of a secret waits for the next delta of its part."""
+
+    def __init__(self, redact: Redact, secrets: Sequence[str], *, words: bool) -> None:
+        """`words`: see `StreamRedactor`."""
+        self._stream = StreamRedactor(redact, secrets, words)
+        self._last: GrowingDelta | None = None
+
+    def take(self, deltas: Sequence[Delta]) -> list[GrowingDelta]:
+        """Return what can be shown now. A reply or a failure ends the answer and is left out."""
+        shown: list[GrowingDelta] = []
+        for delta in deltas:
+            if isinstance(delta, Reply | Failure):
+                return [*shown, *self._rest()]
+            if _part_of(delta) != _part_of(self._last):
+                shown += self._rest()
+            self._last = delta
+            text = delta.json if isinstance(delta, CallDelta) else delta.text
+            clean = self._stream.take(text.encode("utf-8", "surrogatepass"))
+            shown += self._made(delta, clean)
+        return shown
+
+    def _rest(self) -> list[GrowingDelta]:
+        if self._last is None:
+            return []
+        last = msgspec.structs.replace(self._last, name="") if isinstance(self._last, CallDelta) else self._last
+        return self._made(last, self._stream.rest())
+
+    def _made(self, delta: GrowingDelta, data: bytes) -> list[GrowingDelta]:
+        text = data.decode("utf-8", "surrogatepass")
+        if isinstance(delta, CallDelta):
+            return [msgspec.structs.replace(delta, json=text)] if text or delta.name else []
+        return [msgspec.structs.replace(delta, text=text)] if text else []
+
+
+def _part_of(delta: GrowingDelta | None) -> tuple[object, int]:
+    return type(delta), delta.index if isinstance(delta, CallDelta) else 0
 
 
 # --- Redacting blob store --------------------------------------------------------------------------------------------

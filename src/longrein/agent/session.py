@@ -24,7 +24,7 @@ from longrein.agent.messages import (
     for_child,
 )
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
-from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
+from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
 from longrein.events import (
@@ -196,6 +196,10 @@ class Session:
             self._held.append(entry)
         self.elapsed.note(self.state)
         return self.state.seq
+
+    def delta_redactor(self) -> DeltaRedactor:
+        """Return a redactor of one answer while it streams."""
+        return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
 
     def original_call(self, call: ToolCall) -> ToolCall:
         """Return an open call with the arguments that the model gave, secrets included.

@@ -5,7 +5,7 @@ session continues.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from longrein.agent.session import Session, retrieve_error
 from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.events.redact_stream import StreamRedactor
 from longrein.store import owner_of
 from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
 
@@ -241,7 +242,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         options=options,
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: find_visible_reading(session.state, *asked),
-        note=lambda data: session.subscribers.publish(Output(call, data)),
+        note=_live_output(session, call),
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
@@ -253,3 +254,18 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         judged=session.judged_paths.get(call, {}),
         page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3)),
     )
+
+
+def _live_output(session: Session, call: str) -> Callable[[bytes], None]:
+    """Return a function that publishes more output of a running tool, without secrets."""
+    stream: list[StreamRedactor] = []
+
+    def note(data: bytes) -> None:
+        if not session.subscribers.streaming:
+            return
+        if not stream:
+            stream.append(StreamRedactor(session.deps.redact, session.deps.secrets, session.deps.own_patterns))
+        if clean := stream[0].take(data):
+            session.subscribers.publish(Output(call, clean))
+
+    return note

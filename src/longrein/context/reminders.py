@@ -4,6 +4,7 @@ A reminder is an entry, so it comes after the results, is never reworded, and is
 is told exactly once, because the telling is folded too: right after its own reminders `due_reminders` returns nothing.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -15,6 +16,7 @@ from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker, marker_sign
+from longrein.events.escape import escape
 
 ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
 ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
@@ -324,9 +326,22 @@ def quote_external(text: str, nonce: str) -> str:
     return "\n".join(f"| {line}" for line in lines)
 
 
+_FOREIGN = re.compile(
+    r"<(?=\s{0,3}[/｜|]?\s{0,3}(?:system-?_?reminder|tool_?(?:results?|responses?|outputs?|calls?|use)|function_?(?:calls?|results?)|"
+    r"invoke\b|antml|im_(?:start|end)|(?:start|end)_of_turn)|[|｜]|<SYS>>|</SYS>>)|"
+    r"\[(?=/?INST\]|longrein:)",
+    re.IGNORECASE,
+)
+"""Beginnings of tags and tokens by which harnesses and chat templates speak to a model, longrein's own among them."""
+
+
 def neutralize_markers(text: str, nonce: str) -> str:
-    """Break the harness's sign, and tags of other harnesses, in `text` (rule 8)."""
-    for sign in (marker_sign(nonce), "<system-reminder", "</system-reminder"):
-        if sign in text:
-            text = text.replace(sign, f"{sign[0]}·{sign[1:]}")
-    return text
+    """Break the harness's sign, with any nonce, and tags and tokens of other harnesses, in `text` (rule 8).
+
+    Characters that cannot be seen are written out.
+    """
+    text = escape(text)
+    sign = marker_sign(nonce)
+    if sign in text:
+        text = text.replace(sign, f"{sign[0]}·{sign[1:]}")
+    return _FOREIGN.sub(lambda match: f"{match[0]}·", text)

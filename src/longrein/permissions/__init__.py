@@ -1,8 +1,9 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
+from longrein.events.escape import escape
 from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
-from longrein.permissions.escape import escape, shown_call, visible
+from longrein.permissions.display import shown_call, unseen_note, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
@@ -40,6 +41,7 @@ __all__ = [
     "read_folders",
     "rule_tool",
     "shown_call",
+    "unseen_note",
     "visible",
     "word_set",
 ]

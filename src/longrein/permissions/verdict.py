@@ -6,9 +6,10 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 import re
 from unicodedata import normalize
 
+from longrein.events.escape import without_unseen
 from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
-from longrein.permissions.escape import shown_call, visible, without_unseen
+from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from longrein.events import redactor
+from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace.background_tasks import END_S, BackgroundTasks
 from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
-from longrein.workspace.environment import DEFAULT_PATH
+from longrein.workspace.environment import DEFAULT_PATH, nesting_depth
 from longrein.workspace.port import (
     BackgroundOptions,
     CommandExit,
@@ -29,10 +30,10 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.commands import KeptTask
+from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
-from longrein.workspace.supervisor.stream_redactor import StreamRedactor
 from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
@@ -299,6 +300,8 @@ class SupervisedSpawner(BackgroundTasks):
             return False
 
     async def _open(self, *, start: bool) -> SupervisorConnection | None:
+        if not nesting_depth(self._environ):  # the environment of a longrein below another holds no keys
+            hide_memory()
         if self._connection is None and (sock := connect(self._folder)) is not None:
             self._connection = await self._attach(SupervisorConnection(sock, None, self._receive, self._on_lost))
         if self._connection is None and start and not self._unavailable:

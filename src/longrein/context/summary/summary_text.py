@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from longrein.context.reminders import neutralize_markers
 from longrein.context.state.command_results import clip
 from longrein.context.state.ledger import (
     CallRecord,
@@ -462,7 +463,12 @@ class _SummaryComposer:
         return made
 
     def _records(self, share: float, lines: list[str]) -> list[str]:
-        return self.take(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(lines, tokens, self.cost))
+        quoted = self._quoted(lines)
+        return self.take(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(quoted, tokens, self.cost))
+
+    def _quoted(self, lines: Sequence[str]) -> list[str]:
+        """Return each record as one line without markers: it names commands, paths and results from outside."""
+        return [neutralize_markers(line, self.state.nonce).replace("\n", "\\n") for line in lines]
 
     def text(self, prose: dict[int, str], struck: int, files: Sequence[FileBlock]) -> str:
         """Compose the whole text; sets `ledger` and `restored`."""
@@ -496,7 +502,7 @@ class _SummaryComposer:
 
     def _section(self, n: int, code: dict[int, list[str]], written: dict[int, list[str]]) -> list[str]:
         if n in WRITTEN:
-            fallback = current_work_lines(self.state) if n == 8 and not written else []
+            fallback = self._quoted(current_work_lines(self.state)) if n == 8 and not written else []
             body = written.get(n) or fallback[: 1 if self.left < 200 else 6] or [NO_PROSE if not written else "(none)"]
         else:
             body = code[n] or ["(none)"]
@@ -523,7 +529,7 @@ class _SummaryComposer:
 
     def _written(self, prose: dict[int, str]) -> dict[int, list[str]]:
         """Return the model's sections, cut at their ends where they do not fit."""
-        sections = {n: prose[n] for n in (8, 1, 9, 5, 2) if prose.get(n)}
+        sections = {n: neutralize_markers(prose[n], self.state.nonce) for n in (8, 1, 9, 5, 2) if prose.get(n)}
         made: dict[int, list[str]] = {}
         tokens = round(self.left * 0.75)
         for done, n in enumerate(sections):
@@ -547,7 +553,8 @@ class _SummaryComposer:
         paths: list[str] = []
         for block in files:
             note = f" ({block.note})" if block.note else ""
-            text = f"### {block.path}{note}" + (f"\n{block.text}" if block.text else "")
+            [path] = self._quoted([f"{block.path}{note}"])
+            text = f"### {path}" + (f"\n{block.text}" if block.text else "")
             if self.cost(text) > room:
                 continue
             room -= self.cost(text)

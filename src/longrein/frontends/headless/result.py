@@ -5,6 +5,7 @@ import msgspec
 from longrein.events import RETRYABLE, LongreinError
 from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
+from longrein.permissions import unseen_note
 
 SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
 """`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
@@ -97,7 +98,8 @@ def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.asked is None:
         return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
-    shown = denial.asked.shown.splitlines()
+    note = unseen_note(denial.call.arguments or {})
+    shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]
     rules, why = denial.asked.suggestion.splitlines(), denial.asked.reason
     way = (

@@ -10,6 +10,7 @@ from longrein.events import PermissionAsked
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
 from longrein.frontends.text_format import escape, escape_line
+from longrein.permissions import unseen_note
 
 _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
 
@@ -74,7 +75,8 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
     drawn = _PARTS_OF_A_CHANGE[asked.name]
     rest = [(name, value) for name, value in (arguments or {}).items() if name not in drawn]
     head = [line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest]
-    return [*head, *change]
+    note = unseen_note(arguments or {})
+    return [*([line(("warn", note))] if note else []), *head, *change]
 
 
 class Approval:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
+from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.spool_writer import write_record
 from longrein.workspace.supervisor.supervisor import Supervisor
 
@@ -28,6 +29,7 @@ def main() -> None:
     os.set_inheritable(first.fileno(), False)  # no command may hold it: its end reports longrein's death
     os.chdir(folder)
     become_subreaper()
+    hide_memory()
     supervisor = Supervisor(first, time.monotonic)
     woken = on_signals(supervisor)
     inode = listen(supervisor)

@@ -71,8 +71,9 @@ def _slurp(path: str, own: int) -> bytes:
     except OSError:
         return b""
     try:
-        if os.fstat(descriptor).st_uid != own:
-            return b""
+        owner = os.fstat(descriptor).st_uid
+        if owner != own and (owner or os.stat(os.path.dirname(path)).st_uid != own):
+            return b""  # the files of a process that is not dumpable belong to root, its folder to its user
         data = last = os.read(descriptor, CHUNK_BYTES)
         while len(last) == CHUNK_BYTES and len(data) < ENVIRONMENT_BYTES_MAX:
             last = os.read(descriptor, CHUNK_BYTES)
@@ -87,8 +88,21 @@ def _slurp(path: str, own: int) -> bytes:
 def environment_of(pid: int) -> bytes:
     """`\\0NAME=value\\0…` with which a process of this user was started; empty when it cannot be read."""
     if LINUX:
-        return b"\0" + _slurp(f"/proc/{pid}/environ", os.getuid())
+        own = os.getuid()
+        return b"\0" + (_slurp(f"/proc/{pid}/environ", own) or _supervisor_mark(pid, own))
     return _environment_psutil(pid)
+
+
+def _supervisor_mark(pid: int, own: int) -> bytes:
+    """Return the mark of a supervisor, whose environment only root can read, by its command line; else nothing."""
+    try:
+        hidden = own != 0 and os.stat(f"/proc/{pid}").st_uid == own
+    except OSError:
+        return b""
+    words = _slurp(f"/proc/{pid}/cmdline", own).split(b"\0") if hidden else []
+    if len(words) < 4 or not any(SUPERVISOR_MODULE in word for word in words[:-3]):
+        return b""
+    return f"{SPOOL_MARK}=".encode() + words[-3] + b"\0"
 
 
 def processes_with(*names: str) -> list[tuple[int, bytes]]:
@@ -188,6 +202,8 @@ COMMAND_MARK = "LONGREIN_COMMAND"
 SPOOL_MARK = "LONGREIN_SPOOL"
 SANDBOX_MARK = "LONGREIN_SANDBOX"
 """Environment variables: of a supervisor, with its spool; of a confined command, with the PID namespace around it."""
+SUPERVISOR_MODULE = b"longrein.workspace.supervisor.main"
+"""Text in the command line of a supervisor, whose next words are its code, its spool and a descriptor."""
 GRACE_S = 2.0
 """Seconds between TERM and KILL."""
 GIVE_UP_S = 5.0

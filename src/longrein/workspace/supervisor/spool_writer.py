@@ -15,7 +15,7 @@ from longrein.atomic_file import replace_file
 
 TYPE_CHECKING = False  # `typing` is slow to import, and the supervisor starts with each session
 if TYPE_CHECKING:
-    from longrein.workspace.supervisor.stream_redactor import StreamRedactor
+    from longrein.events.redact_stream import StreamRedactor
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 NOT_A_PIECE = -1

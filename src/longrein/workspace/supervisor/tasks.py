@@ -101,7 +101,7 @@ class Tasks:
         import json
 
         from longrein.events.redact import redactor  # slow to import, and most sessions keep no task
-        from longrein.workspace.supervisor.stream_redactor import StreamRedactor
+        from longrein.events.redact_stream import StreamRedactor
 
         secrets, nonce, patterns, _ = self._context
         redact = redactor(secrets, nonce, patterns)

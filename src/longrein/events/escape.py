@@ -1,0 +1,59 @@
+r"""Invisible and cursor-moving characters of text from outside, written as `\x1b`, `\u202e`, `\U000e0041`.
+
+Letters of every script and emoji with their joiners are kept.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+_UNSEEN = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""C0 but newline and tab, DEL, C1, bidirectional and zero-width characters, tags, fillers, lone surrogates."""
+JOINERS = "\u200c\u200d"
+SELECTORS = "\ufe0e\ufe0f"
+_EMOJI_BASES = "#*0123456789©®"
+
+
+def escape(text: str, write: Callable[[str], str] | None = None) -> str:
+    r"""Write every invisible or cursor-moving character as `\x1b`, `\u202e`, …; newline and tab are kept.
+
+    Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean text.
+    `write` replaces a character; None for the form above.
+    """
+    by = write or written
+    return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
+
+
+def count_unseen(text: str) -> int:
+    """Return the number of characters that `escape` writes out."""
+    return sum(not _belongs(m[0], text, m.start()) for m in _unseen().finditer(text))
+
+
+def without_unseen(text: str) -> str:
+    """Return `text` without the characters that nobody sees, for a comparison of names."""
+    return "".join(c for c in _unseen().sub("", text) if c.isprintable())
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    """Return the pattern of escaped characters. Compiled at first use: most headless runs escape nothing."""
+    return re.compile(_UNSEEN)
+
+
+def written(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _belongs(char: str, text: str, at: int) -> bool:
+    """Whether a joiner or an emoji selector is in a place where scripts or emoji need it."""
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if char in SELECTORS:
+        return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)
+    if char in JOINERS:
+        return before >= "\u0600" and after >= "\u0600" and before not in JOINERS and after not in JOINERS
+    return False
