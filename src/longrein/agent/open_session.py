@@ -21,6 +21,12 @@ RESTORED_MODES = ("plan", "default", "dontAsk")
 """Modes that a stored session keeps. Whoever can edit a log could write any other into it."""
 
 
+def bypass_warning(is_root: bool) -> str:
+    """Return the warning of the mode `bypassPermissions`."""
+    root = " longrein runs as root: a command can destroy this whole machine." if is_root else ""
+    return f"bypassPermissions: no call is asked about any more.{root}"
+
+
 class OpenSession(Session):
     """A session that can run the main loop."""
 

@@ -31,6 +31,7 @@ from longrein.permissions import (
     visible,
 )
 from longrein.tools import (
+    EXIT_PLAN_MODE,
     Tool,
     bad_arguments_message,
     fit_arguments,
@@ -109,6 +110,7 @@ def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, b
 
 _read = lru_cache(maxsize=64)(read_command)
 """Commands that wait are judged before each move; each is read once."""
+NOT_PLANNING = "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with."
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
@@ -127,6 +129,8 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
         return Judgement("refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred))
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))
+    if tool is EXIT_PLAN_MODE and (session.mode != "plan" or session.deps.parent_policy is not None):
+        return Judgement("refuse", NOT_PLANNING)
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", bad_arguments_message(tool, problem, deferred))

@@ -102,6 +102,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
+        is_root=os.geteuid() == 0,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
     )

@@ -33,11 +33,13 @@ MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
     "whatever way",
     "acceptEdits": "edits of files in the session's folders are now allowed without asking",
+    "auto": "edits in the session's folders and commands that the sandbox confines now run without asking",
+    "dontAsk": "nobody is asked: calls that no rule allows are refused; do what you can without them",
     "bypassPermissions": "calls now run without asking the user; all the more, keep to what was asked",
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
 """Meaning of a permission mode for the model."""
-PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
+PLAN_ANSWER = ". When the plan stands, call ExitPlanMode with it: the user judges it and ends plan mode"
 """Addition for an agent that speaks with the user; a subagent has a task of its own."""
 
 

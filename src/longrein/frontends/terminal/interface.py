@@ -58,6 +58,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     goals: GoalPort | None = None
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    is_root: bool = False
+    """True if longrein runs as root."""
     choosing: bool = False
     """Whether to open the list of sessions first (`longrein -r`)."""
 
