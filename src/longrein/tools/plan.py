@@ -6,11 +6,8 @@ from longrein.tools.registry import make_tool
 
 
 async def ExitPlanMode(plan: str) -> Outcome:  # noqa: ARG001 - the user has read it in the question
-    """Only in plan mode, once the plan stands: show it to the user and ask to start. Yes ends plan mode.
-
-    plan: The steps, the files they change and how you will check them, as Markdown.
-    """
+    """In plan mode: show the user your plan (Markdown). Yes ends plan mode."""
     return Outcome.of("The user agreed: plan mode is over. Do what the plan says.", ModeSet("default"))
 
 
-EXIT_PLAN_MODE = make_tool(ExitPlanMode, access="none", quiet=True)
+EXIT_PLAN_MODE = make_tool(ExitPlanMode, access="none")
