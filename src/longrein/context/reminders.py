@@ -39,7 +39,9 @@ MODES = {
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
 """Meaning of a permission mode for the model."""
-PLAN_ANSWER = ". When the plan stands, call ExitPlanMode with it: the user judges it and ends plan mode"
+PLAN_TOOL = "ExitPlanMode"
+PLAN_CALL = f". When the plan stands, call {PLAN_TOOL} with it: the user judges it and ends plan mode"
+PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
 """Addition for an agent that speaks with the user; a subagent has a task of its own."""
 
 
@@ -134,8 +136,10 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
     """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        answer = PLAN_ANSWER if line == "plan" and not state.kind else ""
-        words = MODES.get(line, f"the permission mode is now {line}") + answer
+        words = MODES.get(line, f"the permission mode is now {line}")
+        if line == "plan" and not state.kind:
+            offered = state.prefix is not None and any(tool.name == PLAN_TOOL for tool in state.prefix.tools)
+            words += PLAN_CALL if offered else PLAN_ANSWER
         return ReminderDraft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
         return ReminderDraft(kind, f"{kind.head}: {line}", state=line, source=source)
