@@ -14,13 +14,11 @@ from typing import Any
 import msgspec
 
 from longrein.agent import (
-    BYPASS,
     RESTORED_MODES,
     Dependencies,
     OpenSession,
     TaskPool,
     builtin_kinds,
-    bypass_warning,
     compose_system,
     open_session,
     resumed_state,
@@ -191,8 +189,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    warned = [bypass_warning(True)] if session.mode == BYPASS and os.geteuid() == 0 else []
-    notes = (*warned, *settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
+    notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -256,7 +253,7 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
     """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
-    A mode that allows more than `default` is never restored: it must be asked for in each run, or by the settings.
+    `auto` and `bypassPermissions` are never restored: they must be asked for in each run, or by the settings.
     """
     mode, was = run_context.settings.permission_mode, state.mode
     if not state.seq or run_context.options.permission_mode or mode == was:

@@ -270,7 +270,7 @@ class Settings(msgspec.Struct, frozen=True):
             "`acceptEdits` makes edits and simple file commands inside the folders without asking; `auto` also runs "
             "all that the sandbox confines; `dontAsk` denies what `default` would ask; `bypassPermissions` asks only "
             "before it writes files that run or configure later, such as `.git/config`. `-c`, `-r` and `/rewind` never "
-            "restore `acceptEdits`, `auto` and `bypassPermissions`",
+            "restore `auto` and `bypassPermissions`",
             "narrow",
             choices=MODES,
             flag="--permission-mode",

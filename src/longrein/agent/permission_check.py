@@ -8,6 +8,7 @@ import msgspec
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
+from longrein.agent.ports import narrower
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall
@@ -143,10 +144,11 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(session, tool, arguments)
     made = _call(session, call.name, tool, arguments)
-    verdict = judge(made, session.rules, session.mode, state.cwd)
+    mode = narrower(session.mode, "default") if call.id in session.approvals.earlier_calls else session.mode
+    verdict = judge(made, session.rules, mode, state.cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
-        verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
+        verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
     verdict = _narrowed(session, made, verdict)
     if verdict.kind == "allow":
         return allowed
@@ -185,6 +187,8 @@ def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) 
 
     if tool.access == "command" and isinstance(command, str):
         return command_footprint(_read(command, cwd, session.rules.home), cwd, real)
+    if tool.access == "command":
+        return Footprint(reads_anything=True, unknown=not tool.together(arguments))
     if tool.traits.kind == "agent":  # subagents read what they like
         return Footprint(reads_anything=True)
     paths = tool.paths(arguments)
