@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent import (
-    BYPASS,
+    RESTORED_MODES,
     Dependencies,
     OpenSession,
     TaskPool,
@@ -260,12 +260,12 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
     """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
-    `bypassPermissions` is never restored: it must be asked for in each run.
+    `auto` and `bypassPermissions` are never restored: they must be asked for in each run, or by the settings.
     """
     mode, was = run_context.settings.permission_mode, state.mode
     if not state.seq or run_context.options.permission_mode or mode == was:
         return mode, []
-    if was != BYPASS:
+    if was in RESTORED_MODES:
         return "", []
     again = f"give --permission-mode {was} to have it again"
     return mode, [f"mode {was} is not restored: the session goes on in mode {mode}; {again}"]

@@ -88,7 +88,7 @@ class Session:
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
         and environment offer. `instructions` come after longrein's system prompt, `system_prompt` in its place. `tools`
         come after the built-in ones; `builtin_tools` names the built-in ones to offer, () for none.
-        `permission_mode` is `plan`, `default`, `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission
+        `permission_mode` is one of `settings_schema.MODES`; `allow` and `deny` are permission
         rules such as `Bash(make test)`. `trust` uses the settings, subagent types and instruction files of the folder,
         which otherwise are read only where the user trusts it. `max_turns` limits the requests for one message,
         `max_budget_usd` the money of the session; 0 for no limit. `window` and `max_output` are tokens, in place of

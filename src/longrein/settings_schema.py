@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
+MODES = ("plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions")
 """Permission modes, narrowest first."""
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
@@ -51,8 +51,7 @@ class PermissionRules(msgspec.Struct, frozen=True):
     allow: Annotated[
         tuple[str, ...],
         Setting(
-            "runs without a question. A command that a shell would join, expand or redirect (`;`, pipes, `$`, `>`) "
-            "matches no rule: it asks",
+            "runs without a question. A command runs if a rule covers each of its parts",
             "nothing",
             check="allow",
             flag="--allowed-tools",
@@ -322,9 +321,11 @@ class Settings(msgspec.Struct, frozen=True):
     permission_mode: Annotated[
         str,
         Setting(
-            "`plan` changes nothing, `default` asks before writes and commands, `acceptEdits` before commands, "
-            "`bypassPermissions` only before it writes files that run or configure later, such as `.git/config`; `-c` "
-            "and `-r` never restore it",
+            "`plan` changes nothing; `default` asks before writes and before commands that do more than read; "
+            "`acceptEdits` makes edits and simple file commands inside the folders without asking; `auto` also runs "
+            "all that the sandbox confines; `dontAsk` denies what `default` would ask; `bypassPermissions` asks only "
+            "before it writes files that run or configure later, such as `.git/config`. `-c`, `-r` and `/rewind` never "
+            "restore `auto` and `bypassPermissions`",
             "narrow",
             choices=MODES,
             flag="--permission-mode",

@@ -130,7 +130,7 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
         (("bypassPermissions",), "default"),
         (("plan", "bypassPermissions"), "plan"),
         (("bypassPermissions", "plan"), "plan"),
-        (("acceptEdits", "bypassPermissions"), "default"),
+        (("acceptEdits", "bypassPermissions"), "acceptEdits"),
         (("auto",), "default"),
         (("dontAsk",), "dontAsk"),
     ],
@@ -138,7 +138,7 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
 async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_afterwards(
     tmp_path: Path, modes: tuple[str, ...], then: str
 ) -> None:
-    """The last words lie in the inbox; those that allow less are obeyed when the session is opened."""
+    """The last words lie in the inbox; those that run no command unasked are obeyed at the open."""
     harness = DiskHarness(tmp_path)
     async with harness.session(Script(), rules=Rules()) as session:
         for mode in modes:

@@ -79,8 +79,8 @@ TABLE = [
     (
         "--permission-mode acceptedits",
         (
-            "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, bypassPermissions; "
-            "did you mean acceptEdits?"
+            "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, auto, dontAsk, "
+            "bypassPermissions; did you mean acceptEdits?"
         ),
     ),
     (

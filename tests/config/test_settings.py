@@ -187,7 +187,7 @@ WRONG = [
     ('model = "a/b c"', ':1: model must be PROVIDER/MODEL, not "a/b c"'),
     (
         'permission_mode = "yolo"',
-        ':1: permission_mode must be one of plan, default, acceptEdits, bypassPermissions, not "yolo"',
+        ':1: permission_mode must be one of plan, dontAsk, default, acceptEdits, auto, bypassPermissions, not "yolo"',
     ),
     ('profile = "big"', ':1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"'),
     ("[limits]\nmax_turns = -1", ":2: limits.max_turns must be a whole number of 0 or more, not -1"),

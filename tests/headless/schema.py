@@ -113,7 +113,7 @@ INIT = {
     **all_of("cwd model output_style apiKeySource claude_code_version longrein_version", TEXT),
     **all_of("tools slash_commands agents skills left_out", array(TEXT)),
     "mcp_servers": array(obj({"name": TEXT, "status": TEXT})),
-    "permissionMode": {"enum": ["default", "acceptEdits", "plan", "bypassPermissions"]},
+    "permissionMode": {"enum": ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]},
     "plugins": {"type": "array"},
 }
 RETRY = {

@@ -168,6 +168,6 @@ class PseudoTerminal:
     def keys_count(self) -> bool:
         """Whether the question on the screen has the keys: they are bold then."""
         for y, row in enumerate(self.lines()):
-            if row.startswith(" y yes, once"):
+            if row.startswith(" y yes, "):
                 return bool(self.screen.buffer[y][1].bold)
         return False

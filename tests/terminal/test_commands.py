@@ -140,8 +140,8 @@ def test_help_fits_80_columns() -> None:
 
 
 def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
-    modes = ["default", "acceptEdits", "plan", "bypassPermissions"]
-    assert [next_mode(mode) for mode in modes] == ["acceptEdits", "plan", "default", "default"]
+    modes = ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+    assert [next_mode(mode) for mode in modes] == ["acceptEdits", "plan", "auto", "default", "default", "default"]
 
 
 def test_context_adds_up() -> None:
@@ -191,7 +191,8 @@ ANSWERS = {
     "/context": "24.6k of 100.0k tokens",
     "/pins": "nothing is pinned; /pin TEXT keeps TEXT word for word",
     "/nope": "! there is no command /nope; /help lists them",
-    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions",
+    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, auto, dontAsk, "
+    "bypassPermissions",
     "/mode default": "! the mode is default already",
     "/rewind": "! nothing was said yet, so there is nothing to go back to",
     "/unpin it": "! say which: /unpin NUMBER; /pins lists them",
@@ -234,7 +235,7 @@ def test_a_list_is_chosen_from_or_left(tmp_path: Path) -> None:
 def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("idle · mock/small · default")
-        for mode in ("acceptEdits", "plan", "default"):
+        for mode in ("acceptEdits", "plan", "auto", "default"):
             tty.send("\x1b[Z").until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Answer, ReplyDelta, RetryPause, SessionUpdate
+from longrein.agent import Answer, ReplyDelta, RetryPause, SessionUpdate, approval_digest
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -32,7 +32,7 @@ from longrein.events import (
 )
 from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines
-from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
+from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines, rule_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.event_lines import (
     GAP,
@@ -321,7 +321,20 @@ def test_the_answers_say_what_they_store() -> None:
     ],
 )
 def test_a_key_is_the_answer_it_shows(question: Question, key: str, message: Answer | None) -> None:
-    assert answer(question, key, "because" if key == "f" else "") == message
+    told = answer(question, key, "because" if key == "f" else "")
+    assert told == (message and msgspec.structs.replace(message, digest=approval_digest(question.asked)))
+
+
+def test_several_rules_are_listed_before_they_are_granted() -> None:
+    rules = [f"Bash(make t{n}:*)" for n in range(5)]
+    question = Question(PermissionAsked("c4.0", "Bash", "make t0; …", "no rule", "\n".join(rules)))
+    assert texts(rule_lines(question)) == [f"  rule: {rule}" for rule in rules]
+    assert [choice.label for choice in choices(question)][1:3] == [
+        "yes, for this session: these 5 rules",
+        "always: these 5 rules",
+    ]
+    drawn = texts(Approval(question, content_lines(question)).draw(60, 12))
+    assert [row for row in drawn if "rule: " in row] == [f"  rule: {rule}" for rule in rules]
 
 
 def test_an_edit_is_approved_with_all_its_arguments() -> None:

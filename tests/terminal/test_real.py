@@ -156,3 +156,45 @@ def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one
     with open_it(home(tmp_path, SLOW, {"text": "Hello second.\n"}), argument) as tty:
         tty.send(early).until("› first").until("after this turn: second").until("word010").send("\x1b")
         tty.until("interrupted").until("› second").until("Hello second.")
+
+
+def test_all_proposed_rules_are_shown_and_stored(tmp_path: Path) -> None:
+    project = home(
+        tmp_path, {"calls": [{"name": "Bash", "arguments": {"command": "frob one; grub two"}}]}, {"text": "Fine."}
+    )
+    with open_it(project) as tty:
+        tty.ask("go").until("rule: Bash(frob one:*)").until("rule: Bash(grub two:*)").until("always: these 2 rules")
+        tty.until(tty.keys_count).send("a").until("Fine.").until("idle")
+    settings = (tmp_path / "home" / ".config" / "longrein" / "config.toml").read_text()
+    assert all(f'"{rule}"' in settings for rule in ("Bash(frob one:*)", "Bash(grub two:*)"))
+
+
+def test_a_plan_is_shown_and_agreed_to(tmp_path: Path) -> None:
+    plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": "1. Fix calc.py\n2. Run it"}}]}
+    with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
+        tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send("y").until("Fine.")
+        tty.until("idle · mock/small · default")
+
+
+def footer_colours(tty: PseudoTerminal, text: str) -> set[str]:
+    """Colours in which `text` stands in the footer."""
+    found = set()
+    for number, row in enumerate(tty.screen.display):
+        if text in row and "· mock/small ·" in row:
+            found |= {tty.screen.buffer[number][row.index(text) + n].fg for n in range(len(text))}
+    return found
+
+
+def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(tmp_path: Path) -> None:
+    project = home(tmp_path, {"calls": [{"name": "Bash", "arguments": {"command": "touch ran"}}]}, {"text": "Fine."})
+    with open_it(project, "--permission-mode bypassPermissions") as tty:
+        tty.until("idle · mock/small · bypassPermissions")
+        tty.until(lambda: footer_colours(tty, "bypassPermissions") == {"red"})
+        if os.geteuid() == 0:
+            tty.until("longrein runs as root")
+        tty.ask("go").until("Fine.").until("idle").size(30, 24)
+        tty.until(lambda: any("bypassPermissions" in row for row in tty.screen.display))
+        tty.send("\x04").exits(0)
+    assert (project / "ran").exists()
+    with open_it(project, "-c") as tty:
+        tty.until("mode bypassPermissions is not restored").until("idle · mock/small · default")

@@ -29,7 +29,7 @@ from longrein.agent.messages import (
     approval_digest,
 )
 from longrein.agent.moves import Judgement, Move, next_move
-from longrein.agent.open_session import BYPASS, OpenSession, open_session, resumed_state
+from longrein.agent.open_session import BYPASS, RESTORED_MODES, OpenSession, bypass_warning, open_session, resumed_state
 from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
@@ -39,6 +39,7 @@ from longrein.settings_schema import Limits, TaskOptions
 
 __all__ = [
     "BYPASS",
+    "RESTORED_MODES",
     "Answer",
     "Clock",
     "Compact",
@@ -75,6 +76,7 @@ __all__ = [
     "UserNotice",
     "approval_digest",
     "builtin_kinds",
+    "bypass_warning",
     "child_system",
     "compose_system",
     "fork_task",

@@ -17,8 +17,14 @@ from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
 
 BYPASS = "bypassPermissions"
-RESTORED_MODES = ("plan", "default", "dontAsk")
-"""Modes that a stored session keeps. Whoever can edit a log could write any other into it."""
+RESTORED_MODES = ("plan", "default", "dontAsk", "acceptEdits")
+"""Modes that a stored session keeps; calls that an earlier run has left are judged in `default` at most."""
+
+
+def bypass_warning(is_root: bool) -> str:
+    """Return the warning of the mode `bypassPermissions`."""
+    root = " longrein runs as root: a command can destroy this whole machine." if is_root else ""
+    return f"bypassPermissions: no call is asked about any more.{root}"
 
 
 class OpenSession(Session):
@@ -79,6 +85,7 @@ def open_session(
             session.append(deps.prefix(deps.model, reason))
     if opened is not None and opened.pins and new:
         session.append(pins_reminder(opened.nonce, opened.pins))
+    _restrict_earlier_calls(session, restored=not mode)
     while (stale := session.inbox.take(_may_widen)) is not None:
         session.take(stale[0])  # left by an earlier run, which ended before it took the message
     if not mode and session.state.mode not in RESTORED_MODES and deps.parent_policy is None:  # else as the parent
@@ -90,6 +97,14 @@ def open_session(
     if session.state.tasks:
         session.open_background_tasks()
     return session
+
+
+def _restrict_earlier_calls(session: OpenSession, *, restored: bool) -> None:
+    """Judge calls that an earlier run has left in `default` at most, unless the mode was asked for now."""
+    above = session.deps.parent_policy
+    session.approvals.mode_restored = restored if above is None else above.root.approvals.mode_restored
+    if session.approvals.mode_restored:
+        session.approvals.earlier_calls = frozenset(session.state.calls)
 
 
 def _may_widen(word: InboxMessage) -> bool:

@@ -9,6 +9,7 @@ from longrein.agent.call_conflicts import Footprint, command_footprint, paths_fo
 from longrein.agent.confinement import LOOK_S, confines, find_masks, policy_views
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
+from longrein.agent.ports import narrower
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall
@@ -31,6 +32,7 @@ from longrein.permissions import (
     visible,
 )
 from longrein.tools import (
+    EXIT_PLAN_MODE,
     Tool,
     bad_arguments_message,
     fit_arguments,
@@ -95,6 +97,7 @@ def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, b
 
 _read = lru_cache(maxsize=64)(read_command)
 """Commands that wait are judged before each move; each is read once."""
+NOT_PLANNING = "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with."
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
@@ -115,6 +118,8 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
         return Judgement("refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred))
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))
+    if tool is EXIT_PLAN_MODE and (session.mode != "plan" or session.deps.parent_policy is not None):
+        return Judgement("refuse", NOT_PLANNING)
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
@@ -129,10 +134,11 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     made = _call(session, call.name, tool, arguments)
     if open_call.asked is None or call.id not in session.judged_paths:  # else the user answers for what was shown
         session.judged_paths[call.id] = {touched.given: touched.real for touched in made.touched}
-    verdict = judge(made, session.rules, session.mode, state.cwd)
+    mode = narrower(session.mode, "default") if call.id in session.approvals.earlier_calls else session.mode
+    verdict = judge(made, session.rules, mode, state.cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
-        verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
+        verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
     verdict = _narrowed(session, made, verdict)
     if verdict.kind == "allow":
         return allowed
@@ -171,6 +177,8 @@ def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) 
 
     if tool.access == "command" and isinstance(command, str):
         return command_footprint(_read(command, cwd, session.rules.home), cwd, real)
+    if tool.access == "command":
+        return Footprint(reads_anything=True, unknown=not tool.together(arguments))
     if tool.traits.kind == "agent":  # subagents read what they like
         return Footprint(reads_anything=True)
     paths = tool.paths(arguments)

@@ -14,7 +14,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
-from longrein.settings_schema import Limits, TaskOptions, ToolOptions
+from longrein.settings_schema import MODES, Limits, TaskOptions, ToolOptions
 from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
 from longrein.workspace import MemoryUse, SessionSandbox, Workspace
 
@@ -141,13 +141,14 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True for the `seed` profiles."""
 
 
-WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
+WIDTH = {mode: width for width, mode in enumerate(MODES)}
 """Permission modes by how much they allow without asking."""
 
 
 def narrower(mode: str, other: str) -> str:
     """Return the narrower of two permission modes. An unknown mode counts as `default`."""
-    return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
+    usual = WIDTH["default"]
+    return other if WIDTH.get(other, usual) < WIDTH.get(mode, usual) else mode
 
 
 def below(label: str, name: str) -> str:

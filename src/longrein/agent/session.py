@@ -123,6 +123,10 @@ class Approvals:
         self.digests: dict[str, str] = {}
         """Open call -> digest of the bytes that were shown."""
         self.rules: tuple[str, ...] = ()
+        self.mode_restored = False
+        """True if the mode comes from the log."""
+        self.earlier_calls: frozenset[str] = frozenset()
+        """Calls of an earlier run, where the mode is restored: a mode wider than `default` does not hold for them."""
 
 
 class Session:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from heapq import nsmallest
 
 from longrein import __version__
+from longrein.agent import BYPASS, bypass_warning
 from longrein.composition import Composition, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
@@ -81,11 +82,12 @@ async def _end_tasks(folder: str) -> None:
 
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
+    is_root = os.geteuid() == 0
     return TerminalFacts(
         model=deps.model.name,
         cwd=session.state.cwd,
         version=__version__,
-        notices=built.notes,
+        notices=(*((bypass_warning(is_root),) if is_root and session.mode == BYPASS else ()), *built.notes),
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: deps.model.budget.usable_tokens,
         context_report=lambda: report(
@@ -102,6 +104,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
         sandbox=lambda: _sandbox(built),
+        is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
     )

@@ -35,10 +35,14 @@ MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
     "whatever way",
     "acceptEdits": "edits of files in the session's folders are now allowed without asking",
+    "auto": "edits in the session's folders and commands that the sandbox confines now run without asking",
+    "dontAsk": "nobody is asked: calls that no rule allows are refused; do what you can without them",
     "bypassPermissions": "calls now run without asking the user; all the more, keep to what was asked",
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
 """Meaning of a permission mode for the model."""
+PLAN_TOOL = "ExitPlanMode"
+PLAN_CALL = f". When the plan stands, call {PLAN_TOOL} with it: the user judges it and ends plan mode"
 PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
 """Addition for an agent that speaks with the user; a subagent has a task of its own."""
 
@@ -134,8 +138,10 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
     """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        answer = PLAN_ANSWER if line == "plan" and not state.kind else ""
-        words = MODES.get(line, f"the permission mode is now {line}") + answer
+        words = MODES.get(line, f"the permission mode is now {line}")
+        if line == "plan" and not state.kind:
+            offered = state.prefix is not None and any(tool.name == PLAN_TOOL for tool in state.prefix.tools)
+            words += PLAN_CALL if offered else PLAN_ANSWER
         return ReminderDraft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
         return ReminderDraft(kind, f"{kind.head}: {line}", state=line, source=source)

@@ -402,7 +402,7 @@ class ModeSet(Event, frozen=True):
     """New permission mode."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-    mode: str  # `default`, `acceptEdits`, `plan` or `bypassPermissions`
+    mode: str  # One of `settings_schema.MODES`
 
 
 class CwdSet(Event, frozen=True):

@@ -69,7 +69,7 @@ STATE_DIR = flag("--state-dir", "where sessions are kept (LONGREIN_STATE_DIR)", 
 HELP = flag("-h --help", "show this page and exit")
 JSON = flag("--json", "one JSON array")
 
-MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
 
 MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
     "Headless runs": (
@@ -115,8 +115,9 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
     "What it may do": (
         flag(
             "--permission-mode",
-            "default: asks before writes and commands; acceptEdits: asks before commands; plan: changes "
-            "nothing; bypassPermissions: never asks",
+            "default: asks before writes and most commands; acceptEdits: edits without asking; plan: changes "
+            "nothing; auto: also runs what the sandbox confines; dontAsk: denies what would ask; "
+            "bypassPermissions: never asks",
             "word",
             "MODE",
             MODES,

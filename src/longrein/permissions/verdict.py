@@ -223,8 +223,12 @@ def absolute(word: str, cwd: str, home: str) -> str:
 
 PROTECTED_NAMES = frozenset(
     (
-        *(".git", ".vscode", ".idea", ".husky", ".claude", ".longrein", ".codex", ".gemini", ".ssh", ".gnupg"),
-        *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".ripgreprc", ".pre-commit-config.yaml"),
+        *(".git", ".githooks", ".husky", ".ssh", ".gnupg", ".circleci", ".devcontainer"),
+        *(".vscode", ".idea", ".zed", ".fleet", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".dir-locals.el"),
+        *(".claude", ".longrein", ".codex", ".cursor", ".gemini", ".opencode", ".kimi", ".vibe", ".crush", ".windsurf"),
+        *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".gitattributes", ".ripgreprc", ".lldbinit", ".gdbinit"),
+        *(".pre-commit-config.yaml", ".pre-commit-config.yml", ".lefthook", "lefthook.yml", ".lefthook.yml"),
+        *(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".gitlab-ci.yml", "sitecustomize.py"),
         *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
         *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout"),
     )
@@ -234,7 +238,13 @@ PROTECTED_NAMES = frozenset(
 UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("commands", "skills", "worktrees"))}
 """Unprotected folders inside protected ones."""
 
-PROTECTED_PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")))
+PROTECTED_PAIRS = frozenset(
+    (
+        *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
+        *((".github", "workflows"), (".github", "actions"), ("node_modules", ".bin")),
+        *((".venv", "bin"), ("venv", "bin"), (".venv", "scripts"), ("venv", "scripts")),
+    )
+)
 """Protected pairs of consecutive names."""
 
 
@@ -313,7 +323,8 @@ def _path_rule(call: Call) -> str:
 # --- Verdict ---------------------------------------------------------------------------------------------------------
 
 
-_PLAN_REASON = "plan mode changes nothing: read, plan and report; the user ends it by choosing another mode"
+_PLAN_REASON = "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; the user decides"
+_EXIT_PLAN = "ExitPlanMode"
 _NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__")
 """Reading tools that reach beyond this machine; they need a rule."""
 
@@ -337,6 +348,8 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
         return Verdict("deny", _why_deny(call, rule), rule)
     if call.command is not None and mode != "bypassPermissions":
         return _judge_command(call, call.command, rules, mode, cwd)
+    if call.tool == _EXIT_PLAN:
+        return _ask(call, "the plan is ready; yes ends plan mode")
     changes = call.access in ("write", "command") or any(t.writes for t in call.touched)
     if mode == "plan" and changes:
         return Verdict("deny", _PLAN_REASON)

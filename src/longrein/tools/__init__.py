@@ -5,6 +5,7 @@ from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arg
 from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
+from longrein.tools.plan import EXIT_PLAN_MODE
 from longrein.tools.port import (
     BackgroundedCommand,
     Blobs,
@@ -35,6 +36,7 @@ from longrein.tools.tool_search import (
 )
 
 __all__ = [
+    "EXIT_PLAN_MODE",
     "BackgroundedCommand",
     "Blobs",
     "DeferralPolicy",

@@ -5,6 +5,7 @@ from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.edit import EDIT
 from longrein.tools.goals import goal_tools
+from longrein.tools.plan import EXIT_PLAN_MODE
 from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
@@ -35,7 +36,19 @@ COMPACT = make_tool(Compact, access="none", quiet=True, key_argument="focus")
 # --- List of built-in tools ------------------------------------------------------------------------------------------
 
 
-BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RECALL, COMPACT, *TASK_TOOLS)
+BUILTIN: tuple[Tool, ...] = (
+    READ,
+    WRITE,
+    EDIT,
+    BASH,
+    GREP,
+    GLOB,
+    TODO_WRITE,
+    RECALL,
+    COMPACT,
+    EXIT_PLAN_MODE,
+    *TASK_TOOLS,
+)
 
 
 def builtin_tools() -> tuple[Tool, ...]:

@@ -43,6 +43,8 @@ def choices(question: Question) -> list[Row]:
 
     Several rules are listed by `rule_lines`.
     """
+    if question.asked.name == "ExitPlanMode":
+        return [Row("y", "yes, start"), Row("n", "no, keep planning"), Row("f", "no, and say why")]
     rules = question.asked.suggestion.splitlines()
     what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
     lasting = [Row("s", f"yes, for this session: {what}"), Row("a", f"always: {what}")] if rules else []

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from longrein.agent import (
+    BYPASS,
     Compact,
     InboxMessage,
     PendingMessage,
@@ -20,6 +21,7 @@ from longrein.agent import (
     Uncompact,
     Unpin,
     UserMessage,
+    bypass_warning,
 )
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall
@@ -34,9 +36,9 @@ from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument
 
-MODES = ("default", "acceptEdits", "plan")
-"""Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
-EVERY_MODE = (*MODES, "bypassPermissions")
+MODES = ("default", "acceptEdits", "plan", "auto")
+"""Modes that Shift-Tab cycles through. `dontAsk` and `bypassPermissions` must be typed."""
+EVERY_MODE = (*MODES, "dontAsk", BYPASS)
 TAIL_LINES = 20
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
@@ -293,7 +295,7 @@ def _mode(context: CommandContext, mode: str) -> CommandResult:
         return notice(f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
     if mode == context.session.state.mode and not context.session.busy:
         return notice(f"the mode is {mode} already")
-    return CommandResult(message=SetMode(mode))
+    return CommandResult(message=SetMode(mode), notice=bypass_warning(context.facts.is_root) if mode == BYPASS else "")
 
 
 def _clear(_: CommandContext, __: str) -> CommandResult:

@@ -60,6 +60,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    is_root: bool = False
+    """True if longrein runs as root."""
     choosing: bool = False
     """Whether to open the list of sessions first (`longrein -r`)."""
 

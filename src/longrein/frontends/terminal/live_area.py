@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent import PendingMessage, SubagentView
+from longrein.agent import BYPASS, PendingMessage, SubagentView
 from longrein.context import State
 from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines, task_rows
@@ -53,12 +53,15 @@ def figures(
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent."""
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent.
+
+    `bypassPermissions` is red and never hidden.
+    """
     context, cache = figures.context_percent, figures.cache_percent
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
         (5, escape_line(figures.model), "dim"),
-        (1, figures.mode, "warn" if figures.mode == "bypassPermissions" else "dim"),
+        (-1, figures.mode, "bad") if figures.mode == BYPASS else (1, figures.mode, "dim"),
         (1, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
         (2, f"context {context}%" * (context >= 0), "bad" if context >= 90 else "warn" if context >= 75 else "dim"),
         (6, f"cache {cache}%" * (cache >= 0), "dim"),

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from longrein.agent import Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
+from longrein.agent import BYPASS, Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import read_lines
@@ -143,8 +143,10 @@ class _PlainConversation:
                 self.exit(Outcome("exit"))
 
     def _print_prompt(self) -> None:
-        if self.interactive and not self.view.busy and self.out.last != INVITATION:
-            self.out.put(INVITATION)
+        mode = self.session.state.mode
+        invitation = f"\n{mode}> " if mode == BYPASS else INVITATION
+        if self.interactive and not self.view.busy and self.out.last != invitation:
+            self.out.put(invitation)
 
     async def _ask(self) -> None:
         question = next(iter(self.view.questions), None)

@@ -1,0 +1,168 @@
+"""What each permission mode runs, asks and denies; leaving plan mode; what an answer covers and grants."""
+
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Answer, SetMode
+from longrein.events import PermissionAnswered, PermissionAsked, SettingsError, ToolEnded, text_of
+from longrein.permissions import Rules
+from longrein.testing.harness import Approver
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+
+pytestmark = pytest.mark.anyio
+
+CALLS = {
+    "read": call("Read", file_path="a.txt"),
+    "ls": call("Bash", command="ls | head -3"),
+    "write": call("Write", file_path="new.txt", content="x"),
+    "touch": call("Bash", command="mkdir -p d && touch d/x"),
+    "script": call("Bash", command="sh run.sh"),
+    "workflow": call("Write", file_path=".github/workflows/ci.yml", content="x"),
+    "hook": call("Bash", command="touch .husky/pre-commit"),
+    "npmrc": call("Write", file_path=".npmrc", content="x"),
+    "venv": call("Write", file_path=".venv/bin/python", content="x"),
+    "bin": call("Write", file_path="node_modules/.bin/tsc", content="x"),
+    "precommit": call("Write", file_path=".pre-commit-config.yaml", content="x"),
+    "agent": call("Write", file_path=".cursor/rules/x.md", content="x"),
+    "outside": call("Write", file_path="../new.txt", content="x"),
+}
+LATER = ("workflow", "hook", "npmrc", "venv", "bin", "precommit", "agent")
+"""Calls that write what something runs later by itself."""
+SAME = {"read": "ran", "ls": "ran"}
+EXPECT: dict[str, dict[str, str]] = {
+    "default": {**dict.fromkeys(CALLS, "asked"), **SAME},
+    "acceptEdits": {**dict.fromkeys(CALLS, "asked"), **SAME, "write": "ran", "touch": "ran"},
+    "auto": {**dict.fromkeys(CALLS, "asked"), **SAME, "write": "ran", "touch": "ran"},
+    "plan": {**dict.fromkeys(CALLS, "denied"), **SAME},
+    "dontAsk": {**dict.fromkeys(CALLS, "denied"), **SAME},
+    "bypassPermissions": {**dict.fromkeys(CALLS, "ran"), **dict.fromkeys(LATER, "asked"), "hook": "ran"},
+}
+
+
+def new_harness(folder: Path) -> DiskHarness:
+    harness = DiskHarness(folder)
+    (harness.tree / "a.txt").write_text("old\n")
+    (harness.tree / "run.sh").write_text("touch ran_script\n")
+    (harness.tree / ".husky").mkdir()
+    return harness
+
+
+async def outcomes(harness: DiskHarness, mode: str) -> dict[str, str]:
+    """`ran`, `asked` or `denied` for each of `CALLS`; every question is answered with no."""
+    answers = Approver({})
+    model = Script(*(says(one) for one in CALLS.values()), says("done"))
+    async with harness.session(model, rules=Rules(base=str(harness.tree))) as session, answers.answering(session):
+        await turn(session, SetMode(mode), "go")
+    ended = [e.event for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    asked = {e.event.call for e in harness.entries() if isinstance(e.event, PermissionAsked)}
+    kinds = ["asked" if one.call in asked else "denied" if one.status == "denied" else "ran" for one in ended]
+    return dict(zip(CALLS, kinds, strict=True))
+
+
+@pytest.mark.parametrize("mode", EXPECT)
+async def test_what_a_mode_runs_asks_and_denies(tmp_path: Path, mode: str) -> None:
+    assert await outcomes(new_harness(tmp_path), mode) == EXPECT[mode]
+
+
+async def test_dontAsk_names_the_rule_that_would_allow_the_call(tmp_path: Path) -> None:
+    harness = new_harness(tmp_path)
+    await outcomes(harness, "dontAsk")
+    told = [text_of(e.event.parts) for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    assert f"a rule that allows it: Edit(/{harness.tree}/new.txt)" in told[2]
+
+
+PLAN = call("ExitPlanMode", plan="1. Write new.txt")
+
+
+@pytest.mark.parametrize(("word", "then", "asked"), [("allow", "default", 2), ("deny", "plan", 1)])
+async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
+    tmp_path: Path, word: str, then: str, asked: int
+) -> None:
+    harness, answers = new_harness(tmp_path), Approver(lambda _: word)
+    model = Script(says(PLAN), says(CALLS["write"]), says("done"))
+    async with (
+        harness.session(model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))) as session,
+        answers.answering(session),
+    ):
+        await turn(session, SetMode("plan"), "go")
+    assert (session.state.mode, len(answers.asked)) == (then, asked)
+    assert answers.asked[0].shown == "plan: 1. Write new.txt"
+    assert (harness.tree / "new.txt").exists() is (word == "allow")
+
+
+async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
+    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
+    async with (
+        harness.session(Script(says(PLAN), says("done")), rules=Rules(base=str(harness.tree))) as session,
+        answers.answering(session),
+    ):
+        await turn(session, SetMode("acceptEdits"), "go")
+    assert (session.state.mode, answers.asked) == ("acceptEdits", [])
+
+
+# --- Answers ---------------------------------------------------------------------------------------------------------
+
+
+TWICE = [says(call("Bash", command="frob one; grub two"))] * 2
+RULES = "Bash(frob one:*)\nBash(grub two:*)"
+
+
+async def questions(
+    harness: DiskHarness, *words: object, fails: bool = False
+) -> tuple[list[PermissionAsked], list[str]]:
+    """Questions of a session that makes the same call twice, and the rules that were stored; `words` answer in turn."""
+    stored: list[str] = []
+    left = list(words)
+
+    def remember(rules: str) -> None:
+        if fails:
+            raise SettingsError("config.toml: cannot be written")
+        stored.append(rules)
+
+    def answer(asked: PermissionAsked) -> object:
+        word = left.pop(0) if left else "deny"
+        return word(asked) if callable(word) else word
+
+    answers = Approver(answer)  # type: ignore[arg-type]
+    rules = Rules(base=str(harness.tree))
+    async with (
+        harness.session(Script(*TWICE, says("done")), rules=rules, remember_rule=remember) as session,
+        answers.answering(session),
+    ):
+        await turn(session, "go")
+    return answers.asked, stored
+
+
+@pytest.mark.parametrize(("word", "asked", "stored"), [("always", 1, [RULES]), ("session", 1, []), ("allow", 2, [])])
+async def test_an_answer_grants_all_rules_that_were_shown(
+    tmp_path: Path, word: str, asked: int, stored: list[str]
+) -> None:
+    found, kept = await questions(new_harness(tmp_path), word)
+    assert (len(found), kept) == (asked, stored)
+    assert {one.suggestion for one in found} == {RULES}
+
+
+@pytest.mark.parametrize("rule", ["Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash"])
+async def test_a_rule_that_was_not_proposed_is_not_granted(tmp_path: Path, rule: str) -> None:
+    harness = new_harness(tmp_path)
+    found, kept = await questions(harness, lambda asked: Answer(asked.call, "allow", "always", rule))
+    assert (len(found), kept) == (2, [])
+    answered = [e.event for e in harness.entries() if isinstance(e.event, PermissionAnswered)]
+    assert (answered[0].scope, answered[0].rule) == ("once", "")
+
+
+async def test_where_rules_cannot_be_stored_the_call_runs_once(tmp_path: Path) -> None:
+    found, _ = await questions(new_harness(tmp_path), "always", fails=True)
+    assert len(found) == 2
+
+
+async def test_an_answer_to_other_bytes_than_shown_is_asked_again(tmp_path: Path) -> None:
+    harness = new_harness(tmp_path)
+    found, kept = await questions(
+        harness, lambda asked: Answer(asked.call, "allow", "always", asked.suggestion, digest="0" * 64)
+    )
+    assert [one.call for one in found[:2]] == [found[0].call] * 2
+    assert kept == []
+    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    assert ended == ["denied", "denied"]
