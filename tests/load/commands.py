@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of pieces of shell lines
 """Random command lines against a real Bash: what Bash runs must stand in the parts that the parser reads.
 
     python -m tests.load.commands 50000 1
@@ -19,19 +20,20 @@ from pathlib import Path
 import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
-from longrein.permissions.bash_parser import Part, Word, join_path
+from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.program_table import effect_of
 
 BATCH = 250
 """Lines of one bubblewrap."""
-STUBS = "cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh sudo curl".split()
-REAL = "env timeout nice nohup xargs find bash sh dash setsid stdbuf".split()
+STUBS = word_set("cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh sudo curl")
+REAL = word_set("env timeout nice nohup xargs find bash sh dash setsid stdbuf")
 STUB = '#!/bin/sh\n{ printf \'%s\\0\' "$#" "${0##*/}" "$@"; } >&9\necho a.txt\n'
 DRIVER = """
 export PATH=/stubs LANG=C.UTF-8 HOME=/home/x
 for i in "$@"; do
   cd /w/$i || exit
-  timeout -s KILL 1 bash -c "$(</lines/$i)" 9>>/log/$i </dev/null >/dev/null 2>&1
+  IFS= read -r -d "" line </lines/$i
+  timeout -s KILL 1 bash -c "$line" 9>>/log/$i </dev/null >/dev/null 2>&1
 done
 """
 
@@ -55,7 +57,7 @@ SPELLINGS = [
     '{0}"{1}"', "{0}${{V:+}}{1}", "/stubs/{0}{1}", "{0}$V{1}", "{{{0}{1},a}}", "{0}`true`{1}", "$V{0}{1}", "{0}{1}*",
     "{0}$(true){1}", "~/{0}{1}", "./{0}{1}", "$\"{0}{1}\"", "{0}{{{1},}}", "{0}[{1}]",
 ]  # fmt: skip
-RUNS_TEXT = "bash sh eval coproc trap env xargs exec source .".split()
+RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source .")
 OPTIONS = [
     "-n",
     "-r",
@@ -104,7 +106,8 @@ SEPARATORS = [
     ";", " ; ", "&&", " && ", "||", " || ", "|", " | ", " |& ", "&", " & ", "\n", "; \n", " &&\n", " |\n", "\n\n", " # c\n",
     "\\\n;", ";\\\n", ";\t", "& ", " 2>&1 | ",
 ]  # fmt: skip
-NOISE = list("'\"\\$`(){}[]<>|&;#*?!~= \t\n-,") + [
+NOISE = [
+    *"'\"\\$`(){}[]<>|&;#*?!~= \t\n-,",
     "$(",
     "${",
     "<<",
@@ -158,7 +161,7 @@ class Generator:
         quoted = "'" + c.replace("'", "'\\''") + "'"
         forms = [
             f"if {a}; then {b}; fi", f"if {c}; then {a}; else {b}; fi", f"while {a}; do {b}; break; done",
-            f"until {c}; do {b}; break; done", f"for V in {word} {self.word(depth)}; do {a}; done", f"for V in rm; do $V x; done",
+            f"until {c}; do {b}; break; done", f"for V in {word} {self.word(depth)}; do {a}; done", "for V in rm; do $V x; done",
             f"for ((i=0;i<1;i++)); do {a}; done", f"case {word} in {self.word(depth)}) {a};; *) {b};; esac", f"{{ {a}; }}",
             f"( {a} )", f"({a})", f"[[ {word} == {self.word(depth)} ]] && {a}", f"((V++)); {a}", f"f() {{ {a}; }}; f",
             f"function f {{ {a}; }}; f", f"bash -c {quoted}", f"sh -c {quoted} x y", f"bash -ec {quoted}", f"eval {quoted}",
@@ -323,9 +326,9 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
         )
         if not known and not any(explains(part, argv) for part in script.parts):
             return f"read without {argv}"
-        if argv[0] == "rm" and len(argv) > 1:
-            if judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind != "deny":
-                return f"not denied by Bash(rm *), but it ran {argv}"
+        denied = judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
+        if argv[0] == "rm" and len(argv) > 1 and not denied:
+            return f"not denied by Bash(rm *), but it ran {argv}"
     return ""
 
 

@@ -8,6 +8,7 @@ Everything that the parser does not know for certain is a *problem*: a syntax er
 command position, arithmetic over variables. A script or part with a problem is never allowed by itself.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, reduce
@@ -117,7 +118,7 @@ def _joined(first: Word, second: Word) -> Word:
         return first
     text = first.text + second.text
     if second.kind == "open":
-        return Word(text, "open")
+        return Word(_GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text, "open")
     if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
         return Word(first.text, "open")
     return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
@@ -215,6 +216,8 @@ WRAPPERS = {
 """Programs that run the command in their arguments, with the options before it."""
 UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
 """Wrappers that change nothing about what the command can do."""
+_BASH_ONLY = re.compile(r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b")
+"""Syntax that other shells read differently."""
 SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
 RESERVED = word_set("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
 
@@ -325,6 +328,10 @@ class _Reader:
         self.certain_at: dict[int, frozenset[str]] = {}
         """The certain variables at each value, by node."""
         self.busy: set[str] = set()
+        self.counts: dict[str, int] | None = None
+        """Number of values of each variable with several that the present command uses; None outside a command."""
+        self.chosen: dict[str, int] = {}
+        """The value of each of them that is tried now."""
 
     def run(self) -> None:
         root = _parser().parse(self.source).root_node
@@ -399,8 +406,12 @@ class _Reader:
             found += self.value(node) if node is not None else [Word("")]
         self.certain = here
         self.busy.discard(name)
+        found = list(dict.fromkeys(found))
         if len(found) > ALTERNATIVES_MAX:
             return [OPEN]
+        if self.counts is not None and len(found) > 1:
+            self.counts[name] = len(found)
+            found = [found[self.chosen.get(name, 0) % len(found)]]
         split = (word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found)
         return [OPEN] if not quoted and any(split) else found
 
@@ -456,7 +467,7 @@ class _Reader:
 
     def plain(self, text: str) -> list[Word]:
         """Return the words of an unquoted text: braces, `~` and globs."""
-        if re.search(r"['\"`\\]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
+        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
             self.fail(f"`{text[:40]}` is not read")
             return [OPEN]
         if text.startswith("~"):
@@ -549,11 +560,12 @@ class _Reader:
                 todo += child.children
 
     def substitution(self, node: Any) -> None:
-        folders, certain = self.folders, self.certain
+        folders, certain, counts = self.folders, self.certain, self.counts
+        self.counts = None
         for child in node.children:
             if child.type not in ("$(", ")", "`", "<(", ">(", "\n"):
                 self.statement(child, 1)
-        self.folders, self.certain = folders, certain
+        self.folders, self.certain, self.counts = folders, certain, counts
 
     # -- statements
 
@@ -581,6 +593,8 @@ class _Reader:
                 self.add_folders(before)
             case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
                 self.redirect(node)
+            case "redirected_statement" if node.children[0].type == "command":
+                self.redirected_command(node)
             case kind if kind in _STATEMENTS:
                 self.children(node, level)
             case kind if kind in _TOKENS:
@@ -698,8 +712,11 @@ class _Reader:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
         return self.text(name)
 
-    def redirect(self, node: Any) -> None:
-        """Note the file of one redirect as a part of its own; visit here-documents."""
+    def redirect(self, node: Any, *, trailing: bool = False) -> None:
+        """Note the file of one redirect as a part of its own; visit here-documents.
+
+        With `trailing`, words after the target belong to the command in front, which has read them.
+        """
         if node.type == "herestring_redirect":
             for child in node.named_children:
                 self.word(child)
@@ -709,12 +726,16 @@ class _Reader:
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
         destinations = [child for child in node.named_children if child.type != "file_descriptor"]
+        if operator in (">&-", "<&-"):
+            destinations = [node, *destinations]  # it has no target: all words are the command's
         if len(destinations) > 1:
-            self.fail("words after a redirect")
+            if not trailing:
+                self.fail("words after a redirect")
+            destinations = destinations[:1]
+        if operator in (">&-", "<&-"):
+            return
         targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
-            return
-        if operator in (">&-", "<&-"):
             return
         harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero", "/dev/fd/63")
         targets = [w for w in targets if w.kind != "literal" or w.text not in harmless]
@@ -752,7 +773,41 @@ class _Reader:
 
     # -- simple commands
 
-    def command(self, node: Any) -> None:
+    def redirected_command(self, node: Any) -> None:
+        """Read a command with redirects; the words after a target (`grep x 2>o file`) are arguments."""
+        command, *redirects = node.children
+        after = []
+        for child in redirects:
+            if child.type == "file_redirect":
+                words = [c for c in child.named_children if c.type != "file_descriptor"]
+                closes = any(c.type in (">&-", "<&-") for c in child.children)
+                after += words if closes else words[1:]
+        self.command(command, after)
+        for child in redirects:
+            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                self.redirect(child, trailing=True)
+            else:
+                self.fail(f"`{self.text(child)[:40]}` is not read")
+
+    def command(self, node: Any, after: Sequence[Any] = ()) -> None:
+        """Note a simple command once for each value of its variables: `for f in a b; do rm $f; done`."""
+        outer = self.counts, self.chosen
+        self.counts, self.chosen = {}, {}
+        words, assigned = self.command_words(node, after)
+        choices = [range(count) for count in self.counts.values()]
+        if math.prod(map(len, choices)) > ALTERNATIVES_MAX:
+            words = [OPEN]
+            choices = []
+        names = list(self.counts)
+        for choice in product(*choices):
+            self.chosen = dict(zip(names, choice, strict=True))
+            if any(choice):
+                words, assigned = self.command_words(node, after)
+            self.simple(words, self.text(node), tuple(assigned), ())
+        self.counts, self.chosen = outer
+
+    def command_words(self, node: Any, after: Sequence[Any]) -> tuple[list[Word], list[str]]:
+        """Return the words of a simple command and the variables it sets; visit its redirects."""
         words: list[Word] = []
         assigned: list[str] = []
         at = node.start_byte
@@ -771,7 +826,9 @@ class _Reader:
                     words += self.word(child)
                 case _:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
-        self.simple(words, self.text(node), tuple(assigned), ())
+        for child in after:
+            words += self.word(child)
+        return words, assigned
 
     def program_name(self, node: Any) -> list[Word]:
         words = [word for child in node.children for word in self.word(child)]
@@ -826,7 +883,7 @@ class _Reader:
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
-        while name == "env" and at < len(words) and (match := re.match(r"([A-Za-z_]\w*)=", words[at].text)):
+        while name in ("env", "time") and at < len(words) and (match := re.match(r"([A-Za-z_]\w*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
@@ -854,7 +911,7 @@ class _Reader:
             and len(words) >= 3
             and words[1].text in ("-c", "-lc", "-ec", "-euc", "-exc", "-xc")
         ):
-            return self.read_script(words[2].text)
+            return self.read_script(words[2].text) and (name == "bash" or not _BASH_ONLY.search(words[2].text))
         for text in literal[1:]:  # for deny rules, which match when in doubt
             if any(c in text for c in " \t\n;&|"):
                 self.read_script(text)
