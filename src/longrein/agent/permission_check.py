@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.context import OpenCall
@@ -184,7 +185,7 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object])
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
     command = read_command(text, session.state.cwd, session.rules.home)
     facts = tuple(
-        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
+        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part), _armed(session, part, effect))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
     return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name, command, facts)
@@ -205,9 +206,22 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                 place = session.deps.workspace.resolve(path, folder)
                 found.append(Touched(path, place.path, place.real, place.inside, writes))
     if effect.folder is not None and not effect.problem:
-        place = session.deps.workspace.resolve(effect.folder.text, session.state.cwd)
-        found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
+        for folder in part.folders or (session.state.cwd,):
+            place = session.deps.workspace.resolve(effect.folder.text, folder)
+            found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
     return tuple(found)
+
+
+def _armed(session: Session, part: Part, effect: Effect) -> str:
+    """Return what the repository would make a git command run; '' for nothing."""
+    if part.program.rpartition("/")[2] != "git" or (effect.problem and not session.rules.allow):
+        return ""
+    if not part.folders or (effect.folder is not None and effect.folder.kind != "literal"):
+        return "the folder of git is not known, nor what its configuration runs"
+    workspace = session.deps.workspace
+    folders = [workspace.resolve(effect.folder.text if effect.folder else ".", folder).path for folder in part.folders]
+    found = (find_armed_setting(workspace, folder, reads_only=not effect.problem) for folder in folders)
+    return next(filter(None, found), "")
 
 
 def _foreign(session: Session, part: Part) -> str:

@@ -219,7 +219,7 @@ UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "
 _BASH_ONLY = re.compile(r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b")
 """Syntax that other shells read differently."""
 SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
-RESERVED = word_set("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
+RESERVED = word_set("! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
@@ -272,6 +272,12 @@ _WORDS = frozenset((
     "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "extglob_pattern",
 ))  # fmt: skip
+_WITHOUT_GAPS = word_set(
+    "redirected_statement heredoc_redirect file_redirect herestring_redirect for_statement case_statement case_item "
+    "if_statement while_statement do_group command_substitution process_substitution negated_command pipeline list "
+    "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
+)
+"""Nodes whose text is that of their children, but for blanks."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 SPECIAL_VARIABLES = re.compile(
@@ -387,6 +393,8 @@ class _Reader:
             joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
             if gap and not gap.replace(b"\\\n", b"") and not joins:
                 self.fail("a line is continued inside a word")
+            if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
+                self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
@@ -476,13 +484,15 @@ class _Reader:
                 return [OPEN]
             return (
                 [_joined(Word(self.home + sign), word) for word in self.plain(rest)]
+                if rest and not rest.startswith("~")
+                else [OPEN]
                 if rest
                 else [Word(self.home + sign)]
             )
         if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
-                return [Word(text.partition("{")[0], "open")]
+                return [Word(_unescaped(text.partition("{")[0])[0], "open")]
             return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
         bare, glob = _unescaped(text)
         if glob:
@@ -593,8 +603,6 @@ class _Reader:
                 self.add_folders(before)
             case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
                 self.redirect(node)
-            case "redirected_statement" if node.children[0].type == "command":
-                self.redirected_command(node)
             case kind if kind in _STATEMENTS:
                 self.children(node, level)
             case kind if kind in _TOKENS:
@@ -607,6 +615,9 @@ class _Reader:
     def children(self, node: Any, level: int) -> None:
         if node.type == "compound_statement" and self.text(node).startswith("(("):
             self.arithmetic(node)
+            return
+        if node.type == "redirected_statement" and node.children[0].type == "command":
+            self.redirected_command(node)
             return
         children = node.children
         at = node.start_byte
@@ -725,6 +736,8 @@ class _Reader:
             self.heredoc(node)
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
+        if sum(not c.is_named for c in node.children) > 1:
+            self.fail("words after a redirect")
         destinations = [child for child in node.named_children if child.type != "file_descriptor"]
         if operator in (">&-", "<&-"):
             destinations = [node, *destinations]  # it has no target: all words are the command's
@@ -758,9 +771,7 @@ class _Reader:
                     if not re.fullmatch(r"\w+|'\w+'|\"\w+\"", self.text(child)):
                         self.fail(f"`<<{self.text(child)[:40]}` is not read")
                 case "heredoc_body":
-                    for inner in child.named_children:
-                        if inner.type != "heredoc_content":
-                            self.word(inner, quoted=True)
+                    self.heredoc_body(child, self.text(node))
                 case "file_redirect" | "herestring_redirect":
                     self.redirect(child)
                 case kind if kind in _STATEMENTS | _TOKENS or kind in ("command", "heredoc_redirect", "test_command"):
@@ -770,6 +781,19 @@ class _Reader:
                     self.word(child)
                 case _:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
+
+    def heredoc_body(self, node: Any, redirect: str) -> None:
+        """Visit the expansions of a here-document; what the tree leaves out of them must hold none."""
+        text, at = "", node.start_byte
+        for inner in node.named_children:
+            if inner.type != "heredoc_content":
+                text += self.source[at : inner.start_byte].decode(errors="replace") + " "
+                at = inner.end_byte
+                self.word(inner, quoted=True)
+        text += self.source[at : node.end_byte].decode(errors="replace")
+        is_quoted = re.match(r"<<-?\s*['\"\\]", redirect)
+        if not is_quoted and re.search(r"`|\$[\[({]", re.sub(r"(?s)\\.", "", text)):
+            self.fail("an expansion in a here-document is not read")
 
     # -- simple commands
 
@@ -883,7 +907,7 @@ class _Reader:
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
-        while name in ("env", "time") and at < len(words) and (match := re.match(r"([A-Za-z_]\w*)=", words[at].text)):
+        while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
@@ -949,7 +973,11 @@ class _Reader:
             end = next((i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words))
             inner = [w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])]
             inner = [Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner]
+            folders = self.folders
+            if words[at].text in ("-execdir", "-okdir"):  # it runs beside the found file
+                self.folders = ()
             self.simple(inner, text, (), (*wrappers, words[0].text.rpartition("/")[2]))
+            self.folders = folders
             at = end + 1
 
     def change_folder(self, name: str, arguments: list[Word]) -> None:

@@ -644,7 +644,11 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
         if word == Word("--"):
             operands += rest
             break
-        if not word.may_be_option or word == Word("-") or (word.kind == "glob" and name in _SAFE_WITH_ANY_OPTION):
+        if (
+            not word.may_be_option
+            or word == Word("-")
+            or (word.kind == "glob" and word.text[0] != "-" and name in _SAFE_WITH_ANY_OPTION)
+        ):
             operands.append(word)
             continue
         option, value, valued = _option(word.text, program) if word.kind == "literal" else ("", None, False)
