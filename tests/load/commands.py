@@ -300,7 +300,7 @@ def _fits(words: Sequence[Word], argv: Sequence[str]) -> bool:
         return any(all(fits[: n + 1]) and _fits(rest, argv[n:]) for n in lengths)
     pattern = first.text
     argv = [f"{a}/" if pattern.startswith(f"{a}/") else a for a in argv]  # `find` also gives the folder itself
-    if pattern.endswith("/*") and _fits(rest, argv):
+    if pattern.endswith("/**") and _fits(rest, argv):
         return True
     for n in range(1, len(argv) + 1):
         if argv[n - 1] != pattern and not fnmatch.fnmatchcase(argv[n - 1], pattern.replace("\\", "")):

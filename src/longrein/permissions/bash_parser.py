@@ -911,6 +911,9 @@ class _Reader:
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
+            files = [w for flag, w in zip(words, words[1:at], strict=False) if flag.text in ("-a", "--arg-file")]
+            files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
+            self.parts += [Part((), text, folders, (file,)) for file in files]
             replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
             replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
             inner = [
@@ -964,7 +967,7 @@ class _Reader:
         ]
         starts = [w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")] or [Word(".")]
         found = [
-            Word(f"{w.text.rstrip('/')}/*", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
+            Word(f"{w.text.rstrip('/')}/**", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
         ][:ALTERNATIVES_MAX]
         while at < len(words):
             if words[at].text not in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
