@@ -228,7 +228,7 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
         binds = [w for f in ("lines", "stubs") for w in ("--ro-bind", str(base / f), f"/{f}")]
         binds += [w for f in ("w", "log") for w in ("--bind", str(base / f), f"/{f}")]
         subprocess.run(
-            ["bwrap", "--unshare-all", "--die-with-parent", *_system(), "--tmpfs", "/tmp", "--tmpfs", "/home",
+            ["bwrap", "--unshare-all", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home",
              "--dev", "/dev", "--proc", "/proc", *binds, "/usr/bin/bash", "-c", DRIVER, "driver",
              *map(str, range(len(lines)))],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=900, check=False,
@@ -236,7 +236,7 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
         return [_ran(base, i) for i in range(len(lines))]
 
 
-def _system() -> list[str]:
+def system_folders() -> list[str]:
     """Return the options that show the programs and libraries of the system, read-only."""
     options = []
     for name in ("usr", "bin", "lib", "lib64", "etc"):

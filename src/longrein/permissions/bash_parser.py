@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, reduce
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Literal
 
 import msgspec
@@ -388,7 +388,7 @@ class _Reader:
         """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
         if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(b" \t\n;&|()"):
             self.fail(f"`{self.text(node)[:40]}` is not read")
-        for before, after in zip(node.children, node.children[1:], strict=False):
+        for before, after in pairwise(node.children):
             gap = self.source[before.end_byte : after.start_byte]
             joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
             if gap and not gap.replace(b"\\\n", b"") and not joins:
@@ -911,7 +911,7 @@ class _Reader:
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
-            files = [w for flag, w in zip(words, words[1:at], strict=False) if flag.text in ("-a", "--arg-file")]
+            files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
             files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
             self.parts += [Part((), text, folders, (file,)) for file in files]
             replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
