@@ -54,6 +54,10 @@ def main() -> None:
     seconds.sort()
     total = max(1, len(commands))
     median_ms, most_ms = seconds[total // 2] * 1e3, seconds[-1] * 1e3
+    began_s = time.perf_counter()
+    kind_of("echo x; " * 125_000)
+    large_ms = (time.perf_counter() - began_s) * 1e3
+    print(f"a command of 1 MB takes {large_ms:.1f} ms (goal: 200 ms)")
     print(f"{len(commands)} commands; a verdict takes {median_ms:.2f} ms (median), {most_ms:.1f} ms at most")
     for kind, meaning in (
         ("reads", "known programs and options only"),

@@ -96,7 +96,7 @@ class DiskHarness:
         opened = (
             Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if not log.entries else None
         )
-        mode = "" if "rules" in more else "bypassPermissions"
+        mode = str(more.pop("mode", "" if "rules" in more else "bypassPermissions"))
         session = open_session(log, self.deps(model, log, **more), opened=opened, mode=mode)
         try:
             yield session

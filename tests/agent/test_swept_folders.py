@@ -50,3 +50,33 @@ async def test_too_much_to_look_at_asks_where_there_is_a_rule(
             assert asked.reason.startswith(f"it reads what lies below {harness.tree}, too much to see whether")
             session.tell(Answer(asked.call, "allow"))
         await running
+
+
+LINKED = [
+    "cat *",
+    "cat l*",
+    "cat */hostname",
+    "head sub/*",
+    "grep -R x .",
+    "find . -exec cat {} +",
+    "cat link",
+    "wc -l ?ink",
+]
+
+
+@pytest.mark.parametrize("command", LINKED)
+@pytest.mark.parametrize("outside", [True, False])
+async def test_S033_a_glob_follows_no_link_out_of_the_project_unasked(
+    harness: DiskHarness, command: str, outside: bool
+) -> None:
+    target = harness.tree.parent / "canary" if outside else harness.tree / "inner"
+    (target / "deep").mkdir(parents=True)
+    (target / "hostname").write_text("CANARY\n")
+    (harness.tree / "sub").mkdir()
+    (harness.tree / "sub" / "file").symlink_to(target / "hostname")
+    (harness.tree / "link").symlink_to(target / "hostname")
+    (harness.tree / "links").symlink_to(target)
+    model = Script(says(call("Bash", command=command)), says("so"))
+    await harness.play(model, "look", mode="dontAsk", rules=Rules(base=str(harness.tree)))
+    [result] = results(model.requests[-1])
+    assert result.startswith("Bash denied") == outside, result

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of pieces of shell lines
 """Random command lines against a real Bash: what Bash runs must stand in the parts that the parser reads.
 
     python -m tests.load.commands 50000 1
@@ -19,43 +20,20 @@ from pathlib import Path
 import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
-from longrein.permissions.bash_parser import Part, Word, join_path
+from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.program_table import effect_of
 
 BATCH = 250
 """Lines of one bubblewrap."""
-STUBS = [
-    "cat",
-    "ls",
-    "grep",
-    "head",
-    "wc",
-    "sort",
-    "uniq",
-    "sed",
-    "awk",
-    "git",
-    "rg",
-    "jq",
-    "rm",
-    "touch",
-    "tool",
-    "mv",
-    "cp",
-    "tee",
-    "make",
-    "python3",
-    "ssh",
-    "sudo",
-    "curl",
-]
-REAL = ["env", "timeout", "nice", "nohup", "xargs", "find", "bash", "sh", "dash", "setsid", "stdbuf"]
+STUBS = word_set("cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh sudo curl")
+REAL = word_set("env timeout nice nohup xargs find bash sh dash setsid stdbuf")
 STUB = '#!/bin/sh\n{ printf \'%s\\0\' "$#" "${0##*/}" "$@"; } >&9\necho a.txt\n'
 DRIVER = """
 export PATH=/stubs LANG=C.UTF-8 HOME=/home/x
 for i in "$@"; do
   cd /w/$i || exit
-  timeout -s KILL 1 bash -c "$(</lines/$i)" 9>>/log/$i </dev/null >/dev/null 2>&1
+  IFS= read -r -d "" line </lines/$i
+  timeout -s KILL 1 bash -c "$line" 9>>/log/$i </dev/null >/dev/null 2>&1
 done
 """
 
@@ -79,7 +57,7 @@ SPELLINGS = [
     '{0}"{1}"', "{0}${{V:+}}{1}", "/stubs/{0}{1}", "{0}$V{1}", "{{{0}{1},a}}", "{0}`true`{1}", "$V{0}{1}", "{0}{1}*",
     "{0}$(true){1}", "~/{0}{1}", "./{0}{1}", "$\"{0}{1}\"", "{0}{{{1},}}", "{0}[{1}]",
 ]  # fmt: skip
-RUNS_TEXT = ["bash", "sh", "eval", "coproc", "trap", "env", "xargs", "exec", "source", "."]
+RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source .")
 OPTIONS = [
     "-n",
     "-r",
@@ -128,7 +106,8 @@ SEPARATORS = [
     ";", " ; ", "&&", " && ", "||", " || ", "|", " | ", " |& ", "&", " & ", "\n", "; \n", " &&\n", " |\n", "\n\n", " # c\n",
     "\\\n;", ";\\\n", ";\t", "& ", " 2>&1 | ",
 ]  # fmt: skip
-NOISE = list("'\"\\$`(){}[]<>|&;#*?!~= \t\n-,") + [
+NOISE = [
+    *"'\"\\$`(){}[]<>|&;#*?!~= \t\n-,",
     "$(",
     "${",
     "<<",
@@ -249,7 +228,7 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
         binds = [w for f in ("lines", "stubs") for w in ("--ro-bind", str(base / f), f"/{f}")]
         binds += [w for f in ("w", "log") for w in ("--bind", str(base / f), f"/{f}")]
         subprocess.run(
-            ["bwrap", "--unshare-all", "--die-with-parent", *_system(), "--tmpfs", "/tmp", "--tmpfs", "/home",
+            ["bwrap", "--unshare-all", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home",
              "--dev", "/dev", "--proc", "/proc", *binds, "/usr/bin/bash", "-c", DRIVER, "driver",
              *map(str, range(len(lines)))],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=900, check=False,
@@ -257,7 +236,7 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
         return [_ran(base, i) for i in range(len(lines))]
 
 
-def _system() -> list[str]:
+def system_folders() -> list[str]:
     """Return the options that show the programs and libraries of the system, read-only."""
     options = []
     for name in ("usr", "bin", "lib", "lib64", "etc"):
@@ -321,6 +300,8 @@ def _fits(words: Sequence[Word], argv: Sequence[str]) -> bool:
         return any(all(fits[: n + 1]) and _fits(rest, argv[n:]) for n in lengths)
     pattern = first.text
     argv = [f"{a}/" if pattern.startswith(f"{a}/") else a for a in argv]  # `find` also gives the folder itself
+    if pattern.endswith("/**") and _fits(rest, argv):
+        return True
     for n in range(1, len(argv) + 1):
         if argv[n - 1] != pattern and not fnmatch.fnmatchcase(argv[n - 1], pattern.replace("\\", "")):
             return False
@@ -347,9 +328,9 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
         )
         if not known and not any(explains(part, argv) for part in script.parts):
             return f"read without {argv}"
-        if argv[0] == "rm" and len(argv) > 1:
-            if judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind != "deny":
-                return f"not denied by Bash(rm *), but it ran {argv}"
+        denied = judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
+        if argv[0] == "rm" and len(argv) > 1 and not denied:
+            return f"not denied by Bash(rm *), but it ran {argv}"
     return ""
 
 

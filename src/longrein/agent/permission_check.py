@@ -1,12 +1,14 @@
 """Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
 from longrein.agent.confinement import LOOK_S, confines, find_masks, policy_views
+from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
 from longrein.agent.ports import narrower
@@ -234,7 +236,7 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object],
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
     command = _read(text, cwd, session.rules.home)
     facts = tuple(
-        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
+        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part), _armed(session, part, effect))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
     confined = confines(session) and not arguments.get("outside_sandbox") and not find_masks(session).problem
@@ -246,6 +248,7 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
     """Look up the files of one part, for each folder in which it may run."""
     if effect.problem and part.words:
         return ()
+    workspace = session.deps.workspace
     found = []
     for words, writes in ((effect.reads, False), (effect.writes, True)):
         for word in words:
@@ -254,12 +257,55 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
             if word.kind == "open" or not folders:
                 found.append(Touched(word.text, word.text or "?", word.text or "?", False, writes))
             for folder in folders if word.kind != "open" else ():
-                place = session.deps.workspace.resolve(path, folder)
+                place = workspace.resolve(path, folder)
                 found.append(Touched(path, place.path, place.real, place.inside, writes))
+                if place.inside and (word.kind == "glob" or effect.follows):
+                    pattern = word.text[len(path) :] if word.text.startswith(path) else word.text
+                    found += _links_outside(session, place, pattern if word.kind == "glob" else "**", writes)
     if effect.folder is not None and not effect.problem:
-        place = session.deps.workspace.resolve(effect.folder.text, session.state.cwd)
-        found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
+        for folder in part.folders or (session.state.cwd,):
+            place = workspace.resolve(effect.folder.text, folder)
+            found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
     return tuple(found)
+
+
+LINKS_S = 0.1
+"""Limit of the search for links that a glob may follow."""
+
+
+def _links_outside(session: Session, base: ResolvedPath, pattern: str, writes: bool) -> list[Touched]:
+    """Return what a glob below `base` reaches outside the roots by symbolic links."""
+    if base.kind != "folder":
+        return []
+    names = ["*" if set(name) & set("[\\(") else name for name in pattern.split("/") if name not in ("", ".")]
+    deep = "**" in names or ".." in names
+    start = len(base.real.rstrip("/")) + 1
+    found: list[Touched] = []
+
+    def visit(path: str, is_folder: bool) -> bool:
+        below = path[start:].split("/")
+        if not deep and not all(map(fnmatchcase, below, names)):
+            return False
+        place = session.deps.workspace.resolve(path, "/") if not is_folder else None
+        if place is not None and not place.inside:
+            found.append(Touched(path, place.path, place.real, False, writes))
+        return deep or len(below) < len(names)
+
+    if not session.deps.workspace.walk(base.real, visit, LINKS_S, ignored=True):
+        found.append(Touched(pattern, base.path, "a file behind a link, too many to look at", False, writes))
+    return found
+
+
+def _armed(session: Session, part: Part, effect: Effect) -> str:
+    """Return what the repository would make a git command run; '' for nothing."""
+    if part.program.rpartition("/")[2] != "git" or (effect.problem and not session.rules.allow):
+        return ""
+    if not part.folders or (effect.folder is not None and effect.folder.kind != "literal"):
+        return "the folder of git is not known, nor what its configuration runs"
+    workspace = session.deps.workspace
+    folders = [workspace.resolve(effect.folder.text if effect.folder else ".", folder).path for folder in part.folders]
+    found = (find_armed_setting(workspace, folder, reads_only=not effect.problem) for folder in folders)
+    return next(filter(None, found), "")
 
 
 def _foreign(session: Session, part: Part) -> str:

@@ -8,10 +8,11 @@ Everything that the parser does not know for certain is a *problem*: a syntax er
 command position, arithmetic over variables. A script or part with a problem is never allowed by itself.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, reduce
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Literal
 
 import msgspec
@@ -117,7 +118,7 @@ def _joined(first: Word, second: Word) -> Word:
         return first
     text = first.text + second.text
     if second.kind == "open":
-        return Word(text, "open")
+        return Word(_GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text, "open")
     if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
         return Word(first.text, "open")
     return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
@@ -215,8 +216,10 @@ WRAPPERS = {
 """Programs that run the command in their arguments, with the options before it."""
 UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
 """Wrappers that change nothing about what the command can do."""
+_BASH_ONLY = re.compile(r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b")
+"""Syntax that other shells read differently."""
 SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
-RESERVED = word_set("if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
+RESERVED = word_set("! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
@@ -269,6 +272,12 @@ _WORDS = frozenset((
     "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "extglob_pattern",
 ))  # fmt: skip
+_WITHOUT_GAPS = word_set(
+    "redirected_statement heredoc_redirect file_redirect herestring_redirect for_statement case_statement case_item "
+    "if_statement while_statement do_group command_substitution process_substitution negated_command pipeline list "
+    "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
+)
+"""Nodes whose text is that of their children, but for blanks."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 SPECIAL_VARIABLES = re.compile(
@@ -325,6 +334,10 @@ class _Reader:
         self.certain_at: dict[int, frozenset[str]] = {}
         """The certain variables at each value, by node."""
         self.busy: set[str] = set()
+        self.counts: dict[str, int] | None = None
+        """Number of values of each variable with several that the present command uses; None outside a command."""
+        self.chosen: dict[str, int] = {}
+        """The value of each of them that is tried now."""
 
     def run(self) -> None:
         root = _parser().parse(self.source).root_node
@@ -375,11 +388,13 @@ class _Reader:
         """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
         if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(b" \t\n;&|()"):
             self.fail(f"`{self.text(node)[:40]}` is not read")
-        for before, after in zip(node.children, node.children[1:], strict=False):
+        for before, after in pairwise(node.children):
             gap = self.source[before.end_byte : after.start_byte]
             joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
             if gap and not gap.replace(b"\\\n", b"") and not joins:
                 self.fail("a line is continued inside a word")
+            if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
+                self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
@@ -399,8 +414,12 @@ class _Reader:
             found += self.value(node) if node is not None else [Word("")]
         self.certain = here
         self.busy.discard(name)
+        found = list(dict.fromkeys(found))
         if len(found) > ALTERNATIVES_MAX:
             return [OPEN]
+        if self.counts is not None and len(found) > 1:
+            self.counts[name] = len(found)
+            found = [found[self.chosen.get(name, 0) % len(found)]]
         split = (word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found)
         return [OPEN] if not quoted and any(split) else found
 
@@ -456,7 +475,7 @@ class _Reader:
 
     def plain(self, text: str) -> list[Word]:
         """Return the words of an unquoted text: braces, `~` and globs."""
-        if re.search(r"['\"`\\]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
+        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
             self.fail(f"`{text[:40]}` is not read")
             return [OPEN]
         if text.startswith("~"):
@@ -465,13 +484,15 @@ class _Reader:
                 return [OPEN]
             return (
                 [_joined(Word(self.home + sign), word) for word in self.plain(rest)]
+                if rest and not rest.startswith("~")
+                else [OPEN]
                 if rest
                 else [Word(self.home + sign)]
             )
         if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
-                return [Word(text.partition("{")[0], "open")]
+                return [Word(_unescaped(text.partition("{")[0])[0], "open")]
             return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
         bare, glob = _unescaped(text)
         if glob:
@@ -549,11 +570,12 @@ class _Reader:
                 todo += child.children
 
     def substitution(self, node: Any) -> None:
-        folders, certain = self.folders, self.certain
+        folders, certain, counts = self.folders, self.certain, self.counts
+        self.counts = None
         for child in node.children:
             if child.type not in ("$(", ")", "`", "<(", ">(", "\n"):
                 self.statement(child, 1)
-        self.folders, self.certain = folders, certain
+        self.folders, self.certain, self.counts = folders, certain, counts
 
     # -- statements
 
@@ -593,6 +615,9 @@ class _Reader:
     def children(self, node: Any, level: int) -> None:
         if node.type == "compound_statement" and self.text(node).startswith("(("):
             self.arithmetic(node)
+            return
+        if node.type == "redirected_statement" and node.children[0].type == "command":
+            self.redirected_command(node)
             return
         children = node.children
         at = node.start_byte
@@ -698,8 +723,11 @@ class _Reader:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
         return self.text(name)
 
-    def redirect(self, node: Any) -> None:
-        """Note the file of one redirect as a part of its own; visit here-documents."""
+    def redirect(self, node: Any, *, trailing: bool = False) -> None:
+        """Note the file of one redirect as a part of its own; visit here-documents.
+
+        With `trailing`, words after the target belong to the command in front, which has read them.
+        """
         if node.type == "herestring_redirect":
             for child in node.named_children:
                 self.word(child)
@@ -708,13 +736,19 @@ class _Reader:
             self.heredoc(node)
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
-        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
-        if len(destinations) > 1:
+        if sum(not c.is_named for c in node.children) > 1:
             self.fail("words after a redirect")
+        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
+        if operator in (">&-", "<&-"):
+            destinations = [node, *destinations]  # it has no target: all words are the command's
+        if len(destinations) > 1:
+            if not trailing:
+                self.fail("words after a redirect")
+            destinations = destinations[:1]
+        if operator in (">&-", "<&-"):
+            return
         targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
-            return
-        if operator in (">&-", "<&-"):
             return
         harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero", "/dev/fd/63")
         targets = [w for w in targets if w.kind != "literal" or w.text not in harmless]
@@ -737,9 +771,7 @@ class _Reader:
                     if not re.fullmatch(r"\w+|'\w+'|\"\w+\"", self.text(child)):
                         self.fail(f"`<<{self.text(child)[:40]}` is not read")
                 case "heredoc_body":
-                    for inner in child.named_children:
-                        if inner.type != "heredoc_content":
-                            self.word(inner, quoted=True)
+                    self.heredoc_body(child, self.text(node))
                 case "file_redirect" | "herestring_redirect":
                     self.redirect(child)
                 case kind if kind in _STATEMENTS | _TOKENS or kind in ("command", "heredoc_redirect", "test_command"):
@@ -750,9 +782,56 @@ class _Reader:
                 case _:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
 
+    def heredoc_body(self, node: Any, redirect: str) -> None:
+        """Visit the expansions of a here-document; what the tree leaves out of them must hold none."""
+        text, at = "", node.start_byte
+        for inner in node.named_children:
+            if inner.type != "heredoc_content":
+                text += self.source[at : inner.start_byte].decode(errors="replace") + " "
+                at = inner.end_byte
+                self.word(inner, quoted=True)
+        text += self.source[at : node.end_byte].decode(errors="replace")
+        is_quoted = re.match(r"<<-?\s*['\"\\]", redirect)
+        if not is_quoted and re.search(r"`|\$[\[({]", re.sub(r"(?s)\\.", "", text)):
+            self.fail("an expansion in a here-document is not read")
+
     # -- simple commands
 
-    def command(self, node: Any) -> None:
+    def redirected_command(self, node: Any) -> None:
+        """Read a command with redirects; the words after a target (`grep x 2>o file`) are arguments."""
+        command, *redirects = node.children
+        after = []
+        for child in redirects:
+            if child.type == "file_redirect":
+                words = [c for c in child.named_children if c.type != "file_descriptor"]
+                closes = any(c.type in (">&-", "<&-") for c in child.children)
+                after += words if closes else words[1:]
+        self.command(command, after)
+        for child in redirects:
+            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                self.redirect(child, trailing=True)
+            else:
+                self.fail(f"`{self.text(child)[:40]}` is not read")
+
+    def command(self, node: Any, after: Sequence[Any] = ()) -> None:
+        """Note a simple command once for each value of its variables: `for f in a b; do rm $f; done`."""
+        outer = self.counts, self.chosen
+        self.counts, self.chosen = {}, {}
+        words, assigned = self.command_words(node, after)
+        choices = [range(count) for count in self.counts.values()]
+        if math.prod(map(len, choices)) > ALTERNATIVES_MAX:
+            words = [OPEN]
+            choices = []
+        names = list(self.counts)
+        for choice in product(*choices):
+            self.chosen = dict(zip(names, choice, strict=True))
+            if any(choice):
+                words, assigned = self.command_words(node, after)
+            self.simple(words, self.text(node), tuple(assigned), ())
+        self.counts, self.chosen = outer
+
+    def command_words(self, node: Any, after: Sequence[Any]) -> tuple[list[Word], list[str]]:
+        """Return the words of a simple command and the variables it sets; visit its redirects."""
         words: list[Word] = []
         assigned: list[str] = []
         at = node.start_byte
@@ -771,7 +850,9 @@ class _Reader:
                     words += self.word(child)
                 case _:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
-        self.simple(words, self.text(node), tuple(assigned), ())
+        for child in after:
+            words += self.word(child)
+        return words, assigned
 
     def program_name(self, node: Any) -> list[Word]:
         words = [word for child in node.children for word in self.word(child)]
@@ -826,10 +907,13 @@ class _Reader:
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
-        while name == "env" and at < len(words) and (match := re.match(r"([A-Za-z_]\w*)=", words[at].text)):
+        while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
+            files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
+            files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
+            self.parts += [Part((), text, folders, (file,)) for file in files]
             replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
             replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
             inner = [
@@ -854,7 +938,7 @@ class _Reader:
             and len(words) >= 3
             and words[1].text in ("-c", "-lc", "-ec", "-euc", "-exc", "-xc")
         ):
-            return self.read_script(words[2].text)
+            return self.read_script(words[2].text) and (name == "bash" or not _BASH_ONLY.search(words[2].text))
         for text in literal[1:]:  # for deny rules, which match when in doubt
             if any(c in text for c in " \t\n;&|"):
                 self.read_script(text)
@@ -883,7 +967,7 @@ class _Reader:
         ]
         starts = [w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")] or [Word(".")]
         found = [
-            Word(f"{w.text.rstrip('/')}/*", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
+            Word(f"{w.text.rstrip('/')}/**", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
         ][:ALTERNATIVES_MAX]
         while at < len(words):
             if words[at].text not in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
@@ -892,7 +976,11 @@ class _Reader:
             end = next((i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words))
             inner = [w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])]
             inner = [Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner]
+            folders = self.folders
+            if words[at].text in ("-execdir", "-okdir"):  # it runs beside the found file
+                self.folders = ()
             self.simple(inner, text, (), (*wrappers, words[0].text.rpartition("/")[2]))
+            self.folders = folders
             at = end + 1
 
     def change_folder(self, name: str, arguments: list[Word]) -> None:

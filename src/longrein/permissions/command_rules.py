@@ -145,7 +145,8 @@ def _word_tails(text: str) -> Iterator[str]:
     braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
     plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
     values = re.sub(r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", r" \1 ", text)
-    for variant in dict.fromkeys((text, bare, braces, plain, values)):
+    gone = re.sub(r"\$\([^()]*\)|`[^`]*`", "", text)
+    for variant in dict.fromkeys((text, bare, gone, braces, plain, values)):
         for quotes in ("", " "):
             spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
             words = spaced.split()

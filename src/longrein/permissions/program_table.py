@@ -26,6 +26,8 @@ class Effect(msgspec.Struct, frozen=True):
     """What calls of the same kind must not do at the same time: `git`, or the name of a package manager."""
     folder: Word | None = None
     """Folder it works in instead (`git -C`, `make -C`)."""
+    follows: bool = False
+    """True if it follows symbolic links that it finds below its folders (`grep -R`)."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -341,7 +343,7 @@ blame | pathspec | -bceflnpstwMC -LS= --date= --line-porcelain --porcelain --roo
 grep | pathspec | -aEFGIiLlHhnoPpqvwWcz# -eABCfm= -f< --all-match --and --break --cached --color --color= --column
     --context= --count --extended-regexp --files-with-matches --files-without-match --fixed-strings --heading
     --ignore-case --invert-match --line-number --max-depth= --name-only --no-color --not
-    --only-matching --or --perl-regexp --quiet --recursive --untracked --word-regexp
+    --only-matching --or --perl-regexp --quiet --recursive --word-regexp
 branch | text | -arvlq --abbrev= --all --color --color= --column --contains --format= --ignore-case --list
     --merged --no-color --no-column --no-contains --no-merged --points-at= --remotes --show-current --sort=
     --verbose
@@ -558,9 +560,17 @@ def effect_of(part: Part) -> Effect:
         return Effect(problem=f"{name} is not a program of the system")
     name = name.rpartition("/")[2]
     effect = _known_effect(name, arguments)
-    if {"sudo", "doas", "su"} & set(part.wrappers):
-        return msgspec.structs.replace(effect, problem="it runs as another user")
-    return msgspec.structs.replace(effect, problem=part.problem or effect.problem or _variable_problem(part))
+    another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
+    problem = another or part.problem or effect.problem or _variable_problem(part)
+    return msgspec.structs.replace(effect, problem=problem, follows=_follows_links(name, arguments))
+
+
+def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
+    """True for programs that read through the symbolic links below a folder."""
+    texts = [word.text for word in arguments]
+    if name in ("grep", "egrep", "fgrep"):
+        return any(re.match(r"--dereference-r|-[A-Za-z]*R", text) for text in texts)
+    return name == "diff" and _is_recursive(arguments)
 
 
 def _variable_problem(part: Part) -> str:
@@ -658,7 +668,11 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
         if word == Word("--"):
             operands += rest
             break
-        if not word.may_be_option or word == Word("-") or (word.kind == "glob" and name in _SAFE_WITH_ANY_OPTION):
+        if (
+            not word.may_be_option
+            or word == Word("-")
+            or (word.kind == "glob" and word.text[0] != "-" and name in _SAFE_WITH_ANY_OPTION)
+        ):
             operands.append(word)
             continue
         option, value, valued = _option(word.text, program) if word.kind == "literal" else ("", None, False)

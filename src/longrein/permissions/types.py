@@ -31,6 +31,8 @@ class PartFacts(msgspec.Struct, frozen=True):
     """Files and folders of the part's effect, for each folder in which it may run."""
     foreign: str = ""
     """Why its program is not the one of the system, such as a file of the project in front on the PATH; '' if it is."""
+    armed: str = ""
+    """What the repository itself would make git run, such as `core.fsmonitor`; '' for nothing. No rule covers that."""
 
 
 class Call(msgspec.Struct, frozen=True):

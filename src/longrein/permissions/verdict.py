@@ -406,6 +406,8 @@ def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rule
     for touched in facts.touched:
         if touched.writes and (name := protected_name(touched, rules.base)):
             return f"{name} is protected: what stands there runs or is obeyed later"
+    if facts.armed:
+        return f"`{visible(part.text)[:80]}`: {visible(facts.armed)}"
     if any(
         _spec_covers(rule, part) for rule in map(parse_rule, rules.allow) if rule.tool == call.tool and mode != "plan"
     ):

@@ -1,0 +1,14 @@
+"""Random command lines against a real Bash: the slice of `tests/load/commands.py` that the suite runs."""
+
+import shutil
+
+import pytest
+
+from tests.load.commands import campaign
+
+pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103])
+def test_what_bash_runs_stands_in_the_parts(seed: int) -> None:
+    assert [(line, error) for line, error, _ in campaign(500, seed) if error] == []
