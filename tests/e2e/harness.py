@@ -165,6 +165,10 @@ class CliHarness:
             f'model = "{model}"\n{more}\n[providers.play]\nwire = "scripted"\nbase_url = "{self.folder}/script.json"\n'
         )
 
+    def without_sandbox(self) -> None:
+        """Run commands as the user: for tests whose commands reach longrein itself."""
+        self.env["LONGREIN_SANDBOX_MODE"] = "off"
+
     @property
     def config(self) -> Path:
         return self.home / ".config/longrein/config.toml"
