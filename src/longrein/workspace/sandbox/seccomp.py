@@ -38,6 +38,13 @@ _AARCH64 = {
     "process_madvise": 440, "lookup_dcookie": 18, "vhangup": 58,
     "clone": 220, "unshare": 97, "clone3": 435, "socket": 198, "ioctl": 29, "personality": 92, "memfd_secret": 447,
 }  # fmt: skip
+_OUTSIDE = {
+    "x86_64": {"shmget": 29, "msgget": 68, "semget": 64, "mq_open": 240, "adjtimex": 159, "clock_adjtime": 305,
+               "fanotify_init": 300, "prlimit64": 302},
+    "aarch64": {"shmget": 194, "msgget": 186, "semget": 190, "mq_open": 180, "adjtimex": 171, "clock_adjtime": 266,
+                "fanotify_init": 262, "prlimit64": 261},
+}  # fmt: skip
+"""Calls that reach other processes of the user where there is no IPC or PID namespace."""
 _MACHINES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
 _CHECKED = ("clone", "unshare", "clone3", "socket", "ioctl")
 """Calls that are refused for some arguments only."""
@@ -68,6 +75,23 @@ def filter_bytes(families: Sequence[int] | None, machine: str = "") -> bytes:
         allowed = [(JUMP_EQUAL, len(families) - i, 0, family) for i, family in enumerate(families)]
         program += _argument(numbers["socket"], 0, [*allowed, (RETURN, 0, 0, refused)])
     program.append((RETURN, 0, 0, ALLOW))
+    return _packed(program)
+
+
+def outside_filter_bytes(machine: str = "") -> bytes:
+    """Return a second filter, for a sandbox without namespaces: no shared memory or queues, no limits of others."""
+    numbers = _OUTSIDE[machine or platform.machine()]
+    refused = (RETURN, 0, 0, ERRNO | errno.EPERM)
+    program = [(LOAD, 0, 0, 0)]
+    for name, number in numbers.items():
+        if name != "prlimit64":
+            program += [(JUMP_EQUAL, 0, 1, number), refused]
+    program += _argument(numbers["prlimit64"], 0, [(JUMP_EQUAL, 1, 0, 0), refused])
+    program.append((RETURN, 0, 0, ALLOW))
+    return _packed(program)
+
+
+def _packed(program: Sequence[tuple[int, int, int, int]]) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in program)
 
 

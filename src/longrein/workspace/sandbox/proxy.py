@@ -1,0 +1,397 @@
+"""HTTP proxy that lets commands reach allowed domains only.
+
+Commands in a network namespace reach it through a Unix socket (`proxy_forwarder`), others on a loopback port with a
+token. The proxy looks each name up itself, refuses addresses that are not public, and connects to the address that it
+has checked, so that a second look-up cannot lead elsewhere.
+"""
+
+import asyncio
+import base64
+import hmac
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+import h11
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+PORTS = (80, 443)
+"""Ports of an allowed domain that is written without a port."""
+HEADER_BYTES_MAX = 1 << 16
+TRANSFER_BYTES_MAX = 8 << 30
+"""Bytes of one connection in one direction."""
+CHUNK_BYTES = 1 << 16
+HEADER_S, RESOLVE_S, CONNECT_S, IDLE_S = 10.0, 10.0, 15.0, 300.0
+CONNECTIONS_MAX = 256
+_NOT_FORWARDED = frozenset(
+    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade host".split()
+)
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+
+
+class RefusedError(Exception):
+    """A request that the proxy does not carry out: an HTTP status and the reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+# --- Names and addresses ---------------------------------------------------------------------------------------------
+
+
+class Target(NamedTuple):
+    """Host in canonical form, without brackets, and port."""
+
+    host: str
+    port: int
+
+
+def canonical_host(written: str) -> str:
+    """Return a host in lower case, without its last dot and without brackets. Raises ValueError for an odd one.
+
+    Numbers are accepted in their usual form only: `127.1`, `0x7f.1` and `2130706433` are refused.
+    """
+    text = written.lower()
+    if text.startswith("[") and text.endswith("]"):
+        address = ipaddress.IPv6Address(text[1:-1])
+        if address.scope_id:
+            raise ValueError("an address with a zone")
+        return str(address)
+    text = text.removesuffix(".")
+    labels = text.split(".")
+    if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError("not the name of a host")
+    if _NUMERIC_LABEL.fullmatch(labels[-1]):
+        return str(ipaddress.IPv4Address(text))
+    return text
+
+
+def is_public(address: str) -> bool:
+    """Return True if an address can be reached from the whole internet, also as written inside an IPv6 address."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return is_public(str(found.ipv4_mapped))
+        if found in _NAT64:
+            return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
+        tunnelled = found.sixtofour is not None or found.teredo is not None or found in _LOCAL_NAT64
+        if tunnelled or found.scope_id or found.is_site_local:
+            return False
+    return found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)
+
+
+def matches_domain(pattern: str, target: Target) -> bool:
+    """Return True if an entry of the allow-list covers a target.
+
+    Entries are `example.com`, `*.example.com` (each name below, not the name itself) and `example.com:8080`.
+    """
+    name, ports = pattern.strip().lower(), set(PORTS)
+    head, colon, tail = name.rpartition(":")
+    if colon and tail.isdecimal() and (":" not in head or head.endswith("]")):
+        name, ports = head, {int(tail)}
+    if target.port not in ports:
+        return False
+    if name.startswith("*."):
+        return target.host.endswith(name[1:].removesuffix(".")) and not _is_address(target.host)
+    try:
+        return canonical_host(name) == target.host
+    except ValueError:
+        return False
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _acceptable(target: Target, address: str, listed: bool) -> bool:
+    """Judge an address that a name resolved to. Only a listed address, or `localhost`, leads to this machine."""
+    if listed and _is_address(target.host):
+        return address == target.host
+    if listed and target.host == "localhost":
+        return ipaddress.ip_address(address).is_loopback
+    return is_public(address)
+
+
+def proxy_environment(port: int, token: str = "") -> dict[str, str]:
+    """Return the variables by which commands find the proxy on a loopback port."""
+    url = f"http://longrein:{token}@127.0.0.1:{port}" if token else f"http://127.0.0.1:{port}"
+    found = {"NODE_USE_ENV_PROXY": "1"}
+    for name, value in (("HTTP_PROXY", url), ("HTTPS_PROXY", url), ("ALL_PROXY", url), ("NO_PROXY", "")):
+        found[name] = found[name.lower()] = value
+    return found
+
+
+# --- The proxy -------------------------------------------------------------------------------------------------------
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Proxy:
+    """Proxy server of a session. Close it with `close`."""
+
+    def __init__(
+        self,
+        allowed: Sequence[str] | None,
+        ask: Callable[[str], Awaitable[bool]] | None = None,
+        *,
+        setting: str = "",
+        token: str = "",
+        resolve: Callable[[str, int], Awaitable[list[str]]] = resolve,
+        connect: Callable[[str, int], Awaitable[Connection]] = asyncio.open_connection,
+    ) -> None:
+        """Make a proxy for `allowed` domains.
+
+        `ask` is asked at the first use of another host; an empty list of domains means no network, so nothing is asked.
+        None for `ask` refuses, with the name of the `setting` that would allow the host. `token` must then be sent by
+        clients.
+        """
+        self.allowed = allowed
+        self._ask, self._setting, self._resolve, self._connect = ask, setting, resolve, connect
+        self._token = b"Basic " + base64.b64encode(f"longrein:{token}".encode()) if token else b""
+        self._answers: dict[str, asyncio.Future[bool]] = {}
+        self._servers: list[asyncio.Server] = []
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def listen_unix(self, path: str) -> None:
+        """Listen on a Unix socket that only this user may use."""
+        before = os.umask(0o177)
+        try:
+            self._servers.append(await asyncio.start_unix_server(self._serve, path))
+        finally:
+            os.umask(before)
+
+    async def listen_loopback(self) -> int:
+        """Listen on a free port of 127.0.0.1 and return it."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and cut all connections."""
+        for server in self._servers:
+            server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            if len(self._open) > CONNECTIONS_MAX:
+                raise RefusedError(503, "too many connections")
+            await self._serve_request(reader, writer)
+        except RefusedError as error:
+            with suppress(OSError):
+                writer.write(_refusal(error))
+                await asyncio.wait_for(writer.drain(), IDLE_S)
+        except (OSError, TimeoutError, asyncio.CancelledError, h11.RemoteProtocolError):
+            pass
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
+        try:
+            async with asyncio.timeout(HEADER_S):
+                request = await _next_event(client, reader)
+        except (h11.RemoteProtocolError, TimeoutError):
+            raise RefusedError(400, "not a request that a proxy understands") from None
+        if not isinstance(request, h11.Request):
+            return
+        sent = [value for name, value in request.headers if name == b"proxy-authorization"]
+        if self._token and not (len(sent) == 1 and hmac.compare_digest(sent[0], self._token)):
+            raise RefusedError(407, "the proxy's token is missing")
+        if request.method == b"CONNECT":
+            target = _target(_text(request.target), 0)
+            upstream = await self._open_target(target)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            upstream[1].write(client.trailing_data[0])
+            await _tunnel((reader, writer), upstream)
+        else:
+            url = _absolute_url(_text(request.target))
+            target = _target(url.netloc.rpartition("@")[2], 80)
+            upstream = await self._open_target(target)
+            try:
+                server = await _forward_request(client, reader, request, url, upstream[1])
+                await _return_response(server, upstream[0], writer)
+            finally:
+                upstream[1].close()
+
+    async def _open_target(self, target: Target) -> Connection:
+        """Connect to a target that is allowed. Raises RefusedError."""
+        listed = any(matches_domain(pattern, target) for pattern in self.allowed or ())
+        if not listed and not await self._is_granted(target):
+            advice = f"; the setting `{self._setting}` allows domains" if self._setting else ""
+            raise RefusedError(403, f"the sandbox does not allow {target.host}:{target.port}{advice}")
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                found = [target.host] if _is_address(target.host) else await self._resolve(target.host, target.port)
+        except (OSError, UnicodeError):
+            raise RefusedError(502, f"{target.host} has no address") from None
+        good = [address for address in found if _acceptable(target, address, listed)]
+        if not good:
+            raise RefusedError(403, f"{target.host} leads to an address that is not public")
+        for address in good[:4]:
+            with suppress(OSError):  # TimeoutError is one
+                return await asyncio.wait_for(self._connect(address, target.port), CONNECT_S)
+        raise RefusedError(502, f"{target.host} cannot be reached")
+
+    async def _is_granted(self, target: Target) -> bool:
+        """Ask for a host once; requests that come meanwhile wait for the same answer."""
+        if self._ask is None or (self.allowed is not None and not self.allowed) or target.port not in PORTS:
+            return False
+        if _is_address(target.host) and not is_public(target.host):
+            return False
+        answer = self._answers.get(target.host)
+        if answer is None:
+            answer = self._answers[target.host] = asyncio.ensure_future(_answer(self._ask, target.host))
+        return await asyncio.shield(answer)
+
+
+async def _answer(ask: Callable[[str], Awaitable[bool]], host: str) -> bool:
+    return await ask(host)
+
+
+def _text(data: bytes) -> str:
+    try:
+        text = data.decode("ascii")
+    except UnicodeDecodeError:
+        raise RefusedError(400, "the address is not ASCII") from None
+    if not text.isprintable() or " " in text or "\\" in text:
+        raise RefusedError(400, "the address has odd characters")
+    return text
+
+
+def _absolute_url(written: str) -> SplitResult:
+    try:
+        url = urlsplit(written)
+    except ValueError:
+        raise RefusedError(400, "not an address") from None
+    if url.scheme != "http" or not url.netloc:
+        raise RefusedError(400, "only CONNECT and http:// addresses are proxied")
+    return url
+
+
+def _target(written: str, port: int) -> Target:
+    """Read `host:port`. Raises RefusedError."""
+    host, colon, tail = written.rpartition(":")
+    if not colon or tail.endswith("]"):
+        host, tail = written, str(port)
+    try:
+        if not re.fullmatch(r"[0-9]{1,5}", tail) or not 0 < int(tail) < 1 << 16:
+            raise ValueError("not a port")
+        return Target(canonical_host(host), int(tail))
+    except ValueError as error:
+        raise RefusedError(400, f"not an address: {error}") from None
+
+
+def _refusal(error: RefusedError) -> bytes:
+    body = f"longrein: {error.reason}\n".encode()
+    head = f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    if error.status == 407:
+        head += 'Proxy-Authenticate: Basic realm="longrein"\r\n'
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+async def _next_event(client: h11.Connection, reader: asyncio.StreamReader) -> object:
+    while True:
+        event = client.next_event()
+        if event is not h11.NEED_DATA:
+            return event
+        client.receive_data(await reader.read(CHUNK_BYTES))
+
+
+async def _forward_request(
+    client: h11.Connection,
+    reader: asyncio.StreamReader,
+    request: h11.Request,
+    url: SplitResult,
+    upstream: asyncio.StreamWriter,
+) -> h11.Connection:
+    """Send one request with its body, without what was meant for the proxy; return the state for its response."""
+    listed = [value for name, value in request.headers if name == b"connection"]
+    dropped = {one.strip().lower() for value in listed for one in value.split(b",")} | _NOT_FORWARDED
+    headers = [(name, value) for name, value in request.headers if name not in dropped]
+    host = url.netloc.rpartition("@")[2].encode()
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    server = h11.Connection(h11.CLIENT)
+    headers = [(b"host", host), *headers, (b"connection", b"close")]
+    out = server.send(h11.Request(method=request.method, target=path.encode(), headers=headers))
+    sent = 0
+    while True:
+        if out:
+            upstream.write(out)
+            await asyncio.wait_for(upstream.drain(), IDLE_S)
+        if client.they_are_waiting_for_100_continue:
+            raise RefusedError(417, "send the body without waiting")
+        event = await asyncio.wait_for(_next_event(client, reader), IDLE_S)
+        if isinstance(event, h11.EndOfMessage):
+            upstream.write(server.send(h11.EndOfMessage()) or b"")
+            return server
+        if not isinstance(event, h11.Data) or (sent := sent + len(event.data)) > TRANSFER_BYTES_MAX:
+            raise ConnectionError
+        out = server.send(h11.Data(data=bytes(event.data)))
+
+
+async def _return_response(server: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one response as it is; h11 tells where it ends. What the client sends meanwhile is not for this host."""
+    left = TRANSFER_BYTES_MAX
+    while left > 0:
+        piece = await asyncio.wait_for(reader.read(CHUNK_BYTES), IDLE_S)
+        left -= len(piece)
+        writer.write(piece)
+        await asyncio.wait_for(writer.drain(), IDLE_S)
+        server.receive_data(piece)
+        while (event := server.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                return
+
+
+async def _tunnel(client: Connection, upstream: Connection) -> None:
+    """Copy bytes until both sides have ended, or nothing moved for a while."""
+    tasks = [
+        asyncio.ensure_future(_copy(upstream[0], client[1])),
+        asyncio.ensure_future(_copy(client[0], upstream[1])),
+    ]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        upstream[1].close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    left = TRANSFER_BYTES_MAX
+    while left > 0 and (piece := await asyncio.wait_for(reader.read(CHUNK_BYTES), IDLE_S)):
+        left -= len(piece)
+        writer.write(piece)
+        await asyncio.wait_for(writer.drain(), IDLE_S)
+    if left <= 0:
+        raise ConnectionError
+    if writer.can_write_eof():
+        writer.write_eof()

@@ -1,0 +1,85 @@
+"""Program in a sandbox without network: a loopback port that leads to the proxy's Unix socket.
+
+`python -I -S proxy_forwarder.py SOCKET PORT -- command …` listens, forks and becomes the command. It imports `_socket`,
+not `socket`, because its start is part of every command.
+"""
+
+import _socket
+import _thread
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+PORT = 3128
+"""Port inside the network namespace of a command."""
+CHUNK_BYTES = 1 << 16
+BACKLOG = 64
+ALONE_S = 1.0
+"""Seconds between two looks at whether any process is left that may connect."""
+
+
+def forwarder_words(python: str, proxy_socket: str, port: int = PORT) -> list[str]:
+    """Return the command line in front of a command."""
+    return [python, "-I", "-S", __file__, proxy_socket, str(port), "--"]
+
+
+def main() -> NoReturn:
+    """Listen, leave a child behind that forwards, and run the command behind `--`."""
+    path, port, command = sys.argv[1], int(sys.argv[2]), sys.argv[4:]
+    try:
+        listening = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        listening.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
+        listening.listen(BACKLOG)
+        if not os.fork():
+            _serve(listening, path)
+        listening.close()
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"sandbox: {command[0]}: {error.strerror}\n".encode())
+        os._exit(126)
+
+
+def _serve(listening: _socket.socket, path: str) -> NoReturn:
+    """Forward connections until the sandbox has no other process. The output is closed, so that it can end."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    listening.settimeout(ALONE_S)
+    while True:
+        try:
+            accepted, _ = listening._accept()  # type: ignore[attr-defined]
+        except TimeoutError:
+            if _is_alone():
+                os._exit(0)
+            continue
+        client, proxy = _socket.socket(fileno=accepted), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            proxy.connect(path)
+        except OSError:
+            client.close()
+            continue
+        _thread.start_new_thread(_copy, (client, proxy))
+        _thread.start_new_thread(_copy, (proxy, client))
+
+
+def _is_alone() -> bool:
+    """Return True if the PID namespace has only its init process and this one: else it would never end."""
+    return {int(name) for name in os.listdir("/proc") if name.isdecimal()} <= {1, os.getpid()}
+
+
+def _copy(source: _socket.socket, sink: _socket.socket) -> None:
+    try:
+        while piece := source.recv(CHUNK_BYTES):
+            sink.sendall(piece)
+        sink.shutdown(_socket.SHUT_WR)
+    except OSError:
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(_socket.SHUT_RDWR)
+
+
+if __name__ == "__main__":
+    main()

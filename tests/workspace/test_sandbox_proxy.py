@@ -1,0 +1,385 @@
+"""Proxy of sandboxed commands: allowed domains only, public addresses only, over real sockets on loopback."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.workspace.sandbox.proxy import (
+    Connection,
+    Proxy,
+    Target,
+    canonical_host,
+    is_public,
+    matches_domain,
+    proxy_environment,
+)
+from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
+from tests.timeouts import HANG_S
+
+pytestmark = pytest.mark.anyio
+
+PUBLIC = "93.184.216.34"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+NAMES = {
+    "good.example": [PUBLIC],
+    "api.good.example": [PUBLIC],
+    "other.example": [PUBLIC],
+    "mixed.example": ["10.0.0.1", PUBLIC],
+    "inside.example": ["10.0.0.1", "::1", "169.254.169.254"],
+    "mapped.example": ["::ffff:127.0.0.1"],
+    "metadata.google.internal": ["169.254.169.254"],
+    "localhost": ["127.0.0.1"],
+}
+
+
+class World:
+    """A server on loopback that stands for the internet, and what the proxy did."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.connected: list[tuple[str, int]] = []
+        self.received = b""
+        self.resolved: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        self.resolved.append(host)
+        if host not in NAMES:
+            raise OSError("no such host")
+        return NAMES[host]
+
+    async def connect(self, address: str, port: int) -> Connection:
+        self.connected.append((address, port))
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            self.received += await reader.readuntil(b"\r\n\r\n")
+            if b"content-length: 4" in self.received.lower():
+                self.received += await reader.readexactly(4)
+            writer.write(ANSWER)
+            await writer.drain()
+            self.received += await reader.read()
+        writer.close()
+
+
+@asynccontextmanager
+async def opened(allowed: list[str] | None, **options: Any) -> AsyncIterator[tuple[World, Proxy, int]]:
+    world = World()
+    server = await asyncio.start_server(world.serve, "127.0.0.1", 0)
+    world.port = server.sockets[0].getsockname()[1]
+    proxy = Proxy(allowed, **{"resolve": world.resolve, "connect": world.connect, **options})
+    try:
+        yield world, proxy, await proxy.listen_loopback()
+    finally:
+        await proxy.close()
+        server.close()
+
+
+async def exchange(port: int, request: bytes) -> bytes:
+    """Send bytes, end the sending side and return all that comes back."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), HANG_S)
+    finally:
+        writer.close()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+# --- Names and addresses ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com.", "example.com"),
+        ("a_b.example.com", "a_b.example.com"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]", "::1"),
+        ("[0:0::FFFF:7f00:1]", "::ffff:7f00:1"),
+    ],
+)
+async def test_hosts_have_one_form(written: str, host: str) -> None:
+    assert canonical_host(written) in {host, "::ffff:127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "",
+            ".",
+            "..",
+            "a..b",
+            "example.com..",
+            "-a.example",
+            "a-.example",
+            "a b",
+            "a\0.example",
+            "a\n",
+            "a/b",
+            "a@b",
+        ),
+        *("2130706433", "0x7f.1", "127.1", "0177.0.0.1", "0x7f000001", "1.2.3", "256.1.1.1", "1.2.3.4.5", "a.1"),
+        *("::1", "[::1", "[fe80::1%eth0]", "[example.com]", "bücher.example", "a" * 64 + ".example", "a." * 130 + "b"),
+        *("%31.example", "localhost\\", "*", "*.example.com", "\u2488example"),
+    ],
+)
+async def test_odd_hosts_are_refused(written: str) -> None:
+    with pytest.raises(ValueError):
+        canonical_host(written)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1"),
+        *("100.127.255.255", "169.254.169.254", "169.254.1.1", "192.0.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1"),
+        *("240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00::1"),
+        *("fd00:ec2::254", "ff02::1", "2001:db8::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254"),
+        *("::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2002:a00:1::"),
+        *("2001:0:4136:e378:8000:63bf:3fff:fdd2", "not an address", ""),
+    ],
+)
+async def test_s063_addresses_that_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+async def test_public_addresses() -> None:
+    assert all(is_public(one) for one in (PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host", "port", "covered"),
+    [
+        ("example.com", "example.com", 443, True),
+        ("Example.com.", "example.com", 80, True),
+        ("example.com", "example.com", 22, False),
+        ("example.com:22", "example.com", 22, True),
+        ("example.com:22", "example.com", 443, False),
+        ("example.com", "www.example.com", 443, False),
+        ("example.com", "badexample.com", 443, False),
+        ("*.example.com", "www.example.com", 443, True),
+        ("*.example.com", "a.b.example.com", 443, True),
+        ("*.example.com", "example.com", 443, False),
+        ("*.example.com", "badexample.com", 443, False),
+        ("*.example.com:8080", "www.example.com", 8080, True),
+        ("*.0.0.1", "127.0.0.1", 443, False),
+        ("*", "example.com", 443, False),
+        ("", "example.com", 443, False),
+        ("127.0.0.1:8000", "127.0.0.1", 8000, True),
+        ("[::1]:8000", "::1", 8000, True),
+        ("[::1]", "::1", 443, True),
+    ],
+)
+async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, covered: bool) -> None:
+    assert matches_domain(pattern, Target(host, port)) is covered
+
+
+# --- Requests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allowed", "request_line", "code"),
+    [
+        (["good.example"], "CONNECT good.example:443 HTTP/1.1", 200),
+        (["good.example"], "CONNECT GOOD.example.:443 HTTP/1.1", 200),
+        (["*.good.example"], "CONNECT api.good.example:443 HTTP/1.1", 200),
+        (["*.good.example"], "CONNECT good.example:443 HTTP/1.1", 403),
+        (["good.example"], "CONNECT good.example:22 HTTP/1.1", 403),
+        (["good.example"], "CONNECT good.example:0443 HTTP/1.1", 200),
+        (["good.example"], "CONNECT good.example HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example:99999 HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example:-1 HTTP/1.1", 400),
+        (["good.example"], "CONNECT other.example:443 HTTP/1.1", 403),
+        (["good.example"], "CONNECT good.example\0.other.example:443 HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example%00.other.example:443 HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example@other.example:443 HTTP/1.1", 400),
+        (["good.example"], "GET http://good.example/x?y HTTP/1.1", 200),
+        (["good.example"], "GET http://user:password@good.example/ HTTP/1.1", 200),
+        (["good.example"], "GET http://good.example@other.example/ HTTP/1.1", 403),
+        (["good.example"], "GET http://other.example\\@good.example/ HTTP/1.1", 400),
+        (["good.example"], "GET http://other.example#@good.example/ HTTP/1.1", 403),
+        (["good.example"], "GET https://good.example/ HTTP/1.1", 400),
+        (["good.example"], "GET file:///etc/passwd HTTP/1.1", 400),
+        (["good.example"], "GET / HTTP/1.1", 400),
+        (["good.example"], "nonsense", 400),
+        (["mixed.example"], "CONNECT mixed.example:443 HTTP/1.1", 200),
+        (["inside.example"], "CONNECT inside.example:443 HTTP/1.1", 403),
+        (["mapped.example"], "CONNECT mapped.example:443 HTTP/1.1", 403),
+        (["metadata.google.internal"], "GET http://metadata.google.internal/ HTTP/1.1", 403),
+        (["unknown.example"], "CONNECT unknown.example:443 HTTP/1.1", 502),
+        ([], "CONNECT good.example:443 HTTP/1.1", 403),
+        ([], f"CONNECT {PUBLIC}:443 HTTP/1.1", 403),
+        (["localhost:3000"], "CONNECT localhost:3000 HTTP/1.1", 200),
+        (["localhost:3000"], "CONNECT localhost.:3000 HTTP/1.1", 200),
+        (["good.example"], "CONNECT localhost.:443 HTTP/1.1", 403),
+        (["127.0.0.1:3000"], "CONNECT 127.0.0.1:3000 HTTP/1.1", 200),
+        (["127.0.0.1:3000"], "CONNECT 127.1:3000 HTTP/1.1", 400),
+    ],
+)
+async def test_requests_are_answered_by_the_allow_list(allowed: list[str], request_line: str, code: int) -> None:
+    async with opened(allowed) as (world, _, port):
+        answer = await exchange(port, f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
+        assert status(answer) == code
+        assert bool(world.connected) is (code == 200)
+        if code == 200 and "mixed" in request_line:
+            assert world.connected == [(PUBLIC, 443)]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "[::1]", "0.0.0.0", "10.1.2.3", "100.64.0.1", "169.254.169.254", "[fd00::1]", "[::ffff:7f00:1]"),
+        *("2130706433", "0x7f.1", "localhost.", "metadata.google.internal"),
+    ],
+)
+async def test_s063_asking_does_not_lead_inside(host: str) -> None:
+    async def ask(_: str) -> bool:
+        return True
+
+    async with opened(None, ask=ask) as (world, _, port):
+        for line in (f"CONNECT {host}:443 HTTP/1.1", f"GET http://{host}/ HTTP/1.1"):
+            assert status(await exchange(port, f"{line}\r\nHost: x\r\n\r\n".encode())) in {400, 403}
+        assert not world.connected
+
+
+async def test_s099_an_empty_list_is_no_network_and_asks_nobody() -> None:
+    asked: list[str] = []
+
+    async def ask(host: str) -> bool:
+        asked.append(host)
+        return True
+
+    async with opened([], ask=ask) as (world, _, port):
+        answer = await exchange(port, b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (status(answer), world.connected, world.resolved, asked) == (403, [], [], [])
+
+
+async def test_a_host_is_asked_for_once() -> None:
+    asked: list[str] = []
+    release = asyncio.Event()
+
+    async def ask(host: str) -> bool:
+        asked.append(host)
+        if len(asked) == 2:
+            release.set()
+        await release.wait()
+        return host == "good.example"
+
+    async with opened(None, ask=ask) as (_, _proxy, port):
+        lines = [f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n" for host in ("good.example", "other.example") * 3]
+        running = [asyncio.ensure_future(exchange(port, line.encode())) for line in lines]
+        answers = [status(answer) for answer in await asyncio.gather(*running)]
+        assert answers == [200, 403] * 3
+        assert sorted(asked) == ["good.example", "other.example"]
+
+
+async def test_a_refusal_names_the_host_and_the_setting() -> None:
+    async with opened(["good.example"], setting="sandbox.domains") as (_, _proxy, port):
+        answer = await exchange(port, b"CONNECT other.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"longrein: the sandbox does not allow other.example:443" in answer
+        assert b"`sandbox.domains`" in answer
+
+
+async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
+    request = (
+        b"POST http://user:password@good.example/a?b HTTP/1.1\r\nHost: other.example\r\n"
+        b"Proxy-Authorization: Basic bG9uZ3JlaW46c2VjcmV0\r\nProxy-Connection: keep-alive\r\n"
+        b"Connection: x-hop\r\nX-Hop: 1\r\nAccept: text/plain\r\nContent-Length: 4\r\n\r\nbody"
+        b"GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
+    )
+    async with opened(["good.example"], token="secret") as (world, _, port):
+        assert (await exchange(port, request)).endswith(b"hello")
+        head, _, body = world.received.partition(b"\r\n\r\n")
+        assert head.startswith(b"POST /a?b HTTP/1.1\r\nhost: good.example\r\n")
+        assert body == b"body"
+        for word in (b"password", b"roxy", b"-hop", b"bG9uZ3JlaW46", b"other.example"):
+            assert word not in world.received
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ("", 407),
+        ("Proxy-Authorization: Basic wrong\r\n", 407),
+        ("Authorization: Basic bG9uZ3JlaW46c2VjcmV0\r\n", 407),
+        ("Proxy-Authorization: Basic bG9uZ3JlaW46c2VjcmV0\r\n", 200),
+    ],
+)
+async def test_the_loopback_port_needs_its_token(header: str, code: int) -> None:
+    async with opened(["good.example"], token="secret") as (world, _, port):
+        answer = await exchange(port, f"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+        assert status(answer) == code
+        assert bool(world.connected) is (code == 200)
+
+
+async def test_headers_without_end_are_refused() -> None:
+    async with opened(["good.example"]) as (world, _, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            writer.write(b"GET http://good.example/ HTTP/1.1\r\n" + b"X: y\r\n" * 50_000)
+            await writer.drain()
+            answer = await asyncio.wait_for(reader.read(), HANG_S)
+            assert status(answer) in {0, 400}
+        writer.close()
+        assert not world.connected
+
+
+# --- Real clients ----------------------------------------------------------------------------------------------------
+
+
+async def test_urllib_and_curl_use_the_proxy() -> None:
+    async with opened(["good.example"], token="secret") as (_, _proxy, port):
+        environment = proxy_environment(port, "secret")
+
+        def fetch(url: str) -> bytes:
+            handler = urllib.request.ProxyHandler({"http": environment["HTTP_PROXY"]})
+            with urllib.request.build_opener(handler).open(url, timeout=HANG_S) as answer:
+                return bytes(answer.read())
+
+        assert await asyncio.to_thread(fetch, "http://good.example/") == b"hello"
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            await asyncio.to_thread(fetch, "http://other.example/")
+        if shutil.which("curl"):
+            words = ["curl", "-s", "-p", "http://good.example:80/"]
+            done = await asyncio.to_thread(subprocess.run, words, env=environment, capture_output=True, check=False)
+            assert done.stdout == b"hello"
+
+
+async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_path: Path) -> None:
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    async with opened(["good.example"]) as (_, proxy, _port):
+        path = str(tmp_path / "proxy.sock")
+        await proxy.listen_unix(path)
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        bare = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
+        script = (
+            "import urllib.request as r, urllib.error as e\n"
+            "print(r.urlopen('http://good.example/').read())\n"
+            "try: r.urlopen('http://other.example/')\n"
+            "except e.HTTPError as error: print(error.code)\n"
+        )
+        words = [*bare, "--proc", "/proc", *forwarder_words(sys.executable, path), sys.executable, "-I", "-c", script]
+        done = await asyncio.create_subprocess_exec(
+            *words, env=proxy_environment(3128), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        printed, _ = await asyncio.wait_for(done.communicate(), HANG_S)  # ends: the forwarder holds no output
+        assert (printed, done.returncode) == (b"b'hello'\n403\n", 0)
