@@ -14,7 +14,7 @@ from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rungs import find_rung
 from longrein.workspace.supervised_command import SupervisedSpawner
-from longrein.workspace.supervisor.process_tree import processes
+from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.load import escapes
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
@@ -171,7 +171,7 @@ async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(conf
 async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> None:
     sink, root = CollectingSink(), str(confined.root)
     ended = await confined.spawner.run(
-        "setsid sleep 71.5 & trap '' TERM; sleep 71.5",
+        "export LIMIT=71.5; setsid sleep 71.5 & trap '' TERM; sleep 71.5",
         cwd=root,
         env=confined.env,
         sink=sink,
@@ -181,7 +181,7 @@ async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> Non
     )
     assert ended.cause == "timeout"
     await confined.spawner.drain()
-    assert not [pid for pid in processes() if b"71.5" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert not [one for one in processes() if b"SANDBOX=" in environment_of(one) and b"71.5" in environment_of(one)]
 
 
 @needs_bubblewrap

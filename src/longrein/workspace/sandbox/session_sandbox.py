@@ -1,6 +1,7 @@
 """The sandbox of one session: its rung, its private folders, and the confinement of each command."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -144,7 +145,8 @@ class SessionSandbox:
         """
         folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
         folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
-        programs = (os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS)
+        programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
+        programs.append(os.path.realpath(sys.executable))
         prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
         parts = (f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED)
         found = dict.fromkeys(map(os.path.realpath, (*folders, *parts)))
