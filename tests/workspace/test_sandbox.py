@@ -220,6 +220,29 @@ def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confin
     assert git_folder(str(other), str(confined.home)) is None
 
 
+def test_a_worktree_cannot_name_a_folder_that_is_no_repository(confined: Confined) -> None:
+    root = confined.base / "state/worktrees/one"
+    folder = root / "evil"
+    folder.mkdir(parents=True)
+    (root / ".git").write_text(f"gitdir: {folder}\n")
+    (folder / "gitdir").write_text(f"{root}/.git\n")
+    (folder / "commondir").write_text(f"{confined.base}/state\n")
+    assert git_folder(str(root), str(confined.home)) is None
+
+
+@needs_bubblewrap
+async def test_files_that_protected_links_and_settings_lead_to_are_protected(confined: Confined) -> None:
+    outside = confined.base / "outside"
+    for folder in (confined.root / "hooks", confined.root / "shared", confined.root / ".claude", outside):
+        folder.mkdir()
+    confined.git("config", "core.hooksPath", "hooks")
+    (confined.root / ".codex").symlink_to("shared")
+    (confined.root / ".claude" / "skills").symlink_to(outside)
+    await confined.run("touch hooks/pre-commit shared/config.toml .claude/skills/x; touch fine")
+    assert sorted(os.listdir(confined.root)) == [".claude", ".codex", ".git", "fine", "hooks", "shared"]
+    assert [os.listdir(one) for one in (confined.root / "hooks", confined.root / "shared", outside)] == [[], [], []]
+
+
 # --- Files that rules hide -------------------------------------------------------------------------------------------
 
 

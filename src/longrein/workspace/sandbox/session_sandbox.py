@@ -102,7 +102,9 @@ class SessionSandbox:
             home=self.home,
             home_visible=self.visible_home,
             home_writable=self._expanded(self._options.home_writable),
-            read_only=tuple(dict.fromkeys(real_below((*protected, *git_paths), writable))),
+            read_only=tuple(
+                path for path in dict.fromkeys(real_below((*protected, *git_paths), writable)) if path not in real
+            ),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
             network=self.network,
             private_tmp=os.path.join(self._folder, "tmp"),
