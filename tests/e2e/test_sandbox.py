@@ -59,6 +59,17 @@ def test_settings_that_a_command_made_are_moved_away_and_told(cli: CliHarness) -
     assert (cli.project / "notes").exists()
 
 
+@needs_sandbox
+def test_what_a_rule_forbids_to_change_is_read_only(cli: CliHarness) -> None:
+    (cli.project / "kept").mkdir()
+    (cli.project / "kept/file").write_text("old")
+    trick = 'python3 -c \'open("ke" + "pt/file", "w")\'; python3 -c \'open("fr" + "ee", "w")\'; cat kept/file'
+    cli.plays(calls(bash(trick)), says("so"))
+    cli.run("-p", "x", "--disallowedTools", "Edit(kept/**)")
+    assert (cli.project / "kept/file").read_text() == "old"
+    assert (cli.project / "free").exists()
+
+
 def test_S094_without_the_required_sandbox_nothing_starts(cli: CliHarness) -> None:
     broken_program(cli)
     cli.settings('[sandbox]\nmode = "required"')

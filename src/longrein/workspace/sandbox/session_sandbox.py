@@ -76,18 +76,20 @@ class SessionSandbox:
         """True if confined commands reach the network."""
         return ALL_DOMAINS in self._options.network
 
-    def confine(self, roots: Sequence[str], cwd: str, hidden: Sequence[str]) -> Confinement | None:
+    def confine(
+        self, roots: Sequence[str], cwd: str, hidden: Sequence[str], locked: Sequence[str] = ()
+    ) -> Confinement | None:
         """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
 
-        `hidden` are existing real paths that rules forbid to read.
+        `hidden` and `locked` are existing real paths that rules forbid to read and to change.
         """
         if not self.rung.confines:
             return None
-        policy = self.policy(roots, hidden)
+        policy = self.policy(roots, hidden, locked)
         words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
         return Confinement(tuple(words), os.path.join(self._folder, "filter"))
 
-    def policy(self, roots: Sequence[str], hidden: Sequence[str]) -> SandboxPolicy:
+    def policy(self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()) -> SandboxPolicy:
         """Return the limits of a command as of now."""
         self._make_folders()
         real = [os.path.realpath(root) for root in roots]
@@ -97,14 +99,13 @@ class SessionSandbox:
         writable += [folder for git in gits for folder in git.folders()]
         protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
+        read_only = [path for path in real_below((*protected, *git_paths), writable) if path not in real]
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
             home_visible=self.visible_home,
             home_writable=self._expanded(self._options.home_writable),
-            read_only=tuple(
-                path for path in dict.fromkeys(real_below((*protected, *git_paths), writable)) if path not in real
-            ),
+            read_only=tuple(dict.fromkeys((*locked, *read_only))),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
             network=self.network,
             private_tmp=os.path.join(self._folder, "tmp"),
