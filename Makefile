@@ -54,6 +54,7 @@ demo: .venv/run  ## run a small real job offline, without a key; installs only w
 bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) benchmarks/bench.py
 	$(PY) -m benchmarks.concurrency
+	$(PY) -m benchmarks.sandbox
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load

@@ -5,6 +5,7 @@ prints a canary or the word ESCAPED, or if anything outside changed.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -12,17 +13,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner, SessionSandbox
+from longrein.workspace import PlainSpawner
 from longrein.workspace.command import CollectingSink
+from longrein.workspace.sandbox import SessionSandbox
 
 CANARY = "canary-0f3a77c1"
 ESCAPED = "ESCAPED"
 LIMIT_S = 60.0
 CALL = "python3 -c 'import ctypes, sys; l = ctypes.CDLL(None, use_errno=True); {body}'"
 """A shell line with a few calls of the C library; `l.syscall` takes the numbers of x86-64."""
+
+
+_numbers = count(1)
 
 
 def _call(expression: str) -> str:
@@ -56,7 +62,7 @@ WRITES: Mapping[str, str] = {
     "sessions": "echo x > {state}/sessions/new; rm -rf {state}/sessions",
     "kernel": "echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; echo 1 > /sys/kernel/mm/ksm/run",
     "unmount": "umount .git/config .git/hooks /tmp {home}; umount -l .env; echo x >> .git/config",
-    "mount again": "mount -o remount,rw,bind .git/config; echo x >> .git/config; mount -t tmpfs none /mnt && echo ESCAPED",
+    "mount again": "mount -o remount,rw,bind .git/config; echo x >> .git/config",
 }
 """What may change nothing outside and no protected file."""
 
@@ -68,8 +74,8 @@ READS: Mapping[str, str] = {
     "by /proc": "cat /proc/self/root$PWD/.env /proc/1/root$PWD/.env /proc/*/cwd/.env",
     "with another mode": "chmod 644 .env; chmod -R 755 secrets; cat .env secrets/key",
     "by archive": "tar cf - . | cat; cp -r . /tmp/all; cat /tmp/all/.env; rsync -a . /tmp/b; grep -r canary . /tmp",
-    "by git": "git add -f .env; git stash -u; git show :.env; git diff --no-index /dev/null .env; git hash-object -w .env",
-    "by python": 'python3 -c \'print(open(".env").read())\'; python3 -c \'import mmap; print(open(".env","rb").read())\'',
+    "by git": "git add -f .env; git stash -u; git show :.env; git diff --no-index /dev/null .env",
+    "by python": "python3 -c 'print(open(\".env\").read())'",
     "home": "cat {home}/.ssh/id {home}/.aws/credentials; find {home} -type f | xargs cat",
     "sessions": "cat {state}/sessions/log; find {state} | xargs cat; cat {session}/tasks/log",
     "environment": "cat /proc/*/environ; ps eww; strings /proc/*/environ; env",
@@ -186,11 +192,13 @@ class Surroundings:
         )
         self.udp.bind(("127.0.0.1", 0))
         self.udp.setblocking(False)
-        self.abstract_name = f"escape-{os.getpid()}"
+        self.abstract_name = f"escape-{os.getpid()}-{next(_numbers)}"
         self.abstract.bind("\0" + self.abstract_name)
         self.abstract.listen()
         self.supervisor = socket.socket(socket.AF_UNIX)
-        self.supervisor.bind(os.path.relpath(self.session / "tasks" / "v4.sock"))
+        folder = os.open(self.session / "tasks", os.O_RDONLY)
+        self.supervisor.bind(f"/proc/self/fd/{folder}/v4.sock")  # the path itself may be too long
+        os.close(folder)
         self.supervisor.listen()
 
     def words(self) -> dict[str, str]:
@@ -215,10 +223,8 @@ class Surroundings:
         found = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if self.process.poll() is not None:
             found.append("the process outside was ended")
-        try:
+        with contextlib.suppress(BlockingIOError):
             found.append(f"a datagram came: {self.udp.recv(100)!r}")
-        except BlockingIOError:
-            pass
         return found
 
     def picture(self) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """The sandbox of one session's commands: what its rules hide, what a command changed that it must not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from longrein.agent.session import Session
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
-from longrein.workspace import Confinement, Masks
+from longrein.workspace import Confinement
+from longrein.workspace.sandbox import Masks
 
 LOOK_S = 0.5
 """Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""
@@ -23,25 +24,32 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
 
 def find_masks(session: Session) -> Masks:
     """Return the existing files and folders that rules forbid to read."""
-    deny = tuple(
-        rule
-        for _, _, rules, _ in policy_views(session, session.state.cwd, session.state.cwd)
-        for rule in rules.deny
-        if rule.lstrip().startswith("Read")
-    )
+    deny = _deny_rules(session, "Read")
     if not deny:
         return Masks((), "")
-    roots = session.deps.workspace.roots
     elsewhere = [base for rule in deny if (base := _base_outside(session, rule))]
     if "/" in elsewhere:
         return Masks((), f"the rule {visible(deny[0])} forbids files anywhere on this machine")
+    places = (*session.deps.workspace.roots, *_visible_places(session, elsewhere))
+    return session.masks.find(places, _forbidden(session, "Read"), (deny, session.state.cwd), LOOK_S)
 
-    def forbidden(path: str, real: str) -> bool:
-        return any(read_deny_rule(*place) for place in policy_views(session, path, real))
 
-    return session.masks.find(
-        (*roots, *_visible_places(session, elsewhere)), forbidden, (deny, session.state.cwd), LOOK_S
-    )
+def find_locks(session: Session) -> Masks:
+    """Return the existing files and folders in the roots that rules forbid to change."""
+    deny = _deny_rules(session, "Edit")
+    roots = session.deps.workspace.roots if deny else ()
+    return session.locks.find(roots, _forbidden(session, "Edit"), (deny, session.state.cwd), LOOK_S)
+
+
+def _deny_rules(session: Session, tool: str) -> tuple[str, ...]:
+    cwd = session.state.cwd
+    views = policy_views(session, cwd, cwd)
+    return tuple(rule for _, _, rules, _ in views for rule in rules.deny if rule.lstrip().startswith(f"{tool}("))
+
+
+def _forbidden(session: Session, tool: str) -> Callable[[str, str], bool]:
+    """Return a test (path, real path) whether a rule forbids `tool`."""
+    return lambda path, real: any(read_deny_rule(*place, tool) for place in policy_views(session, path, real))
 
 
 def _base_outside(session: Session, text: str) -> str:
@@ -105,7 +113,15 @@ def confine(session: Session, cwd: str) -> Confinement | None:
     sandbox = session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
-    return sandbox.confine(session.deps.workspace.roots, cwd, find_masks(session).hidden)
+    hidden, locked = find_masks(session).hidden, find_locks(session).hidden
+    return sandbox.confine(session.deps.workspace.roots, cwd, hidden, locked)
+
+
+def unconfined_reason(session: Session) -> str:
+    """Return why the sandbox does not confine commands as the rules demand; '' if it does."""
+    if not confines(session):
+        return "there is no sandbox"
+    return find_masks(session).problem or find_locks(session).problem
 
 
 def accept_present(session: Session) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
-from longrein.agent.confinement import LOOK_S, confines, find_masks, policy_views
+from longrein.agent.confinement import LOOK_S, confines, policy_views, unconfined_reason
 from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
@@ -239,7 +239,7 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object],
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part), _armed(session, part, effect))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
-    confined = confines(session) and not arguments.get("outside_sandbox") and not find_masks(session).problem
+    confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
     touched = _touched(session, tool, arguments)
     return Call(name, arguments, tool.access, touched, tool.rule_name, command, facts, confined)
 

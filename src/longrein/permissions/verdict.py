@@ -432,12 +432,12 @@ def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
     return any(r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd)) for r in denying)
 
 
-def read_deny_rule(path: str, real: str, rules: Rules, cwd: str) -> str:
-    """Return the deny rule with a path that forbids reading a file or folder; '' for none."""
+def read_deny_rule(path: str, real: str, rules: Rules, cwd: str, tool: str = "Read") -> str:
+    """Return the deny rule with a path that forbids reading (or for `Edit` changing) a file or folder; '' for none."""
     touched = Touched(path, path, real, inside=True, writes=False)
     for text in rules.deny:
         rule = parse_rule(text)
-        if rule.tool == "Read" and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
+        if rule.tool == tool and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
             return text
     return ""
 

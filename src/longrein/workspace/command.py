@@ -19,6 +19,7 @@ from longrein.workspace.supervisor.shell import (
     LEFT_OPEN_BYTES_MAX,
     LEFT_OPEN_MAX,
     close,
+    confined_returncode,
     last_folder,
     report_pipe,
     sandbox_mark,
@@ -261,9 +262,15 @@ class ChildCommand(RunningCommand):
         output_bytes_max: int,
         trees: TreeTerminator,
         left_open: OpenPipes,
+        *,
+        is_confined: bool,
     ) -> None:
-        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end."""
+        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end.
+
+        `is_confined`: `process` is the sandbox's program.
+        """
         super().__init__(pipes, sink, output_bytes_max)
+        self._is_confined = is_confined
         self.pid = process.pid
         self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
         self._cause = "exit"
@@ -283,7 +290,8 @@ class ChildCommand(RunningCommand):
             self._trees.hurry()
             self._tree_end.add_done_callback(self._on_output_end)
         else:
-            self._end.set_result(self._exit(self._process.returncode, self._cause))
+            code = self._process.returncode
+            self._end.set_result(self._exit(confined_returncode(code) if self._is_confined else code, self._cause))
             self.abandon()
 
     def abandon(self) -> None:
@@ -405,7 +413,10 @@ class PlainSpawner:
         except (OSError, ValueError) as error:
             return start_failure(error, command, cwd)
         self._used = True
-        return ChildCommand(process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open)
+        is_confined = confinement is not None
+        return ChildCommand(
+            process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open, is_confined=is_confined
+        )
 
     async def run(
         self,

@@ -34,6 +34,8 @@ from longrein.workspace.supervisor.process_tree import (
 TERM_WAIT_S = 0.25
 """Time between TERM and KILL. Short, because every start waits for it."""
 GONE_POLL_S = 0.005
+SANDBOX = "bwrap"
+"""Name of the processes around a confined command, which the user did not start."""
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str
         found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
-        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
+        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told if one.name != SANDBOX)
         if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
             break  # KILL does not end a process that is stuck in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))

@@ -18,6 +18,9 @@ GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 SUBMODULES_MAX = 200
 """Submodules whose settings are protected."""
 GIT_FILE_BYTES_MAX = 4096
+CONFIG_BYTES_MAX = 1 << 20
+_NAMED_FILE = re.compile(r"(?im)^\s*(?:hooksPath|path|attributesFile)\s*=\s*(.+)$")
+"""A setting of git that names hooks or further settings."""
 _HARMLESS_SETTING = re.compile(
     r"\s*(\[core\]|(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
     r" = \w+|[#;].*)?\s*"
@@ -41,6 +44,7 @@ class GitFolder:
         yield from (f"{folder}/{name}" for folder in self.folders() for name in GIT_FILES)
         if self.folder != self.common:
             yield f"{self.folder}/gitdir"
+        yield from _named_files(f"{self.common}/config", os.path.dirname(self.common))
         yield from _submodule_files(f"{self.common}/modules")
 
 
@@ -67,10 +71,12 @@ def _linked(path: str) -> GitFolder | None:
     """Return the git folder that a worktree's `.git` file names, if that folder names the file too."""
     named = _first_line(path).removeprefix("gitdir:").strip()
     folder = os.path.realpath(os.path.join(os.path.dirname(path), named)) if named else ""
-    if not folder or os.path.realpath(_first_line(f"{folder}/gitdir") or "/") != os.path.realpath(path):
+    back = _first_line(f"{folder}/gitdir") if folder else ""
+    if not back.startswith("/") or os.path.realpath(back) != os.path.realpath(path):
         return None
     common = os.path.realpath(os.path.join(folder, _first_line(f"{folder}/commondir") or "."))
-    return GitFolder(folder, common) if folder.startswith(common + "/worktrees/") else None
+    is_repository = os.path.isfile(f"{common}/HEAD") and os.path.isdir(f"{common}/objects")
+    return GitFolder(folder, common) if is_repository and os.path.dirname(folder) == f"{common}/worktrees" else None
 
 
 def _first_line(path: str) -> str:
@@ -79,6 +85,18 @@ def _first_line(path: str) -> str:
             return os.fsdecode(file.read(GIT_FILE_BYTES_MAX).partition(b"\n")[0]).strip()
     except OSError:
         return ""
+
+
+def _named_files(config: str, root: str) -> Iterator[str]:
+    """Yield files and folders that git's settings name: hooks in the project, further settings."""
+    try:
+        with open(config, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(CONFIG_BYTES_MAX)
+    except OSError:
+        return
+    for named in _NAMED_FILE.findall(text):
+        value = named.strip().strip('"')
+        yield from (os.path.join(base, value) for base in dict.fromkeys((root, os.path.dirname(config))))
 
 
 def _submodule_files(folder: str) -> Iterator[str]:
@@ -98,14 +116,15 @@ def _submodule_files(folder: str) -> Iterator[str]:
 
 
 def protected_paths(root: str) -> list[str]:
-    """Return the protected paths directly in a root, existing or not; git's own apart from `.git` itself not."""
+    """Return the protected paths directly in a root, existing or not; of git only `.git` itself."""
     return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in PROTECTED_PAIRS)]
 
 
 def writable_exceptions(path: str) -> list[str]:
     """Return the existing folders in a protected folder that commands may change."""
     names = UNPROTECTED_SUBFOLDERS.get(os.path.basename(path), ())
-    return [folder for name in sorted(names) if os.path.isdir(folder := f"{path}/{name}")]
+    folders = [f"{os.path.realpath(path)}/{name}" for name in sorted(names)]
+    return [folder for folder in folders if os.path.isdir(folder) and os.path.realpath(folder) == folder]
 
 
 def is_plain_repository(path: str) -> bool:
@@ -181,10 +200,10 @@ def _link_target(path: str) -> str:
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
-    """Return the real paths of those that exist, are no symbolic links themselves, and lie in a root."""
+    """Return the real paths of those that exist and lie in a root. Links themselves are watched by `MissingPaths`."""
     found = []
     for path in paths:
-        if os.path.lexists(path) and not os.path.islink(path):
+        if os.path.exists(path):
             real = os.path.realpath(path)
             if any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots):
                 found.append(real)

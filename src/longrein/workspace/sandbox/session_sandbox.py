@@ -1,6 +1,7 @@
 """The sandbox of one session: its rung, its private folders, and the confinement of each command."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -75,18 +76,20 @@ class SessionSandbox:
         """True if confined commands reach the network."""
         return ALL_DOMAINS in self._options.network
 
-    def confine(self, roots: Sequence[str], cwd: str, hidden: Sequence[str]) -> Confinement | None:
+    def confine(
+        self, roots: Sequence[str], cwd: str, hidden: Sequence[str], locked: Sequence[str] = ()
+    ) -> Confinement | None:
         """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
 
-        `hidden` are existing real paths that rules forbid to read.
+        `hidden` and `locked` are existing real paths that rules forbid to read and to change.
         """
         if not self.rung.confines:
             return None
-        policy = self.policy(roots, hidden)
+        policy = self.policy(roots, hidden, locked)
         words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
         return Confinement(tuple(words), os.path.join(self._folder, "filter"))
 
-    def policy(self, roots: Sequence[str], hidden: Sequence[str]) -> SandboxPolicy:
+    def policy(self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()) -> SandboxPolicy:
         """Return the limits of a command as of now."""
         self._make_folders()
         real = [os.path.realpath(root) for root in roots]
@@ -96,12 +99,13 @@ class SessionSandbox:
         writable += [folder for git in gits for folder in git.folders()]
         protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
+        read_only = [path for path in real_below((*protected, *git_paths), writable) if path not in real]
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
             home_visible=self.visible_home,
             home_writable=self._expanded(self._options.home_writable),
-            read_only=tuple(dict.fromkeys(real_below((*protected, *git_paths), writable))),
+            read_only=tuple(dict.fromkeys((*locked, *read_only))),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
             network=self.network,
             private_tmp=os.path.join(self._folder, "tmp"),
@@ -127,8 +131,8 @@ class SessionSandbox:
         filter_path = os.path.join(self._folder, "filter")
         if os.path.exists(filter_path):
             return
-        for name in ("tmp", "home"):
-            os.makedirs(os.path.join(self._folder, name), 0o700, exist_ok=True)
+        for folder in ("", "tmp", "home"):  # one by one: the mode counts for the last folder of a path only
+            os.makedirs(os.path.join(self._folder, folder), 0o700, exist_ok=True)
         os.chmod(os.path.join(self._folder, "tmp"), 0o1777)  # as /tmp is; nobody else passes the folders above
         os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
         making = f"{filter_path}.{os.getpid()}"
@@ -144,7 +148,8 @@ class SessionSandbox:
         """
         folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
         folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
-        programs = (os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS)
+        programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
+        programs.append(os.path.realpath(sys.executable))
         prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
         parts = (f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED)
         found = dict.fromkeys(map(os.path.realpath, (*folders, *parts)))

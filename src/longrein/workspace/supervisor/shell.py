@@ -12,6 +12,10 @@ FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these cannot change the shell's folder, so no report is needed."""
 FILTER = "%FILTER%"
 """Word in front of a confined command that stands for the descriptor of its seccomp filter."""
+ENDING_SIGNALS = tuple(
+    getattr(signal, f"SIG{name}") for name in ("ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "SEGV", "PIPE", "TERM")
+)
+"""Signals that end a confined command although no script exits with such a code by itself."""
 Confined = tuple[Sequence[str], str] | None
 """Words and filter file of a `Confinement`; None outside the sandbox."""
 HELD_PIPE_S = 0.1
@@ -89,6 +93,14 @@ def sandbox_mark() -> str:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
+
+
+def confined_returncode(code: int) -> int:
+    """Return the exit code of a confined command, or minus the signal that ended it.
+
+    The sandbox's program exits with 128 and the signal, as shells do.
+    """
+    return 128 - code if code - 128 in ENDING_SIGNALS else code
 
 
 def close(*descriptors: int) -> None:

@@ -261,6 +261,7 @@ class Supervisor:
         finally:
             close(theirs, report, their_input)
         started = Command(pid, mark, output, own_input, self.loop.clock())
+        started.is_confined = confinement is not None
         started.report_end = lambda: self._report_end(client, number, started)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
