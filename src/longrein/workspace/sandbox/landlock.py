@@ -3,7 +3,7 @@
 A process restricts itself before it becomes the command. There are two forms:
 
 - `landlock_start` forks, for the supervisor, which has one thread.
-- `helper_words` gives a command line, `python landlock.py RULESET FILTERS -- command`, for a process with threads.
+- `helper_words` gives a command line, `python landlock.py PLAN -- command`, for a process with threads.
 
 Landlock can only allow: a folder that is readable is readable as a whole. Where a hidden path lies in a readable
 folder, its siblings are allowed one by one. `unenforced` lists what stays open.
@@ -13,7 +13,7 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -45,8 +45,11 @@ IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """System calls of Landlock; the numbers are the same on every machine."""
 _NO_NEW_PRIVILEGES, _SECCOMP, _DROP_CAPABILITY, _AMBIENT = 38, 22, 24, 47
-_hidden_inodes: set[tuple[int, int]] = set()
-"""Files that were hidden once: a command may have renamed them since."""
+_HANDLE_BYTES = 128
+HIDDEN_FILES_MAX = 5_000
+"""Files of hidden folders that are remembered."""
+_hidden_files: dict[bytes, str] = {}
+"""Files in roots that were hidden once, with the folder they lay in: a command may have renamed them since."""
 
 
 # --- What the kernel can do ------------------------------------------------------------------------------------------
@@ -88,15 +91,15 @@ def unenforced(policy: "SandboxPolicy") -> tuple[str, ...]:
 
 def rules_of(policy: "SandboxPolicy") -> dict[str, int]:
     """Return the rights below each path. Reads folders that hold hidden paths."""
-    _remember(policy.hidden)
+    hidden = {*policy.hidden, *_remember(policy)}
     home = (policy.home,) if policy.home else ()
     rules: dict[str, int] = {}
-    _allow(rules, "/", READ, 0, {*CLOSED, *home, *policy.hidden})
+    _allow(rules, "/", READ, 0, {*CLOSED, *home, *hidden})
     for path in (*policy.home_visible, *(RESOLVERS if policy.network else ())):
-        _allow(rules, path, READ, 0, set(policy.hidden))
+        _allow(rules, path, READ, 0, hidden)
     temporary = (policy.private_tmp,) if policy.private_tmp else ()
     for path in (*policy.home_writable, *policy.roots, *temporary):
-        _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, set(policy.hidden))
+        _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, hidden)
     for name in DEVICES:
         rules[f"/dev/{name}"] = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
     return rules
@@ -127,7 +130,7 @@ def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed:
         rules[path] = rules.get(path, 0) | at_least
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            if not entry.is_symlink() and _identity(entry.path) not in _hidden_inodes and len(rules) < RULES_MAX:
+            if not entry.is_symlink() and len(rules) < RULES_MAX:
                 _allow(rules, entry.path, rights, at_least, inner)
 
 
@@ -135,15 +138,33 @@ def _within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _identity(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino
+def _identity(path: str) -> bytes:
+    """Return the handle of a file: its inode with the generation, so that a later file does not count as the same.
+
+    The inode alone where the file system has no handles.
+    """
+    import ctypes
+
+    found, mounted = os.lstat(path), ctypes.c_int()
+    handle = ctypes.create_string_buffer(struct.pack("=Ii", _HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES))
+    inode = struct.pack("=QQ", found.st_dev, found.st_ino)
+    called = _libc().name_to_handle_at(-100, os.fsencode(path), handle, ctypes.byref(mounted), 0)
+    return inode if called < 0 else inode + handle.raw
 
 
-def _remember(hidden: Iterable[str]) -> None:
-    for path in hidden:
+def _remember(policy: "SandboxPolicy") -> Iterator[str]:
+    """Remember the files that are hidden in the roots, and yield where those hidden before are now.
+
+    A command can rename them in their folder, or move them out of a hidden folder into the one above.
+    """
+    for path in policy.hidden:
         with suppress(OSError):
-            _hidden_inodes.add(_identity(path))
+            if _within(path, policy.roots) and _hidden_files.setdefault(_identity(path), path) == path:
+                for folder, _, names in os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ():
+                    _hidden_files.update((_identity(f"{folder}/{name}"), path) for name in names)
+    for folder in {os.path.dirname(path) for path in _hidden_files.values()}:
+        with suppress(OSError), os.scandir(folder) as entries:
+            yield from (entry.path for entry in entries if _identity(entry.path) in _hidden_files)
 
 
 def open_ruleset(rules: Mapping[str, int]) -> int:
@@ -179,28 +200,49 @@ def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
 # --- In the process that becomes the command -------------------------------------------------------------------------
 
 
-def filters_of(policy: "SandboxPolicy") -> tuple[bytes, ...]:
-    """Return the seccomp filters for a policy.
+def filter_of(policy: "SandboxPolicy") -> bytes:
+    """Return the seccomp filter for a policy.
 
     Without network no socket can be made: Landlock limits neither UDP nor sockets with a path, such as that of Docker.
     Pairs of connected sockets remain.
     """
-    from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes, outside_filter_bytes
+    from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes
 
-    return (filter_bytes((AF_INET, AF_INET6) if policy.network else ()), outside_filter_bytes())
+    return filter_bytes((AF_INET, AF_INET6) if policy.network else (), namespaces=False)
+
+
+def plan_of(policy: "SandboxPolicy") -> bytes:
+    """Return the filter and the rules for the process that confines itself. Reads folders that hold hidden paths."""
+    parts = [filter_of(policy).hex().encode()]
+    for path, rights in sorted(rules_of(policy).items()):
+        parts += [b"%d" % rights, os.fsencode(path)]
+    return b"\0".join(parts)
+
+
+def read_plan(plan: bytes) -> tuple[dict[str, int], bytes]:
+    """Return the rules and the filter of a plan."""
+    program, *parts = plan.split(b"\0")
+    rules = {os.fsdecode(path): int(rights) for rights, path in zip(parts[::2], parts[1::2], strict=True)}
+    return rules, bytes.fromhex(program.decode())
 
 
 def restrict(policy: "SandboxPolicy") -> None:
     """Confine this process and all that it starts, for good. Raises OSError."""
-    ruleset = open_ruleset(rules_of(policy))
+    apply_plan(plan_of(policy))
+
+
+def apply_plan(plan: bytes) -> None:
+    """Confine this process. Raises OSError."""
+    rules, program = read_plan(plan)
+    ruleset = open_ruleset(rules)
     try:
-        confine(ruleset, filters_of(policy))
+        confine(ruleset, program)
     finally:
         os.close(ruleset)
 
 
-def confine(ruleset: int, filters: Sequence[bytes]) -> None:
-    """Apply an open ruleset and seccomp filters to this process. Raises OSError."""
+def confine(ruleset: int, program: bytes) -> None:
+    """Apply an open ruleset and a seccomp filter to this process. Raises OSError."""
     import ctypes
 
     libc = _libc()
@@ -210,14 +252,12 @@ def confine(ruleset: int, filters: Sequence[bytes]) -> None:
             libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0)  # refused to others than root, who have none
     _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(libc.syscall(_RESTRICT, ruleset, 0))
-    for program in filters:
-        steps = ctypes.create_string_buffer(program, len(program))
-        header = struct.pack("@HP", len(program) // 8, ctypes.addressof(steps))
-        _checked(libc.prctl(_SECCOMP, 2, header, 0, 0))
+    steps = ctypes.create_string_buffer(program, len(program))
+    _checked(libc.prctl(_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)), 0, 0))
 
 
 def landlock_start(
-    policy: "SandboxPolicy",
+    plan: bytes,
     path: str,
     words: Sequence[str],
     cwd: str,
@@ -229,15 +269,16 @@ def landlock_start(
 ) -> int:
     """Start a confined program as leader of a new session and return its pid. Only for a process with one thread.
 
-    `report` is a descriptor that the program inherits. Raises OSError, also for what fails in the child; then nothing
-    was run.
+    `plan` comes from `plan_of`. `report` is a descriptor that the program inherits. Raises OSError, also for
+    what fails in the child; then nothing was run.
     """
-    ruleset, filters = open_ruleset(rules_of(policy)), filters_of(policy)
+    rules, program = read_plan(plan)
+    ruleset = open_ruleset(rules)
     reading, writing = os.pipe()
     try:
         pid = os.fork()
         if not pid:
-            _become(path, words, cwd, env, (stdin, output, report), (ruleset, filters), writing)
+            _become(path, words, cwd, env, (stdin, output, report), (ruleset, program), writing)
     finally:
         os.close(ruleset)
         os.close(writing)
@@ -256,7 +297,7 @@ def _become(
     cwd: str,
     env: Mapping[str, str],
     descriptors: tuple[int, int, int],
-    limits: tuple[int, Sequence[bytes]],
+    limits: tuple[int, bytes],
     failure: int,
 ) -> NoReturn:
     """Turn the forked child into the command; tell the parent the error number if that fails."""
@@ -282,34 +323,20 @@ def _become(
 # --- As a program ----------------------------------------------------------------------------------------------------
 
 
-def helper_words(python: str, ruleset: int, filters: int) -> list[str]:
-    """Return the command line in front of a command; both descriptors must be inherited by it."""
-    return [python, "-I", "-S", __file__, str(ruleset), str(filters), "--"]
-
-
-def open_filters(filters: Sequence[bytes]) -> int:
-    """Return a descriptor that holds seccomp filters for the helper."""
-    opened = os.memfd_create("filters")
-    os.write(opened, b"".join(struct.pack("=I", len(one)) + one for one in filters))
-    os.lseek(opened, 0, os.SEEK_SET)
-    return opened
+def helper_words(python: str, plan: str) -> list[str]:
+    """Return the command line in front of a command. `plan` is the number of a descriptor that the helper inherits."""
+    return [python, "-I", "-S", __file__, plan, "--"]
 
 
 def main() -> NoReturn:
-    """Confine this process by the descriptors in `argv` and run the command behind `--`."""
-    ruleset, opened, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[4:]
-    with open(opened, "rb") as file:
-        data = file.read()
-    filters = []
-    while data:
-        (size,) = struct.unpack_from("=I", data)
-        filters.append(data[4 : 4 + size])
-        data = data[4 + size :]
+    """Confine this process by the plan in a descriptor and run the command behind `--`."""
+    command = sys.argv[3:]
     try:
+        with open(int(sys.argv[1]), "rb") as file:
+            plan = file.read()
         for number in IGNORED_HERE:
             signal.signal(number, signal.SIG_DFL)
-        confine(ruleset, filters)
-        os.close(ruleset)
+        apply_plan(plan)
         os.execvp(command[0], command)
     except OSError as error:
         os.write(2, f"sandbox: {command[0]}: {error.strerror}\n".encode())
