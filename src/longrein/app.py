@@ -67,6 +67,7 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,
     )
 

@@ -50,11 +50,12 @@ from longrein.run_context import (
     stored_model,
     sweep_orphans,
 )
-from longrein.settings_schema import MIB
+from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
 from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
 from longrein.workspace import (
     SPOOL,
+    SessionSandbox,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -144,6 +145,7 @@ def _around(
     secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
+    sandbox = _sandbox(run_context, log, roots)
 
     def in_roots(roots: tuple[str, ...]) -> Workspace:
         return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
@@ -178,11 +180,13 @@ def _around(
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
+        sandbox=sandbox,
         pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
         background_tasks=BackgroundControl,
         subagents=SubagentRunner,
     )
+    check_required(settings.sandbox, sandbox)
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
@@ -287,6 +291,27 @@ def _spawner(
         environ=run_context.environ,
         roots=roots,
     )
+
+
+def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> SessionSandbox:
+    """Build the sandbox of commands."""
+    return SessionSandbox(
+        run_context.settings.sandbox,
+        folder=log.folder,
+        home=run_context.home,
+        state_dir=run_context.state_dir,
+        environ=run_context.environ,
+        roots=roots,
+    )
+
+
+def check_required(options: SandboxOptions, sandbox: SessionSandbox) -> None:
+    """Raise `UsageError` where the settings require a sandbox and none works."""
+    if options.mode == "required" and not sandbox.rung.confines:
+        raise UsageError(
+            f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '
+            'Set sandbox.mode to "auto" to work without one; `longrein doctor` shows what is missing'
+        )
 
 
 def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:

@@ -245,6 +245,61 @@ class RedactOptions(msgspec.Struct, frozen=True):
     env: Annotated[tuple[str, ...], Setting("variables whose values are secrets", "add")] = ()
 
 
+SANDBOX_MODES = ("off", "auto", "required")
+"""Modes of the sandbox, least strict first."""
+TOOL_CHAINS = (
+    *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/pnpm", ".local/share/mise"),
+    *(".local/share/fnm", ".local/share/virtualenvs", ".local/share/nvim/mason", ".asdf", ".pyenv", ".rbenv"),
+    *(".nvm", ".fnm", ".volta", ".n", ".bun", ".deno", ".cargo", ".rustup", "go", "sdk", ".sdkman", ".jabba"),
+    *(".gradle", ".m2", ".ivy2", ".sbt", ".nuget", ".dotnet", ".ghcup", ".cabal", ".stack", ".opam", ".elan"),
+    *(".julia", ".juliaup", ".nix-profile", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", "mambaforge"),
+    *(".conda", ".npm", ".npm-global", ".yarn", ".pnpm-store", ".gem", ".bundle", ".composer", ".hex", ".mix"),
+    *(".pub-cache", "flutter", ".terminfo", ".gitconfig", ".config/git", ".cache/uv", ".cache/pip"),
+    *(".cache/pypoetry", ".cache/pre-commit", ".cache/ms-playwright", ".cache/huggingface", ".cache/torch"),
+    *(".cache/bazel", ".cache/yarn"),
+)
+"""Places of tool chains and their downloads below home, and git's settings of the user."""
+
+
+class SandboxOptions(msgspec.Struct, frozen=True):
+    """Table `sandbox`: how commands are confined."""
+
+    mode: Annotated[
+        str,
+        Setting(
+            "`auto` confines commands where a sandbox works, and says where none does; `required` refuses to start "
+            "without one; `off` runs commands as you",
+            "narrow",
+            choices=SANDBOX_MODES,
+        ),
+    ] = "auto"
+    home: Annotated[
+        tuple[str, ...],
+        Setting(
+            "what confined commands may read of your home: names below it, or absolute paths. Default: the usual "
+            "places of tool chains and git's settings; known files with tokens in them stay hidden",
+            "nothing",
+            replaces=True,
+        ),
+    ] = TOOL_CHAINS
+    home_writable: Annotated[
+        tuple[str, ...],
+        Setting(
+            "what confined commands may change of it, such as `.cache/go-build`. Whatever runs from there later was "
+            "perhaps changed by a command that nobody was asked about",
+            "nothing",
+        ),
+    ] = ()
+    write: Annotated[
+        tuple[str, ...],
+        Setting("further folders that confined commands may change, absolute or `~/…`", "nothing"),
+    ] = ()
+    network: Annotated[
+        tuple[str, ...],
+        Setting('`[]`: confined commands have no network but loopback of their own; `["*"]`: all of it', "nothing"),
+    ] = ()
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -290,6 +345,7 @@ class Settings(msgspec.Struct, frozen=True):
     context: InstructionOptions = InstructionOptions()
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
+    sandbox: SandboxOptions = SandboxOptions()
     origin: Mapping[str, str] = {}
     """Origin of each value that is not built in: key to `file:line`, variable or flag."""
     notes: tuple[str, ...] = ()

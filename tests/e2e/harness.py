@@ -17,15 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from longrein.events import Entry, Reminded, Replied, TaskEnded, Text, ToolCall, ToolEnded, TurnEnded, text_of
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
+from longrein.workspace import find_rung
 from tests.headless.schema import validate
 from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
+needs_sandbox = pytest.mark.skipif(not find_rung(os.environ, ()).confines, reason="no sandbox works here")
 BYPASS = "--dangerously-skip-permissions"
 
 
@@ -164,6 +168,10 @@ class CliHarness:
         self.config.write_text(
             f'model = "{model}"\n{more}\n[providers.play]\nwire = "scripted"\nbase_url = "{self.folder}/script.json"\n'
         )
+
+    def without_sandbox(self) -> None:
+        """Run commands as the user: for tests whose commands reach longrein itself."""
+        self.env["LONGREIN_SANDBOX_MODE"] = "off"
 
     @property
     def config(self) -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 from longrein.testing.loopback import Call
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, says
+from .harness import CliHarness, Loopback, Provider, bash, call, calls, needs_sandbox, says
 
 NOBODY = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, stop and say "
@@ -175,6 +175,7 @@ SWEEPING = [
 
 
 def test_A18_13_what_may_not_be_read_is_on_no_commands_way(cli: CliHarness) -> None:
+    cli.without_sandbox()
     (cli.project / "deep").mkdir()
     (cli.project / "deep" / ".env").write_text("KEY=hunter2\n")
     cli.plays(calls(*map(bash, SWEEPING)), says("I see."))
@@ -188,6 +189,22 @@ def test_A18_13_what_may_not_be_read_is_on_no_commands_way(cli: CliHarness) -> N
         assert status == "denied", command
         assert text.startswith("Denied: this command reads what lies below "), command
         assert text.endswith(end), command
+
+
+@needs_sandbox
+def test_A18_13_the_sandbox_hides_what_may_not_be_read_from_every_command(cli: CliHarness) -> None:
+    (cli.project / "deep").mkdir()
+    (cli.project / "deep" / ".env").write_text("KEY=hunter2\n")
+    tricks = [
+        "cat $(echo deep/.e)nv",
+        'python3 -c \'print(open("deep/.e" + "nv").read())\'',
+        "cat /proc/self/cwd/deep/.e*",
+    ]
+    cli.plays(calls(*map(bash, SWEEPING + tricks)), says("I see."))
+    ran = cli.run("-p", "x", "--disallowedTools", "Read(.env)")
+    assert ran.text == "I see.\n"
+    assert len(cli.results()) == len(SWEEPING + tricks)
+    assert "hunter2" not in str(cli.results())
 
 
 def test_commands_that_do_not_come_by_it_are_free(cli: CliHarness) -> None:

@@ -100,9 +100,9 @@ def test_S072_state_is_private_whatever_the_umask(cli: CliHarness) -> None:
     cli.plays(calls(bash("seq 1 40000; umask"), call("Write", file_path="new.txt", content="x")), says("done"))
     ran = cli.run("-p", "x", BYPASS, preexec_fn=lambda: os.umask(0) and None)
     assert ran.code == 0
-    modes = {stat.S_IMODE(p.stat().st_mode) for p in [cli.state, *cli.state.rglob("*")] if p.is_dir()}
-    assert modes == {0o700}
-    assert {stat.S_IMODE(p.stat().st_mode) for p in cli.state.rglob("*") if p.is_file()} == {0o600}
+    ours = [p for p in cli.state.rglob("*") if "sandbox" not in p.parent.parts]  # below it commands set the modes
+    assert {stat.S_IMODE(p.stat().st_mode) for p in [cli.state, *ours] if p.is_dir()} == {0o700}
+    assert {stat.S_IMODE(p.stat().st_mode) for p in ours if p.is_file()} == {0o600}
     assert any(p.parent.parent.name == "blobs" for p in cli.state.rglob("*"))
 
 
@@ -185,6 +185,7 @@ def test_the_state_lies_outside_the_work_tree(cli: CliHarness) -> None:
 
 def test_what_a_repository_brings_does_not_count_before_trust(cli: CliHarness) -> None:
     """P8."""
+    cli.without_sandbox()
     (cli.project / ".longrein").mkdir()
     (cli.project / ".longrein/config.toml").write_text('permission_mode = "bypassPermissions"\n')
     cli.plays(calls(bash("touch it")), says("I may not."))

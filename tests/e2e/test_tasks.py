@@ -232,6 +232,7 @@ def test_A18_15_stream_json_says_who_spoke(cli: CliHarness) -> None:
 
 
 def test_what_may_run_in_the_background_is_what_may_run_at_all(cli: CliHarness) -> None:
+    cli.without_sandbox()
     cli.plays(calls(background("touch made")), calls(call("TaskInput", task_id="b1", text="y")), says("I may not"))
     ran = cli.run("-p", "go")
     assert ran.code == 3
@@ -262,6 +263,7 @@ def test_B5_the_seed_profile_tells_results_as_its_documents_do(cli: CliHarness) 
 def test_B14_what_a_longrein_in_a_command_leaves_is_listed_and_ends_with_the_one_above(
     cli: CliHarness, flag: bool
 ) -> None:
+    cli.without_sandbox()
     inner = cli.folder / "inner.json"
     inner.write_text(json.dumps({"turns": [calls(background("sleep 97")), says("it sleeps")]}))
     cli.settings(f'[providers.inner]\nwire = "scripted"\nbase_url = "{inner}"')
@@ -422,6 +424,7 @@ def test_64_MB_of_output_under_a_quota_of_1_keep_both_ends_and_say_what_is_missi
 
 
 def test_a_task_whose_spool_was_deleted_ends_as_it_ended_and_promises_no_output(cli: CliHarness) -> None:
+    cli.without_sandbox()
     cli.plays(
         calls(background("echo begun; until [ -e go ]; do sleep 0.05; done; exit 3")),
         calls(bash(f"rm -r {cli.state}/sessions/*/tasks; touch go; sleep 0.4")),
@@ -438,6 +441,7 @@ def test_a_task_whose_spool_was_deleted_ends_as_it_ended_and_promises_no_output(
 
 def test_R086_the_folder_of_the_session_was_deleted(cli: CliHarness) -> None:
     shutil.rmtree(cli.project / ".git")
+    cli.without_sandbox()
     cli.plays(
         calls(bash(f"rm -r {cli.project}")),
         calls(background("pwd"), bash("pwd")),

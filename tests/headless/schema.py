@@ -110,7 +110,7 @@ RESULT = line(
     "else": {"required": ["errors"], "properties": {"is_error": {"const": True}}},
 }
 INIT = {
-    **all_of("cwd model output_style apiKeySource claude_code_version longrein_version", TEXT),
+    **all_of("cwd model output_style apiKeySource claude_code_version longrein_version sandbox", TEXT),
     **all_of("tools slash_commands agents skills", array(TEXT)),
     "mcp_servers": array(obj({"name": TEXT, "status": TEXT})),
     "permissionMode": {"enum": ["default", "acceptEdits", "plan", "bypassPermissions"]},

@@ -1,9 +1,10 @@
 """Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
+from longrein.agent.confinement import LOOK_S, confines, find_masks, policy_views
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.context import OpenCall
@@ -14,7 +15,6 @@ from longrein.permissions import (
     Effect,
     Part,
     PartFacts,
-    Rules,
     Touched,
     Verdict,
     glob_base,
@@ -39,21 +39,7 @@ from longrein.workspace import ResolvedPath
 
 # --- Commands that read folders --------------------------------------------------------------------------------------
 #
-# Before a command runs, its folders are searched for files that a rule forbids to read.
-
-
-LOOK_S = 0.5
-"""Limit of the search for one command; a tree of 50,000 files takes about as long."""
-
-
-def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
-    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
-    rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
-    yield path, real, rules, cwd
-    made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
-    for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():
-        for touched in call.touched:
-            yield touched.path, touched.real, others, folder
+# Before a command runs without a sandbox, its folders are searched for files that a rule forbids to read.
 
 
 def check_folders_read(session: Session, command: Command) -> tuple[str, str]:
@@ -159,8 +145,12 @@ def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
-    """Narrow a verdict after a search of the folders that the command reads without naming files."""
+    """Narrow a verdict: leaving the sandbox asks; without one, the folders that the command reads are searched."""
     if made.command is None or verdict.kind == "deny":
+        return verdict
+    if _leaves_sandbox(session, made.arguments):
+        return _outside(session, made, verdict)
+    if made.confined:
         return verdict
     kind, reason = check_folders_read(session, made.command)
     if kind == "deny":
@@ -168,6 +158,22 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
     if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":
         return Verdict("ask", reason, shown=shown_call(made.arguments))
     return verdict
+
+
+def _leaves_sandbox(session: Session, arguments: dict[str, object]) -> bool:
+    """Return True if a command that would be confined is to run outside the sandbox."""
+    return bool(arguments.get("outside_sandbox")) and confines(session)
+
+
+def _outside(session: Session, made: Call, verdict: Verdict) -> Verdict:
+    """Return the verdict on a command outside the sandbox: the user is asked each time, whatever the mode."""
+    why = visible(str(made.arguments["outside_sandbox"]))[:200]
+    reason = f"it is to run outside the sandbox: {why}"
+    if session.mode == "plan":
+        return Verdict("deny", "plan mode runs no command outside the sandbox")
+    if session.mode == "dontAsk":
+        return Verdict("deny", f"{reason}; nobody is asked in this mode")
+    return Verdict("ask", reason, verdict.rule, shown=shown_call(made.arguments))
 
 
 def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
@@ -187,7 +193,9 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object])
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part))
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
-    return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name, command, facts)
+    confined = confines(session) and not arguments.get("outside_sandbox") and not find_masks(session).problem
+    touched = _touched(session, tool, arguments)
+    return Call(name, arguments, tool.access, touched, tool.rule_name, command, facts, confined)
 
 
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:

@@ -16,7 +16,7 @@ from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import Limits, TaskOptions, ToolOptions
 from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
-from longrein.workspace import MemoryUse, Workspace
+from longrein.workspace import MemoryUse, SessionSandbox, Workspace
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
@@ -99,6 +99,8 @@ class Dependencies(msgspec.Struct):
     """Policy of the parent of a subagent; None for a session of the user."""
     pool: "TaskPool | None" = None
     """Slots and news of background tasks, shared by a tree; None without a supervisor."""
+    sandbox: SessionSandbox | None = None
+    """The sandbox of commands, shared by a tree; None where commands run as the user."""
     task_options: TaskOptions = TaskOptions()
     background_tasks: "Callable[[Session, TaskPool], BackgroundControl] | None" = None
     """Opens the background tasks of a session; None when commands run like any tool."""

@@ -41,6 +41,7 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import TaskView
+from longrein.workspace import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
@@ -134,6 +135,8 @@ class Session:
         keep_bytes_max = deps.options.keep_bytes_max
         self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
+        self.masks = MaskIndex()
+        """Files that rules forbid to read, for the sandbox; a cache."""
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}

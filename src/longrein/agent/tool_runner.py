@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.confinement import SessionConfinement, accept_present, confines
 from longrein.agent.file_changes import (
     after_command,
     describe_writer,
@@ -138,13 +139,15 @@ class _CallSlot:
 
 
 async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:
-    task = asyncio.current_task()
+    tool, task = session.deps.tools[call.name], asyncio.current_task()
     assert task is not None
     begun_s = session.deps.clock.mono_s()
     session.running[call.id] = task
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
+        if tool.access == "write" or arguments.get("outside_sandbox"):
+            accept_present(session)
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:
@@ -242,6 +245,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
+        sandbox=SessionConfinement(session) if tool.access == "command" and confines(session) else None,
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
         wrote=lambda path, digest: describe_writer(session, path, digest),

@@ -12,11 +12,12 @@ from longrein.frontends.text_format import counted
 from longrein.models import look_up
 from longrein.run_context import RunContext, chosen_model
 from longrein.store import list_sessions
+from longrein.workspace import find_rung
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
+    findings = [*_machine(), _sandbox(place), *_state(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
@@ -25,7 +26,7 @@ Finding = tuple[bool, str, str]
 
 
 def _mark(well: bool, what: str) -> str:
-    return "ok     " if well else "note   " if what == "settings" else "MISSING"
+    return "ok     " if well else "note   " if what in ("settings", "sandbox") else "MISSING"
 
 
 def _machine() -> list[Finding]:
@@ -37,8 +38,19 @@ def _machine() -> list[Finding]:
     ):
         path = shutil.which(program)
         found.append((path is not None, program, path or f"not found: {use}"))
-    found.append((True, "sandbox", "none yet: commands run as you; every command that no rule allows asks"))
     return found
+
+
+def _sandbox(place: RunContext) -> Finding:
+    """Report how commands are confined, and why not."""
+    options = place.settings.sandbox
+    if options.mode == "off":
+        return True, "sandbox", "none (sandbox.mode is off): commands run as you"
+    rung = find_rung(place.environ, place.roots)
+    if rung.confines:
+        network = "all of the network" if "*" in options.network else "no network"
+        return True, "sandbox", f"{rung.name} ({rung.reason}), {network}"
+    return False, "sandbox", f"none, so commands run as you and ask: {rung.reason}"
 
 
 def _state(place: RunContext) -> list[Finding]:

@@ -102,9 +102,15 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
+        sandbox=lambda: _sandbox(built),
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
     )
+
+
+def _sandbox(built: Composition) -> str:
+    rung = built.deps.sandbox.rung if built.deps.sandbox is not None else None
+    return rung.name if rung is not None and rung.confines else "no sandbox"
 
 
 async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:

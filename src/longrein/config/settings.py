@@ -27,7 +27,7 @@ from longrein.config.settings_keys import (
     unknown_tool,
 )
 from longrein.events import SettingsError
-from longrein.settings_schema import MODES, Settings
+from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
 
 SEED_PARALLEL_MAX = 10
 """Parallel calls in the `seed` profile where the settings do not say."""
@@ -128,6 +128,8 @@ class _MergedLayers:
         present = self.values.get(given.path, KEYS[pattern_of(given.path)].default)
         if given.path == ("permission_mode",):
             return MODES.index(given.value) <= MODES.index(present)
+        if given.path == ("sandbox", "mode"):
+            return SANDBOX_MODES.index(given.value) >= SANDBOX_MODES.index(present)
         return bool(given.value and (not present or given.value <= present))
 
     def settings(self) -> Settings:

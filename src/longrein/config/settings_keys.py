@@ -72,19 +72,23 @@ PREFIX = "LONGREIN_"
 
 
 def _variable(key: str) -> str:
-    return PREFIX + (key if key.startswith("tasks.") else key.rpartition(".")[2]).replace(".", "_").upper()
+    return (
+        PREFIX + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2]).replace(".", "_").upper()
+    )
 
 
 VARIABLES: Mapping[str, str] = {
     _variable(name): name for name, key in KEYS.items() if "*" not in name and key.type not in (bool, tuple)
 }
-"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` by both."""
+"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` and
+`sandbox` by both."""
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
     "LONGREIN_SESSION",
     "LONGREIN_COMMAND",
     "LONGREIN_DEPTH",
+    "LONGREIN_SANDBOX",
     "LONGREIN_TEST_TAG",
     "LONGREIN_SUBAGENT_MODEL",
 )

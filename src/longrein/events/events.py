@@ -487,6 +487,7 @@ class TaskStarted(Event, frozen=True):
     path: str = ""  # File of its output
     memory_bytes: int = 0  # Memory limit of its process tree; 0 for none
     cpu_s: float = 0  # CPU limit of its process tree in seconds; 0 for none
+    outside_sandbox: bool = False  # Whether the user allowed it to run outside the sandbox
 
 
 class TaskEnded(Event, frozen=True):

@@ -6,9 +6,19 @@ from longrein.permissions.display import escape, shown_call, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
-from longrein.permissions.verdict import is_read_denied, judge, read_deny_rule
+from longrein.permissions.verdict import (
+    PROTECTED_NAMES,
+    PROTECTED_PAIRS,
+    UNPROTECTED_SUBFOLDERS,
+    is_read_denied,
+    judge,
+    read_deny_rule,
+)
 
 __all__ = [
+    "PROTECTED_NAMES",
+    "PROTECTED_PAIRS",
+    "UNPROTECTED_SUBFOLDERS",
     "Call",
     "Command",
     "Effect",

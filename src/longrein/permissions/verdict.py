@@ -221,8 +221,8 @@ def absolute(word: str, cwd: str, home: str) -> str:
 
 PROTECTED_NAMES = frozenset(
     (
-        *(".git", ".vscode", ".idea", ".husky", ".claude", ".longrein", ".ssh", ".gnupg"),
-        *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".ripgreprc"),
+        *(".git", ".vscode", ".idea", ".husky", ".claude", ".longrein", ".codex", ".gemini", ".ssh", ".gnupg"),
+        *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".ripgreprc", ".pre-commit-config.yaml"),
         *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
         *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout"),
     )

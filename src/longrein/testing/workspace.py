@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from longrein.agent import Clock
-from longrein.workspace import CommandExit, FileStamp, Merge, ReplaceResult, ResolvedPath, Sink, Spawner
+from longrein.workspace import CommandExit, Confinement, FileStamp, Merge, ReplaceResult, ResolvedPath, Sink, Spawner
 
 T = TypeVar("T")
 LINKS_MAX = 40
@@ -79,6 +79,7 @@ class MemorySpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
+        confinement: Confinement | None = None,  # noqa: ARG002
     ) -> CommandExit:
         """See `workspace.Spawner.run`."""
         line = command if isinstance(command, str) else shlex.join(command)

@@ -5,7 +5,7 @@ Also classifies commands by their words, to decide which calls of one reply may 
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
@@ -97,6 +97,10 @@ class CommandOutput:
     def _text(self) -> str:
         """Return the inline output as safe text."""
         return clean(bytes(self._start)).rstrip("\n")
+
+    def ends(self) -> bytes:
+        """Return the first and the last bytes, to look for known messages."""
+        return bytes(self._start + self._tail)
 
     def pieces(self) -> Iterator[bytes]:
         """See `workspace.ReplayableSink`: the output so far, for a command that continues in the background."""
@@ -248,7 +252,12 @@ def is_read_only(command: str) -> bool:
 
 
 async def Bash(
-    hands: ToolContext, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
+    hands: ToolContext,
+    command: str,
+    description: str = "",
+    timeout: int | None = None,
+    run_in_background: bool = False,
+    outside_sandbox: str = "",
 ) -> Outcome:
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
     the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
@@ -258,6 +267,7 @@ async def Bash(
 
     timeout: Milliseconds; default 120000, at most 600000.
     run_in_background: You get a task id at once.
+    outside_sandbox: Only after the sandbox stopped a needed command: why it must run without; the user is asked.
     """
     refuse_marker(hands, command)
     if not command.strip():
@@ -266,15 +276,23 @@ async def Bash(
         raise ToolError("[bad-command] The command holds a NUL or an invalid character; nothing was run.")
     output = CommandOutput(hands)
     limit_s = time_limit(timeout, hands.options)
+    sandbox = hands.sandbox if not outside_sandbox else None
+    if sandbox is not None:
+        sandbox.begin()
     try:
         task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
-        came = await _run(hands, command, task_limit_s, output, background=run_in_background)
+        background, outside = run_in_background, bool(outside_sandbox)
+        came = await _run(hands, command, task_limit_s, output, background=background, outside=outside)
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
+    finally:
+        moved = sandbox.end() if sandbox is not None else ()
     if isinstance(came, BackgroundedCommand):
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
-    note = "\n".join(filter(None, (exit_note(came, hands.options, limit_s), cwd_note)))
+    stopped = sandbox_note(output.ends(), network=sandbox.network) if sandbox is not None and came.code else ""
+    notes = (exit_note(came, hands.options, limit_s), cwd_note, stopped, moved_note(moved))
+    note = "\n".join(filter(None, notes))
     parts = output.parts(one_line(description or command)[:80], note)
     if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted", output.raw)
@@ -282,14 +300,24 @@ async def Bash(
 
 
 async def _run(
-    hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool
+    hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool, outside: bool
 ) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
         return await hands.tasks.run(
-            command, call=hands.call, sink=output, timeout_s=limit_s, background=background, promote=not background
+            command,
+            call=hands.call,
+            sink=output,
+            timeout_s=limit_s,
+            background=background,
+            promote=not background,
+            outside_sandbox=outside,
         )
     if background:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
+    try:
+        confinement = hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside else None
+    except OSError as error:
+        raise ToolError(f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run.") from None
     return await hands.workspace.spawner.run(
         command,
         cwd=hands.cwd,
@@ -297,7 +325,39 @@ async def _run(
         sink=output,
         timeout_s=limit_s,
         output_bytes_max=hands.options.output_bytes_max,
+        confinement=confinement,
     )
+
+
+_STOPPED_WRITE = (b"Read-only file system", b"EROFS", b"Device or resource busy", b"EBUSY")
+_STOPPED_CALL = (b"Operation not permitted", b"EPERM", b"Permission denied", b"EACCES")
+_STOPPED_NETWORK = re.compile(
+    rb"(?i)could not resolve host|name resolution|getaddrinfo|network is unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
+    rb"|no such host|nodename nor servname|failed to lookup address|unable to connect|dns error"
+)
+_LEAVE = "outside_sandbox asks the user to run it without"
+
+
+def sandbox_note(printed: bytes, *, network: bool) -> str:
+    """Return a line about the sandbox for the output of a failed command that it probably stopped; '' for others."""
+    if printed.startswith(b"bwrap: "):
+        return f"[the sandbox could not be set up, so nothing was run; {_LEAVE}]"
+    if not network and _STOPPED_NETWORK.search(printed):
+        return f"[the sandbox has no network: that is probably why it failed; {_LEAVE}]"
+    if any(word in printed for word in _STOPPED_WRITE):
+        where = "only the session's folders and /tmp can be written, and settings and hooks in them cannot"
+        return f"[the sandbox probably stopped a write: {where}; {_LEAVE}]"
+    if any(word in printed for word in _STOPPED_CALL):
+        return f"[the sandbox may have caused this; {_LEAVE}]"
+    return ""
+
+
+def moved_note(moved: Sequence[tuple[str, str]]) -> str:
+    """Return a line about protected files that a confined command made."""
+    if not moved:
+        return ""
+    shown = ", ".join(f"{one_line(path)} ({'now ' + one_line(to) if to else 'still there'})" for path, to in moved)
+    return f"[a confined command may not make files that are run or obeyed later, so they were moved away: {shown}]"
 
 
 def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:

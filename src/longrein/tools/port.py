@@ -11,7 +11,7 @@ import msgspec
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, SearchResult
-from longrein.workspace import CommandExit, ReplayableSink, Workspace
+from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 
 # --- Subagents: the port that `agent` implements ---------------------------------------------------------------------
 
@@ -167,9 +167,17 @@ class TaskPort(Protocol):
     """Commands of one session. Methods raise `ToolError` for an unknown id and name the known ones."""
 
     async def run(
-        self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
+        self,
+        command: str,
+        *,
+        call: str,
+        sink: ReplayableSink,
+        timeout_s: float,
+        background: bool,
+        promote: bool,
+        outside_sandbox: bool = False,
     ) -> CommandExit | BackgroundedCommand:
-        """Run a command until it exits.
+        """Run a command until it exits, in the sandbox where there is one, unless `outside_sandbox`.
 
         With `background` it is a background task from the start. With `promote` it becomes one after `timeout_s` or
         when the user asks; otherwise it is ended after `timeout_s`. Cancellation ends a foreground command.
@@ -195,6 +203,27 @@ class TaskPort(Protocol):
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
         """Write `text` to the task's standard input; with `eof` close it."""
+        ...
+
+
+class SandboxPort(Protocol):
+    """The sandbox around the commands of one session."""
+
+    @property
+    def network(self) -> bool:
+        """True if confined commands reach the network."""
+        ...
+
+    def confine(self, cwd: str) -> Confinement | None:
+        """Return how to confine a command in `cwd`. Raises OSError where it cannot be set up."""
+        ...
+
+    def begin(self) -> None:
+        """Note the start of a confined command."""
+        ...
+
+    def end(self) -> Sequence[tuple[str, str]]:
+        """Note its end; return (path, place where it was moved) of protected files that it made."""
         ...
 
 
@@ -359,6 +388,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """(real path, hash, first line, last line) -> handle of a reading in the view that shows these lines, or ''."""
     tasks: TaskPort | None = None
     """Commands and background tasks; None without a supervisor: commands then run through the spawner."""
+    sandbox: SandboxPort | None = None
+    """The sandbox of commands; None where they run as the user."""
     agents: SubagentPort | None = None
     """Subagents; None when none may be started."""
     goals: GoalPort | None = None

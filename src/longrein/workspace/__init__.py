@@ -10,6 +10,7 @@ from longrein.workspace.orphans import end_orphans
 from longrein.workspace.port import (
     BackgroundOptions,
     CommandExit,
+    Confinement,
     FileStamp,
     Merge,
     ReplaceResult,
@@ -22,6 +23,9 @@ from longrein.workspace.port import (
     Supervision,
     Workspace,
 )
+from longrein.workspace.sandbox.masks import MaskIndex, Masks
+from longrein.workspace.sandbox.rungs import find_rung
+from longrein.workspace.sandbox.session_sandbox import SessionSandbox
 from longrein.workspace.search import Line, Query, SearchResult, glob, grep
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
@@ -44,9 +48,12 @@ __all__ = [
     "SPOOL",
     "BackgroundOptions",
     "CommandExit",
+    "Confinement",
     "FileStamp",
     "FinishedWorktree",
     "Line",
+    "MaskIndex",
+    "Masks",
     "MemoryUse",
     "Merge",
     "PlainSpawner",
@@ -55,6 +62,7 @@ __all__ = [
     "ReplayableSink",
     "ResolvedPath",
     "SearchResult",
+    "SessionSandbox",
     "Sink",
     "Spawner",
     "SpooledTask",
@@ -65,6 +73,7 @@ __all__ = [
     "Workspace",
     "Worktree",
     "end_orphans",
+    "find_rung",
     "finish_worktree",
     "glob",
     "grep",

@@ -12,16 +12,18 @@ from subprocess import Popen
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import BackgroundOptions, CommandExit, Sink, SpooledTask
+from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask
 from longrein.workspace.supervisor.launch import launch
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, owner_mark
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, SANDBOX_MARK, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LEFT_OPEN_BYTES_MAX,
     LEFT_OPEN_MAX,
     close,
+    confined_returncode,
     last_folder,
     report_pipe,
+    sandbox_mark,
     signal_name,
     start_error_text,
 )
@@ -260,9 +262,15 @@ class ChildCommand(RunningCommand):
         output_bytes_max: int,
         trees: TreeTerminator,
         left_open: OpenPipes,
+        *,
+        is_confined: bool,
     ) -> None:
-        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end."""
+        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end.
+
+        `is_confined`: `process` is the sandbox's program.
+        """
         super().__init__(pipes, sink, output_bytes_max)
+        self._is_confined = is_confined
         self.pid = process.pid
         self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
         self._cause = "exit"
@@ -282,7 +290,8 @@ class ChildCommand(RunningCommand):
             self._trees.hurry()
             self._tree_end.add_done_callback(self._on_output_end)
         else:
-            self._end.set_result(self._exit(self._process.returncode, self._cause))
+            code = self._process.returncode
+            self._end.set_result(self._exit(confined_returncode(code) if self._is_confined else code, self._cause))
             self.abandon()
 
     def abandon(self) -> None:
@@ -304,13 +313,25 @@ POLL_LAST_S = 0.03
 
 
 def start_child(
-    command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]
+    command: str | Sequence[str],
+    shell: str,
+    cwd: str,
+    env: Mapping[str, str],
+    confinement: Confinement | None = None,
 ) -> tuple[Popen[bytes], tuple[int, int]]:
     """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
-        process = launch(command, shell, cwd, env, output=their_output, report=their_report)
+        process = launch(
+            command,
+            shell,
+            cwd,
+            env,
+            output=their_output,
+            report=their_report,
+            confinement=(confinement.words, confinement.filter) if confinement is not None else None,
+        )
     except BaseException:
         close(output, report)
         raise
@@ -380,16 +401,22 @@ class PlainSpawner:
         env: Mapping[str, str],
         sink: Sink,
         output_bytes_max: int,
+        confinement: Confinement | None = None,
     ) -> ChildCommand | CommandExit:
         """Start a command; see `Supervision.start`."""
         mark = f"{self._mark}{next(self._numbers)}/"
         marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
+        if confinement is not None:
+            marked[SANDBOX_MARK] = sandbox_mark()
         try:
-            process, pipes = start_child(command, self.shell, cwd, marked)
+            process, pipes = start_child(command, self.shell, cwd, marked, confinement)
         except (OSError, ValueError) as error:
             return start_failure(error, command, cwd)
         self._used = True
-        return ChildCommand(process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open)
+        is_confined = confinement is not None
+        return ChildCommand(
+            process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open, is_confined=is_confined
+        )
 
     async def run(
         self,
@@ -400,10 +427,13 @@ class PlainSpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
+        confinement: Confinement | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
-        started = self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        started = self.start(
+            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, confinement=confinement
+        )
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def drain(self) -> None:

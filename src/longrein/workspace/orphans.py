@@ -17,6 +17,7 @@ from longrein.workspace.spool import mark_lost_tasks
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     LINUX,
+    SANDBOX_MARK,
     SESSION_MARK,
     SPOOL_MARK,
     Process,
@@ -33,6 +34,8 @@ from longrein.workspace.supervisor.process_tree import (
 TERM_WAIT_S = 0.25
 """Time between TERM and KILL. Short, because every start waits for it."""
 GONE_POLL_S = 0.005
+SANDBOX = "bwrap"
+"""Name of the processes around a confined command, which the user did not start."""
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -60,25 +63,29 @@ def find_orphans(
     ]
     if not suspects:
         return []
-    table = processes()
+    environments, table = dict(found), processes()
     spared = ancestors(table, os.getpid()) | descendants(table, {os.getpid()})
     held = {session: session_is_held(session) for session in sorted({session for _, session, _ in suspects})}
     lost = {
         pid: session
         for pid, session, command in suspects
         if pid in table and pid not in spared and not held[session]
-        if owner_process(command.rstrip("/").rpartition("/")[2]) is None and _same_namespace(pid)
+        if owner_process(command.rstrip("/").rpartition("/")[2]) is None
+        and _same_namespace(pid, variable(environments[pid], SANDBOX_MARK))
     }
     below = descendants(table, set(lost)) - spared
     return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]
 
 
-def _same_namespace(pid: int) -> bool:
-    """Tell whether the process is in our namespace; a container's pids mean nothing here."""
+def _same_namespace(pid: int, around_sandbox: str) -> bool:
+    """Tell whether the process, or the sandbox around it, was started in our PID namespace.
+
+    A container's pids mean nothing here.
+    """
     if not LINUX:
         return True
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+        return os.readlink("/proc/self/ns/pid") in (os.readlink(f"/proc/{pid}/ns/pid"), around_sandbox)
     except OSError:
         return False
 
@@ -107,7 +114,7 @@ def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str
         found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
-        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
+        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told if one.name != SANDBOX)
         if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
             break  # KILL does not end a process that is stuck in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))

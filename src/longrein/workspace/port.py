@@ -46,6 +46,15 @@ class CommandExit(msgspec.Struct, frozen=True):
     """Folder of the shell at its end, if the shell reported one."""
 
 
+class Confinement(msgspec.Struct, frozen=True):
+    """How a command is put into the sandbox."""
+
+    words: tuple[str, ...]
+    """Words in front of the command's own, the path of the sandbox's program first."""
+    filter: str = ""
+    """File with the seccomp filter; its descriptor takes the place of the word `FILTER`. '' for none."""
+
+
 class FileStamp(msgspec.Struct, frozen=True):
     """Identity of a file at one moment. A missing file has zeros and no hash."""
 
@@ -179,6 +188,7 @@ class Supervision(Protocol):
         sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
+        confinement: Confinement | None = None,
     ) -> "StartedCommand | CommandExit":
         """Start a command as `Spawner.run` does.
 
@@ -246,8 +256,9 @@ class Spawner(Protocol):
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
+        confinement: Confinement | None = None,
     ) -> CommandExit:
-        """Run a command to its end: a shell line (str) or a program (sequence).
+        """Run a command to its end: a shell line (str) or a program (sequence). With `confinement` in the sandbox.
 
         A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session, stdin from
         /dev/null and no terminal. The call returns when the process itself has exited, even if a grandchild still holds

@@ -18,7 +18,15 @@ from longrein.events import redactor
 from longrein.workspace.background_tasks import END_S, BackgroundTasks
 from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.port import BackgroundOptions, CommandExit, ReplayableSink, Sink, SpooledTask, StartedCommand
+from longrein.workspace.port import (
+    BackgroundOptions,
+    CommandExit,
+    Confinement,
+    ReplayableSink,
+    Sink,
+    SpooledTask,
+    StartedCommand,
+)
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
@@ -368,9 +376,10 @@ class SupervisedSpawner(BackgroundTasks):
         sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
+        confinement: Confinement | None = None,
     ) -> StartedCommand | CommandExit:
         """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
-        started = await self._start(command, cwd, env, sink, output_bytes_max, stdin=stdin)
+        started = await self._start(command, cwd, env, sink, output_bytes_max, stdin=stdin, confinement=confinement)
         if isinstance(started, SupervisedCommand):
             started.printed = sink
         return started
@@ -384,10 +393,11 @@ class SupervisedSpawner(BackgroundTasks):
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
+        confinement: Confinement | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
-        started = await self._start(command, cwd, env, sink, output_bytes_max)
+        started = await self._start(command, cwd, env, sink, output_bytes_max, confinement=confinement)
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def _start(
@@ -399,6 +409,7 @@ class SupervisedSpawner(BackgroundTasks):
         output_bytes_max: int,
         *,
         stdin: bool = False,
+        confinement: Confinement | None = None,
     ) -> SupervisedCommand | ChildCommand | CommandExit:
         """Start a command, without the supervisor where there is none."""
         connection = await self._connected()
@@ -409,14 +420,29 @@ class SupervisedSpawner(BackgroundTasks):
                 return start_failure(error, command, cwd)
             running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
             words = command if isinstance(command, str) else list(command)
+            confined = (list(confinement.words), confinement.filter) if confinement is not None else None
             what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
-            connection.send(theirs, do="start", number=running.number, until_s=time.monotonic() + START_S, **what)
+            connection.send(
+                theirs,
+                do="start",
+                number=running.number,
+                until_s=time.monotonic() + START_S,
+                confinement=confined,
+                **what,
+            )
             failure = await self._wait_started(running, connection)
             if failure is None:
                 return running
             if connection.has_answered and not isinstance(failure, TimeoutError):
                 return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
-        return self.plain.start(command, cwd=cwd, env=env, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+        return self.plain.start(
+            command,
+            cwd=cwd,
+            env=env,
+            sink=sink or NullSink(),
+            output_bytes_max=output_bytes_max,
+            confinement=confinement,
+        )
 
     async def _wait_started(
         self, running: SupervisedCommand, connection: SupervisorConnection

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from longrein.agent.background.output import Slice, last_lines, matching, pieces, since
-from longrein.agent.background.start import finish_despite_cancel, queue_task, run_in_background, run_in_foreground
+from longrein.agent.background.start import (
+    finish_despite_cancel,
+    queue_task,
+    run_in_background,
+    run_in_foreground,
+    task_started,
+)
 from longrein.agent.background.tasks import UNKNOWN, SessionTasks, is_output_stored
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
@@ -186,12 +192,21 @@ class CallTasks:
         self._tasks, self._call = tasks, call
 
     async def run(
-        self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
+        self,
+        command: str,
+        *,
+        call: str,
+        sink: ReplayableSink,
+        timeout_s: float,
+        background: bool,
+        promote: bool,
+        outside_sandbox: bool = False,
     ) -> CommandExit | BackgroundedCommand:
         """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
+        fact = task_started(self._tasks, command, call, timeout_s if background else 0.0, outside=outside_sandbox)
         if background:
-            return await finish_despite_cancel(run_in_background(self._tasks, command, call, timeout_s))
-        return await run_in_foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
+            return await finish_despite_cancel(run_in_background(self._tasks, fact))
+        return await run_in_foreground(self._tasks, fact, sink, timeout_s, promote=promote)
 
     def tasks(self) -> Sequence[TaskView]:
         return self._tasks.views()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.agent.background.tasks import SessionTasks, tail_text
+from longrein.agent.confinement import confine
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
 from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
@@ -45,14 +46,14 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_in_foreground(
-    tasks: SessionTasks, command: str, call: str, sink: ReplayableSink, timeout_s: float, *, promote: bool
+    tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink, timeout_s: float, *, promote: bool
 ) -> CommandExit | BackgroundedCommand:
-    """Run a command.
+    """Run a command; `fact` is what is recorded if it goes to the background.
 
     With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
     it to the background.
     """
-    started = await _start(tasks, command, tasks.host.state.cwd, sink)
+    started, call = await _start(tasks, fact, sink), fact.call
     if isinstance(started, CommandExit):
         return started
     wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,7 +76,7 @@ async def run_in_foreground(
         timer.cancel()
         over.cancel()
     why = "user" if wish.done() else "timeout"
-    return await finish_despite_cancel(_promoted(tasks, started, _task_started(tasks, command, call), why))
+    return await finish_despite_cancel(_promoted(tasks, started, fact, why))
 
 
 async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str) -> BackgroundedCommand:
@@ -90,18 +91,15 @@ async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStar
 # --- Background ------------------------------------------------------------------------------------------------------
 
 
-async def run_in_background(
-    tasks: SessionTasks, command: str, call: str, limit_s: float
-) -> CommandExit | BackgroundedCommand:
+async def run_in_background(tasks: SessionTasks, fact: TaskStarted) -> CommandExit | BackgroundedCommand:
     """Start a command as a task, or queue it; `CommandExit` when it could not be started."""
-    fact = _task_started(tasks, command, call, limit_s)
     if not tasks.pool.slots.try_enter():
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
         queue_task(tasks, queued)
         return BackgroundedCommand(tasks.view(queued.task), "asked")
-    started = await _start_seated(tasks, command, fact.cwd)
+    started = await _start_seated(tasks, fact)
     if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
@@ -128,7 +126,7 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
 
 
 async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
-    started = await _start_seated(tasks, queued.command, queued.cwd)
+    started = await _start_seated(tasks, queued)
     if isinstance(started, CommandExit):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
@@ -142,7 +140,9 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
 # --- Both ------------------------------------------------------------------------------------------------------------
 
 
-def _task_started(tasks: SessionTasks, command: str, call: str, limit_s: float = 0.0) -> TaskStarted:
+def task_started(
+    tasks: SessionTasks, command: str, call: str, limit_s: float = 0.0, *, outside: bool = False
+) -> TaskStarted:
     """Build the `TaskStarted` of a command; it gets its id when it is appended."""
     options = tasks.host.deps.task_options
     return TaskStarted(
@@ -153,14 +153,15 @@ def _task_started(tasks: SessionTasks, command: str, call: str, limit_s: float =
         cwd=tasks.host.state.cwd,
         memory_bytes=options.memory_bytes,
         cpu_s=options.cpu_s,
+        outside_sandbox=outside,
     )
 
 
-async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedCommand | CommandExit:
+async def _start_seated(tasks: SessionTasks, fact: TaskStarted) -> StartedCommand | CommandExit:
     """Start a command for which a slot was taken; free the slot if that fails."""
     started: StartedCommand | CommandExit | None = None
     try:
-        started = await _start(tasks, command, cwd, None, stdin=True)
+        started = await _start(tasks, fact, None, stdin=True)
         return started
     finally:
         if started is None or isinstance(started, CommandExit):
@@ -168,16 +169,21 @@ async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedC
 
 
 async def _start(
-    tasks: SessionTasks, command: str, cwd: str, sink: ReplayableSink | None, *, stdin: bool = False
+    tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink | None, *, stdin: bool = False
 ) -> StartedCommand | CommandExit:
     host = tasks.host
+    try:
+        confinement = None if fact.outside_sandbox else confine(host, fact.cwd)
+    except OSError as error:
+        return CommandExit(126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}")
     return await tasks.pool.supervision.start(
-        command,
-        cwd=cwd,
+        fact.command,
+        cwd=fact.cwd,
         env=host.deps.workspace.environment(host.process_session),
         sink=sink,
         output_bytes_max=host.deps.options.output_bytes_max,
         stdin=stdin,
+        confinement=confinement,
     )
 
 

@@ -201,6 +201,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
     """Notices from opening the session (a repair, a degraded mode), one line each."""
+    sandbox: str = "none"
+    """How commands are confined: `bubblewrap`, `landlock` or `none`."""
     nested: bool = False
     """Whether a command of another longrein started this one: its background work ends with the other."""
 

@@ -174,6 +174,7 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "apiKeySource": facts.api_key_source,
         "claude_code_version": facts.version,
         "longrein_version": facts.version,
+        "sandbox": facts.sandbox,
     }
     return line | tail(facts.session, f"init.{start}")
 

@@ -330,5 +330,6 @@ class Conversation:
         window = self.facts.window_tokens()
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
         background = task_rows.counts(len(self.view.activity.tasks), agents)
-        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), background)
+        queued, sandbox = len(self.session.pending), self.facts.sandbox()
+        now = figures(self.session.state, self.facts.model, window, queued, background, sandbox)
         return footer_line(now, state_word(self.view), width)

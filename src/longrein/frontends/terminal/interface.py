@@ -56,6 +56,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     goals: GoalPort | None = None
+    sandbox: Callable[[], str] = lambda: ""
+    """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     choosing: bool = False

@@ -31,9 +31,13 @@ class Figures(msgspec.Struct, frozen=True):
     queued: int
     background: str = ""
     """Counts of working tasks and subagents."""
+    sandbox: str = ""
+    """How commands are confined."""
 
 
-def figures(state: State, model: str, window_tokens: int, queued: int, background: str = "") -> Figures:
+def figures(
+    state: State, model: str, window_tokens: int, queued: int, background: str = "", sandbox: str = ""
+) -> Figures:
     """Figures of `state`; `model` is used until the log names one."""
     last = state.last_usage
     return Figures(
@@ -44,6 +48,7 @@ def figures(state: State, model: str, window_tokens: int, queued: int, backgroun
         usd=event_lines.spent_usd(state),
         queued=queued,
         background=background,
+        sandbox=sandbox,
     )
 
 
@@ -54,6 +59,7 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
         (0, state, _WORD_STYLES.get(state, "run")),
         (5, escape_line(figures.model), "dim"),
         (1, figures.mode, "warn" if figures.mode == "bypassPermissions" else "dim"),
+        (1, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
         (2, f"context {context}%" * (context >= 0), "bad" if context >= 90 else "warn" if context >= 75 else "dim"),
         (6, f"cache {cache}%" * (cache >= 0), "dim"),
         (3, text_format.money(figures.usd) if figures.usd else "", "dim"),

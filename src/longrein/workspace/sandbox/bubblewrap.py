@@ -1,42 +1,81 @@
-"""Arguments of bubblewrap: own user, mount, PID, IPC, UTS, cgroup and network namespaces."""
+"""Arguments of bubblewrap: own user, mount, PID, IPC, UTS, cgroup and network namespaces.
+
+There is no `--die-with-parent`: processes that a command leaves in the background (`server &`) go on, as without a
+sandbox. The init process of the PID namespace ends with the last of them.
+"""
 
 import os
 from collections.abc import Iterable
 
 from longrein.workspace.sandbox.policy import SandboxPolicy
 
-_EMPTIED = ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/media", "/mnt")
+EMPTIED = ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's temporary files."""
+RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
+"""Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the network."""
+NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+
+Mounts = dict[str, tuple[str, ...]]
+"""Path -> arguments that mount something there."""
 
 
-def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp: int) -> list[str]:
-    """Return the command line in front of a command. `seccomp` is the descriptor that holds the filter; -1 for none."""
-    words = [program, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp: str = "") -> list[str]:
+    """Return the command line in front of a command.
+
+    `seccomp` is the number of the descriptor that holds the filter, or a word that stands for it; '' for none.
+    """
+    words = [program, *NAMESPACES]
     if not policy.network:
         words.append("--unshare-net")
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    for folder in _EMPTIED:
-        if os.path.isdir(folder) and not os.path.islink(folder):
-            words += ["--tmpfs", folder]
-    if policy.home and not _below(policy.home, _EMPTIED) and policy.home not in policy.roots:
-        words += ["--tmpfs", policy.home]
-    words += _bound("--ro-bind", policy.home_visible)
-    words += _bound("--bind", (*policy.home_writable, *policy.roots))
-    if policy.proxy_socket:
-        words += _bound("--bind", (policy.proxy_socket,))
-    words += _bound("--ro-bind", policy.read_only)
-    for path in policy.hidden:
-        words += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    mounts = _mounts(policy)
+    for path in sorted(mounts, key=lambda path: path.split("/")):  # what lies deeper is mounted later
+        words += mounts[path]
     words += ["--chdir", cwd]
-    if seccomp >= 0:
-        words += ["--seccomp", str(seccomp)]
+    if seccomp:
+        words += ["--seccomp", seccomp]
     return [*words, "--"]
 
 
-def _bound(how: str, paths: Iterable[str]) -> list[str]:
-    """Return the arguments that mount each existing path at its own place, outer folders first."""
-    return [word for path in sorted(paths) if os.path.lexists(path) for word in (how, path, path)]
+def _mounts(policy: SandboxPolicy) -> Mounts:
+    """Return all mounts; of several for one path the strictest."""
+    mounts: Mounts = {
+        folder: ("--tmpfs", folder) for folder in EMPTIED if os.path.isdir(folder) and not os.path.islink(folder)
+    }
+    if policy.private_tmp:
+        mounts["/tmp"] = ("--bind", policy.private_tmp, "/tmp")
+    if policy.home and policy.private_home:
+        mounts[policy.home] = ("--bind", policy.private_home, policy.home)
+    elif policy.home and not _is_below(policy.home, EMPTIED):
+        mounts[policy.home] = ("--tmpfs", policy.home)
+    visible = (*policy.home_visible, *(RESOLVERS if policy.network else ()))
+    for how, paths in (
+        ("--ro-bind", visible),
+        ("--bind", policy.home_writable),
+        ("--bind", policy.roots),
+        ("--bind", (policy.proxy_socket,)),
+        ("--ro-bind", policy.read_only),
+    ):
+        mounts.update((path, (how, path, path)) for path in paths if path and os.path.lexists(path))
+    kept = (*policy.roots, *policy.read_only)
+    for path in [one for one in mounts if one not in kept and _is_below(one, policy.hidden)]:
+        del mounts[path]
+    shown = (*visible, *policy.home_writable, *policy.roots)
+    absent = (*EMPTIED, policy.home) if policy.home else EMPTIED
+    for path in policy.hidden:
+        if _is_below(path, absent) and not _is_below(path, shown):
+            continue  # the folder above is empty already
+        has_more = any(_is_below(one, (path,)) for one in mounts)
+        mounts[path] = _hiding(path, policy.unreadable, closed=not has_more)
+    return mounts
 
 
-def _below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+def _hiding(path: str, unreadable: str, *, closed: bool) -> tuple[str, ...]:
+    """Return the arguments that hide a file or folder; a folder that is not `closed` can be passed through."""
+    if os.path.isdir(path):
+        return ("--perms", "0000" if closed else "0711", "--tmpfs", path, *(("--remount-ro", path) if closed else ()))
+    return "--ro-bind", unreadable or "/dev/null", path
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

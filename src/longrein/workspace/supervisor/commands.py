@@ -5,7 +5,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 
 from longrein.workspace.supervisor.process_tree import Process, Tree, descendants, process
-from longrein.workspace.supervisor.shell import signal_name
+from longrein.workspace.supervisor.shell import confined_returncode, signal_name
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")
@@ -32,6 +32,8 @@ class Command:
         """Close the input once the waiting bytes are written."""
         self.began_s = began_s
         self.elapsed_s = 0.0
+        self.is_confined = False
+        """True if its process is the sandbox's program."""
         self.kept: KeptTask | None = None
         self.spool: SpoolWriter | None = None
         """Writer of a background task's output."""
@@ -53,7 +55,7 @@ class Command:
 
     def reaped(self, returncode: int, now: float) -> None:
         """Record the exit of its process."""
-        self.returncode = returncode
+        self.returncode = confined_returncode(returncode) if self.is_confined else returncode
         self.elapsed_s = now - self.began_s
         self.tree.root = 0  # the pid may soon be reused
 

@@ -186,7 +186,8 @@ def _environment_psutil(pid: int) -> bytes:
 SESSION_MARK = "LONGREIN_SESSION"
 COMMAND_MARK = "LONGREIN_COMMAND"
 SPOOL_MARK = "LONGREIN_SPOOL"
-"""Environment variable of a supervisor that names its spool."""
+SANDBOX_MARK = "LONGREIN_SANDBOX"
+"""Environment variables: of a supervisor, with its spool; of a confined command, with the PID namespace around it."""
 GRACE_S = 2.0
 """Seconds between TERM and KILL."""
 GIVE_UP_S = 5.0

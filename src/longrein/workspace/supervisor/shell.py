@@ -6,10 +6,18 @@ Standard library only: the supervisor loads this module too.
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these cannot change the shell's folder, so no report is needed."""
+FILTER = "%FILTER%"
+"""Word in front of a confined command that stands for the descriptor of its seccomp filter."""
+ENDING_SIGNALS = tuple(
+    getattr(signal, f"SIG{name}") for name in ("ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "SEGV", "PIPE", "TERM")
+)
+"""Signals that end a confined command although no script exits with such a code by itself."""
+Confined = tuple[Sequence[str], str] | None
+"""Words and filter file of a `Confinement`; None outside the sandbox."""
 HELD_PIPE_S = 0.1
 """Wait for output after the exit while another process holds the pipe."""
 LEFT_OPEN_MAX = 64
@@ -44,6 +52,55 @@ def command_words(command: str | Sequence[str], report: int) -> list[str]:
     # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end the shell
     said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
     return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
+
+
+def open_filter(path: str) -> int:
+    """Open the file with a seccomp filter for the sandbox's program; -1 for ''. Raises OSError."""
+    if not path:
+        return -1
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def confined_words(
+    prefix: Sequence[str], filter_descriptor: int, path: str, words: Sequence[str], env: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return (path, words) of a confined command: the sandbox's program, then the command's own program at `path`.
+
+    The sandbox's program searches the PATH of `env`, so the name alone is given if it leads to `path`: messages of bash
+    begin with it.
+    """
+    name = words[0] if find_on_path(words[0], env) == path else path
+    front = [str(filter_descriptor) if word == FILTER else word for word in prefix]
+    return prefix[0], [*front, name, *words[1:]]
+
+
+def find_on_path(name: str, env: Mapping[str, str]) -> str:
+    """Find a program by name on the command's own search path."""
+    if "/" in name:
+        return name
+    for folder in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return name
+
+
+def sandbox_mark() -> str:
+    """Return the value of `LONGREIN_SANDBOX` for confined commands: the PID namespace of the one who starts them."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def confined_returncode(code: int) -> int:
+    """Return the exit code of a confined command, or minus the signal that ended it.
+
+    The sandbox's program exits with 128 and the signal, as shells do.
+    """
+    return 128 - code if code - 128 in ENDING_SIGNALS else code
 
 
 def close(*descriptors: int) -> None:

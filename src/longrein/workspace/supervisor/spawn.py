@@ -9,13 +9,20 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-from longrein.workspace.supervisor.shell import command_words
+from longrein.workspace.supervisor.shell import (
+    Confined,
+    close,
+    command_words,
+    confined_words,
+    find_on_path,
+    open_filter,
+)
 
 IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
 
 
-def spawn(
+def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     command: str | Sequence[str],
     shell: str,
     cwd: str,
@@ -24,6 +31,7 @@ def spawn(
     report: int,
     stdin: int,
     home: int,
+    confinement: Confined = None,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
@@ -35,26 +43,20 @@ def spawn(
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
+    filter_descriptor = -1
     os.chdir(cwd)
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
+        if confinement:
+            filter_descriptor = open_filter(confinement[1])
+            path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
         from longrein.workspace.supervisor.launch import launch
 
-        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
+        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin, confinement=confinement)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:
+        close(filter_descriptor)
         os.fchdir(home)
-
-
-def find_on_path(name: str, env: Mapping[str, str]) -> str:
-    """Find a program by name on the command's own search path."""
-    if "/" in name:
-        return name
-    for folder in env.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    return name

@@ -8,8 +8,15 @@ from errno import EMFILE, ETIMEDOUT
 from longrein.workspace.supervisor.channel import VERSION, Channel
 from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Terminations, Tree, owner_mark
-from longrein.workspace.supervisor.shell import close
+from longrein.workspace.supervisor.process_tree import (
+    COMMAND_MARK,
+    GRACE_S,
+    SANDBOX_MARK,
+    Terminations,
+    Tree,
+    owner_mark,
+)
+from longrein.workspace.supervisor.shell import close, sandbox_mark
 from longrein.workspace.supervisor.spawn import spawn
 from longrein.workspace.supervisor.tasks import Context, Tasks
 
@@ -222,11 +229,13 @@ class Supervisor:
         env: dict[str, str],
         stdin: bool,
         until_s: float,
+        confinement: tuple[list[str], str] | None,
     ) -> None:
         """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
-        (monotonic) nothing is started, because longrein no longer waits.
+        (monotonic) nothing is started, because longrein no longer waits. `confinement` holds the words and the filter
+        of a `Confinement`.
         """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         self._number += 1
@@ -242,7 +251,9 @@ class Supervisor:
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home)
+            if confinement:
+                marked[SANDBOX_MARK] = sandbox_mark()
+            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
@@ -250,6 +261,7 @@ class Supervisor:
         finally:
             close(theirs, report, their_input)
         started = Command(pid, mark, output, own_input, self.loop.clock())
+        started.is_confined = confinement is not None
         started.report_end = lambda: self._report_end(client, number, started)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)

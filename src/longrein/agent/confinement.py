@@ -1,0 +1,114 @@
+"""The sandbox of one session's commands: what its rules hide, what a command changed that it must not."""
+
+from collections.abc import Iterator, Sequence
+
+from longrein.agent.session import Session
+from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
+from longrein.permissions.rules import parse_rule
+from longrein.workspace import Confinement, Masks
+
+LOOK_S = 0.5
+"""Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""
+
+
+def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
+    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
+    rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
+    yield path, real, rules, cwd
+    made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
+    for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():
+        for touched in call.touched:
+            yield touched.path, touched.real, others, folder
+
+
+def find_masks(session: Session) -> Masks:
+    """Return the existing files and folders that rules forbid to read."""
+    deny = tuple(
+        rule
+        for _, _, rules, _ in policy_views(session, session.state.cwd, session.state.cwd)
+        for rule in rules.deny
+        if rule.lstrip().startswith("Read")
+    )
+    if not deny:
+        return Masks((), "")
+    roots = session.deps.workspace.roots
+    elsewhere = [base for rule in deny if (base := _base_outside(session, rule))]
+    if "/" in elsewhere:
+        return Masks((), f"the rule {visible(deny[0])} forbids files anywhere on this machine")
+
+    def forbidden(path: str, real: str) -> bool:
+        return any(read_deny_rule(*place) for place in policy_views(session, path, real))
+
+    return session.masks.find(
+        (*roots, *_visible_places(session, elsewhere)), forbidden, (deny, session.state.cwd), LOOK_S
+    )
+
+
+def _base_outside(session: Session, text: str) -> str:
+    """Return the existing folder or file outside the roots below which a rule forbids reading; '' for none."""
+    rule, look = parse_rule(text), session.deps.workspace.resolve
+    spec = rule.spec.strip()
+    if rule.problem or not spec.startswith(("//", "~/", "../")):
+        return ""
+    path = look(spec[1:] if spec.startswith("//") else spec, session.rules.base or "/").path
+    if path != glob_base(f"{path}/*"):
+        path = glob_base(path)
+    place = look(path.removesuffix("/**"), "/")
+    return "" if place.inside or not place.kind else place.real
+
+
+def _visible_places(session: Session, places: Sequence[str]) -> list[str]:
+    """Return the places with home replaced by what commands see of it."""
+    sandbox = session.deps.sandbox
+    home = sandbox.home if sandbox is not None else ""
+    shown = sandbox.visible_home if sandbox is not None else ()
+    return [one for place in places for one in (shown if place == home else (place,))]
+
+
+class SessionConfinement:
+    """Implement `tools.SandboxPort` for a session in which a sandbox works."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def network(self) -> bool:
+        """See `tools.SandboxPort.network`."""
+        sandbox = self._session.deps.sandbox
+        return sandbox is not None and sandbox.network
+
+    def confine(self, cwd: str) -> Confinement | None:
+        """See `tools.SandboxPort.confine`."""
+        return confine(self._session, cwd)
+
+    def begin(self) -> None:
+        """See `tools.SandboxPort.begin`."""
+        deps, tasks = self._session.deps, self._session.state.tasks.values()
+        if deps.sandbox is not None:
+            paths = deps.sandbox.guarded_paths(deps.workspace.roots)
+            deps.sandbox.missing.begin(paths, others_run=any(now.ended is None for now in tasks))
+
+    def end(self) -> Sequence[tuple[str, str]]:
+        """See `tools.SandboxPort.end`."""
+        sandbox = self._session.deps.sandbox
+        return sandbox.missing.end() if sandbox is not None else ()
+
+
+def confines(session: Session) -> bool:
+    """Return True if a sandbox works, so that commands run in it."""
+    sandbox = session.deps.sandbox
+    return sandbox is not None and sandbox.rung.confines
+
+
+def confine(session: Session, cwd: str) -> Confinement | None:
+    """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be set up."""
+    sandbox = session.deps.sandbox
+    if sandbox is None or not sandbox.rung.confines:
+        return None
+    return sandbox.confine(session.deps.workspace.roots, cwd, find_masks(session).hidden)
+
+
+def accept_present(session: Session) -> None:
+    """Accept the protected files that exist now: longrein itself or an approved command has made them."""
+    if session.deps.sandbox is not None:
+        session.deps.sandbox.missing.accept()

@@ -1,0 +1,191 @@
+"""Files in the roots that configure programs which run later: settings of agents and editors, hooks, git's settings.
+
+Existing ones are mounted read-only. Missing ones cannot be mounted without leaving an empty file or folder on the disk
+(other programs and watchers would see it come and go with each command). They are looked for when a confined command
+has ended, and what it has made is moved out of the project.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from longrein.permissions import PROTECTED_NAMES, PROTECTED_PAIRS, UNPROTECTED_SUBFOLDERS
+
+GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
+"""Names in a git folder that decide what git executes."""
+SUBMODULES_MAX = 200
+"""Submodules whose settings are protected."""
+GIT_FILE_BYTES_MAX = 4096
+_HARMLESS_SETTING = re.compile(
+    r"\s*(\[core\]|(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
+    r" = \w+|[#;].*)?\s*"
+)
+"""A line of a git configuration that executes nothing."""
+
+
+class GitFolder:
+    """The git folder of a root: inside it, above it, or that of the repository of a worktree."""
+
+    def __init__(self, folder: str, common: str) -> None:
+        self.folder, self.common = folder, common
+        """Folder of HEAD and index, and of objects and settings; the same but for worktrees."""
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders that git commands change."""
+        return tuple(dict.fromkeys((self.common, self.folder)))
+
+    def protected(self) -> Iterator[str]:
+        """Yield the paths that decide what git executes, existing or not."""
+        yield from (f"{folder}/{name}" for folder in self.folders() for name in GIT_FILES)
+        if self.folder != self.common:
+            yield f"{self.folder}/gitdir"
+        yield from _submodule_files(f"{self.common}/modules")
+
+
+def git_folder(root: str, home: str) -> GitFolder | None:
+    """Find the git folder of a root, without running git. None when there is none that can be relied on.
+
+    A `.git` file names any folder it likes, so the folder must name it too, as git's worktrees do.
+    """
+    folder = root
+    while True:
+        path = f"{folder.rstrip('/')}/.git"
+        if os.path.isdir(path):
+            real = os.path.realpath(path)
+            inside = real == path or real.startswith(root.rstrip("/") + "/")
+            return GitFolder(real, real) if inside else None
+        if os.path.isfile(path):
+            return _linked(path)
+        if folder in ("/", home) or os.path.dirname(folder) in ("/", home):
+            return None
+        folder = os.path.dirname(folder)
+
+
+def _linked(path: str) -> GitFolder | None:
+    """Return the git folder that a worktree's `.git` file names, if that folder names the file too."""
+    named = _first_line(path).removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(os.path.dirname(path), named)) if named else ""
+    if not folder or os.path.realpath(_first_line(f"{folder}/gitdir") or "/") != os.path.realpath(path):
+        return None
+    common = os.path.realpath(os.path.join(folder, _first_line(f"{folder}/commondir") or "."))
+    return GitFolder(folder, common) if folder.startswith(common + "/worktrees/") else None
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(GIT_FILE_BYTES_MAX).partition(b"\n")[0]).strip()
+    except OSError:
+        return ""
+
+
+def _submodule_files(folder: str) -> Iterator[str]:
+    """Yield settings and hooks of submodules; their git folders may lie some levels deep."""
+    count, waiting = 0, [folder]
+    while waiting and count < SUBMODULES_MAX:
+        folder = waiting.pop()
+        with suppress(OSError):
+            for item in os.scandir(folder):
+                if item.is_dir(follow_symlinks=False):
+                    count += 1
+                    if os.path.exists(f"{item.path}/HEAD"):
+                        yield from (f"{item.path}/{name}" for name in GIT_FILES)
+                        waiting.append(f"{item.path}/modules")
+                    else:
+                        waiting.append(item.path)
+
+
+def protected_paths(root: str) -> list[str]:
+    """Return the protected paths directly in a root, existing or not; git's own apart from `.git` itself not."""
+    return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in PROTECTED_PAIRS)]
+
+
+def writable_exceptions(path: str) -> list[str]:
+    """Return the existing folders in a protected folder that commands may change."""
+    names = UNPROTECTED_SUBFOLDERS.get(os.path.basename(path), ())
+    return [folder for name in sorted(names) if os.path.isdir(folder := f"{path}/{name}")]
+
+
+def is_plain_repository(path: str) -> bool:
+    """Return True for a new `.git` as `git init` makes it: no setting or hook in it executes anything."""
+    try:
+        with open(f"{path}/config", encoding="utf-8", errors="replace") as file:
+            lines = file.read(GIT_FILE_BYTES_MAX + 1)
+        hooks = os.listdir(f"{path}/hooks") if os.path.lexists(f"{path}/hooks") else []
+    except OSError:
+        return False
+    plain = len(lines) <= GIT_FILE_BYTES_MAX and all(map(_HARMLESS_SETTING.fullmatch, lines.splitlines()))
+    others = [name for name in GIT_FILES[2:] if os.path.lexists(f"{path}/{name}")]
+    return plain and not others and all(name.endswith(".sample") for name in hooks)
+
+
+class MissingPaths:
+    """Protected paths that did not exist, or were symbolic links, before the commands that run now."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder` takes what is moved away; made when needed."""
+        self._folder = folder
+        self._before: dict[str, str] = {}
+        """Path -> target of the symbolic link there; '' for nothing."""
+        self._running = 0
+
+    def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
+        """Note a command's start. While other confined commands run, paths that have come meanwhile stay suspect."""
+        if not self._running and not others_run:
+            self._before.clear()
+        self._running += 1
+        for path in paths:
+            if os.path.islink(path) or not os.path.lexists(path):
+                self._before.setdefault(path, _link_target(path))
+
+    def accept(self) -> None:
+        """Accept everything that exists now: longrein itself, or a command outside the sandbox, may have made it."""
+        for path in self._before:
+            self._before[path] = _link_target(path)
+        for path in [path for path in self._before if os.path.lexists(path) and not os.path.islink(path)]:
+            del self._before[path]
+
+    def end(self) -> list[tuple[str, str]]:
+        """Note a command's end; move away what has come, and return (path, its new place; '' if it could not)."""
+        self._running = max(0, self._running - 1)
+        moved = []
+        for path, target in list(self._before.items()):
+            if not os.path.lexists(path) or (target and _link_target(path) == target):
+                continue
+            if os.path.basename(path) == ".git" and not target and is_plain_repository(path):
+                del self._before[path]
+                continue
+            moved.append((path, self._move(path)))
+            if target:
+                with suppress(OSError):
+                    os.symlink(target, path)
+        return moved
+
+    def _move(self, path: str) -> str:
+        try:
+            os.makedirs(self._folder, 0o700, exist_ok=True)
+            place = os.path.join(self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}")
+            shutil.move(path, place)
+        except OSError:
+            return ""
+        return place
+
+
+def _link_target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
+    """Return the real paths of those that exist, are no symbolic links themselves, and lie in a root."""
+    found = []
+    for path in paths:
+        if os.path.lexists(path) and not os.path.islink(path):
+            real = os.path.realpath(path)
+            if any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots):
+                found.append(real)
+    return found

@@ -1,0 +1,97 @@
+"""Choice of the sandbox: bubblewrap where it works, else none with the reason."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from longrein.workspace.environment import DEFAULT_PATH
+from longrein.workspace.files import find_program, spellings
+from longrein.workspace.sandbox.bubblewrap import bubblewrap_arguments
+from longrein.workspace.sandbox.policy import SandboxPolicy
+
+PROBE_S = 5.0
+"""Longest wait for the trial run of a sandbox's program."""
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """How commands are confined."""
+
+    name: str
+    """`bubblewrap`, `landlock` or `none`."""
+    reason: str
+    """Program that confines; for `none` why there is no sandbox."""
+
+    @property
+    def confines(self) -> bool:
+        """True if commands run in a sandbox."""
+        return self.name != "none"
+
+
+class Probe:
+    """A trial run of bubblewrap. It runs beside other work until `rung` is asked for."""
+
+    def __init__(self, environ: Mapping[str, str], roots: Sequence[str]) -> None:
+        """Start the trial; the program is searched on the PATH of `environ`, outside `roots`."""
+        self.program = _find_bubblewrap(environ, roots)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rung: Rung | None = None
+        if not self.program:
+            self._rung = Rung("none", "bubblewrap (`bwrap`) is not installed; install the package bubblewrap")
+        elif os.geteuid() == 0 and (foreign := [root for root in roots if _owner(root) not in (0, None)]):
+            self._rung = Rung("none", f"{foreign[0]} belongs to another user, and a confined root cannot write there")
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        trial = bubblewrap_arguments(SandboxPolicy(()), self.program, "/")
+        try:
+            self._process = subprocess.Popen(
+                [*trial, self.program, "--version"],
+                env={"PATH": DEFAULT_PATH},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._rung = Rung("none", f"{self.program} cannot be started: {error.strerror or error}")
+
+    @property
+    def rung(self) -> Rung:
+        """The result; waits for the trial."""
+        if self._rung is None:
+            self._rung = self._result()
+        return self._rung
+
+    def _result(self) -> Rung:
+        assert self._process is not None
+        try:
+            _, told = self._process.communicate(timeout=PROBE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            return Rung("none", f"{self.program} did not answer in {PROBE_S:g} s")
+        if self._process.returncode == 0:
+            return Rung("bubblewrap", self.program)
+        lines = told.decode("utf-8", "replace").strip().splitlines() or [f"exit code {self._process.returncode}"]
+        return Rung("none", f"bubblewrap does not work here: {lines[-1].removeprefix('bwrap: ')[:200]}")
+
+
+def _find_bubblewrap(environ: Mapping[str, str], roots: Sequence[str]) -> str:
+    outside = spellings(roots)
+    paths = (environ.get("PATH", DEFAULT_PATH), DEFAULT_PATH)
+    return next(filter(None, (find_program("bwrap", path, outside) for path in paths)), "")
+
+
+def _owner(path: str) -> int | None:
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
+
+
+def find_rung(environ: Mapping[str, str], roots: Sequence[str]) -> Rung:
+    """Return how commands in these roots would be confined."""
+    return Probe(environ, roots).rung

@@ -1,0 +1,165 @@
+"""The sandbox of one session: its rung, its private folders, and the confinement of each command."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from longrein.settings_schema import SandboxOptions
+from longrein.workspace.port import Confinement
+from longrein.workspace.sandbox.bubblewrap import EMPTIED, bubblewrap_arguments
+from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.sandbox.protected import (
+    GitFolder,
+    MissingPaths,
+    git_folder,
+    protected_paths,
+    real_below,
+    writable_exceptions,
+)
+from longrein.workspace.sandbox.rungs import Probe, Rung
+from longrein.workspace.sandbox.seccomp import filter_bytes
+from longrein.workspace.supervisor.shell import FILTER
+
+ADDRESS_FAMILIES = (1, 2, 10, 16)
+"""Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
+ALL_DOMAINS = "*"
+INTERPRETERS = ("python3", "python", "node", "ruby", "java")
+"""Programs whose whole installation must be visible, wherever a link on the search path leads."""
+INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
+"""Folders of an installation."""
+HOME_SECRETS = (
+    *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
+    *(".gradle/gradle.properties", ".gem/credentials", ".composer/auth.json", ".config/git/credentials"),
+    *(".nuget/NuGet.Config", ".bundle/config", ".hex/hex.config", ".conda/.condarc", ".pub-cache/credentials.json"),
+    *(".local/share/uv/credentials", ".dotnet/corefx", ".android/adbkey", ".yarn/.npmrc"),
+)
+"""Files with passwords or tokens inside the folders of tool chains; hidden also where `sandbox.home` names a folder."""
+
+
+class SessionSandbox:
+    """The sandbox of a session and its subagents."""
+
+    def __init__(
+        self,
+        options: SandboxOptions,
+        *,
+        folder: str,
+        home: str,
+        state_dir: str,
+        environ: Mapping[str, str],
+        roots: Sequence[str],
+    ) -> None:
+        """Start to look for a rung.
+
+        `folder` is the session's own; the private home and /tmp of its commands are made there. `state_dir` holds all
+        sessions, which commands must not reach. No program of the sandbox is taken from `roots`.
+        """
+        self._options, self._folder = options, os.path.join(folder, "sandbox")
+        self._state_dir, self._environ = os.path.realpath(state_dir), environ
+        self._roots = tuple(roots)
+        self.home = os.path.realpath(home)
+        """Home folder of the user."""
+        self._probe = None if options.mode == "off" else Probe(environ, roots)
+        self.missing = MissingPaths(os.path.join(self._folder, "moved"))
+        """Protected paths that commands must not make."""
+
+    @cached_property
+    def rung(self) -> Rung:
+        """How commands are confined. The first use may wait some milliseconds for a trial run."""
+        if self._probe is None:
+            return Rung("none", "sandbox.mode is off")
+        return self._probe.rung
+
+    @property
+    def network(self) -> bool:
+        """True if confined commands reach the network."""
+        return ALL_DOMAINS in self._options.network
+
+    def confine(self, roots: Sequence[str], cwd: str, hidden: Sequence[str]) -> Confinement | None:
+        """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
+
+        `hidden` are existing real paths that rules forbid to read.
+        """
+        if not self.rung.confines:
+            return None
+        policy = self.policy(roots, hidden)
+        words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
+        return Confinement(tuple(words), os.path.join(self._folder, "filter"))
+
+    def policy(self, roots: Sequence[str], hidden: Sequence[str]) -> SandboxPolicy:
+        """Return the limits of a command as of now."""
+        self._make_folders()
+        real = [os.path.realpath(root) for root in roots]
+        gits = self._git_folders(real)
+        git_paths = [path for git in gits for path in git.protected()]
+        writable = [*real, *self._expanded(self._options.write)]
+        writable += [folder for git in gits for folder in git.folders()]
+        protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
+        exceptions = [folder for path in protected for folder in writable_exceptions(path)]
+        return SandboxPolicy(
+            roots=tuple(dict.fromkeys((*writable, *exceptions))),
+            home=self.home,
+            home_visible=self.visible_home,
+            home_writable=self._expanded(self._options.home_writable),
+            read_only=tuple(dict.fromkeys(real_below((*protected, *git_paths), writable))),
+            hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
+            network=self.network,
+            private_tmp=os.path.join(self._folder, "tmp"),
+            private_home=os.path.join(self._folder, "home"),
+            unreadable=os.path.join(self._folder, "unreadable"),
+        )
+
+    def guarded_paths(self, roots: Sequence[str]) -> list[str]:
+        """Return the protected paths of the roots, existing or not."""
+        real = [os.path.realpath(root) for root in roots]
+        git_paths = [path for git in self._git_folders(real) for path in git.protected()]
+        return [*(path for root in real for path in protected_paths(root)), *git_paths]
+
+    def _git_folders(self, roots: Sequence[str]) -> list[GitFolder]:
+        found = (git_folder(root, self.home) for root in roots)
+        return [one for one in found if one is not None]
+
+    @staticmethod
+    def _is_git_folder(path: str) -> bool:
+        return os.path.basename(path) == ".git" and os.path.isdir(path)
+
+    def _make_folders(self) -> None:
+        filter_path = os.path.join(self._folder, "filter")
+        if os.path.exists(filter_path):
+            return
+        for name in ("tmp", "home"):
+            os.makedirs(os.path.join(self._folder, name), 0o700, exist_ok=True)
+        os.chmod(os.path.join(self._folder, "tmp"), 0o1777)  # as /tmp is; nobody else passes the folders above
+        os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
+        making = f"{filter_path}.{os.getpid()}"
+        with open(os.open(making, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(filter_bytes(ADDRESS_FAMILIES))
+        os.rename(making, filter_path)
+
+    @cached_property
+    def visible_home(self) -> tuple[str, ...]:
+        """Existing paths that commands may read although the folder above is empty for them.
+
+        The settings name them, or programs on the search path come from there.
+        """
+        folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
+        folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
+        programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
+        programs.append(os.path.realpath(sys.executable))
+        prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
+        parts = (f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED)
+        found = dict.fromkeys(map(os.path.realpath, (*folders, *parts)))
+        absent = [one + "/" for one in (*EMPTIED, self.home)]
+        below = [one for one in found if one.startswith(tuple(absent)) and os.path.isdir(one)]
+        return tuple(dict.fromkeys((*self._expanded(self._options.home), *below)))
+
+    @cached_property
+    def _secrets(self) -> tuple[str, ...]:
+        paths = (os.path.join(self.home, name) for name in HOME_SECRETS)
+        return tuple(os.path.realpath(path) for path in paths if os.path.lexists(path))
+
+    def _expanded(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the existing real paths of names below home, `~/…` or absolute paths."""
+        joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
+        return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))

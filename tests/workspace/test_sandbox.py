@@ -1,0 +1,260 @@
+"""The sandbox of commands: what works in it, what does not, and the choice of the rung."""
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from longrein.settings_schema import SandboxOptions
+from longrein.workspace import CommandExit, MaskIndex, PlainSpawner, SessionSandbox
+from longrein.workspace.command import CollectingSink
+from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
+from longrein.workspace.sandbox.rungs import find_rung
+from longrein.workspace.supervised_command import SupervisedSpawner
+from longrein.workspace.supervisor.process_tree import environment_of, processes
+from tests.load import escapes
+from tests.timeouts import HANG_S
+from tests.workspace.conftest import supervised
+
+pytestmark = pytest.mark.anyio
+
+RUNG = find_rung(os.environ, ())
+needs_bubblewrap = pytest.mark.skipif(RUNG.name != "bubblewrap", reason=f"bubblewrap: {RUNG.reason}")
+
+
+class Confined:
+    """A project with a git repository, and commands in its sandbox."""
+
+    def __init__(self, base: Path, options: SandboxOptions | None = None) -> None:
+        self.base, self.root, self.home = base, base / "project", base / "home"
+        self.session = base / "state" / "sessions" / "s1"
+        for folder in (self.root, self.home, self.session):
+            folder.mkdir(parents=True)
+        self.git("init", "-q", ".")
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        self.sandbox = SessionSandbox(
+            options or SandboxOptions(),
+            folder=str(self.session),
+            home=str(self.home),
+            state_dir=str(base / "state"),
+            environ=os.environ,
+            roots=[str(self.root)],
+        )
+        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(os.environ["PATH"], [str(self.root)])
+
+    def git(self, *words: str) -> str:
+        who = {f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        told = subprocess.run(
+            ["git", *words], cwd=self.root, check=True, env={"PATH": os.environ["PATH"], **who}, capture_output=True
+        )
+        return told.stdout.decode()
+
+    async def run(
+        self, line: str, *, hidden: tuple[str, ...] = (), root: Path | None = None
+    ) -> tuple[CommandExit, str]:
+        cwd = str(root or self.root)
+        sink = CollectingSink()
+        ended = await self.spawner.run(
+            line,
+            cwd=cwd,
+            env=self.env,
+            sink=sink,
+            timeout_s=HANG_S,
+            output_bytes_max=1 << 20,
+            confinement=self.sandbox.confine([cwd], cwd, hidden),
+        )
+        return ended, sink.data.decode()
+
+    async def runs(self, line: str) -> bool:
+        return (await self.run(line))[0].code == 0
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Confined:
+    return Confined(tmp_path)
+
+
+# --- What is stopped -------------------------------------------------------------------------------------------------
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", list(escapes.ATTEMPTS)[::5])
+async def test_no_attempt_leaves_the_sandbox(tmp_path: Path, name: str) -> None:
+    assert await escapes.run_all(tmp_path, [name]) == {}
+
+
+@needs_bubblewrap
+async def test_S093_the_project_is_writable_and_nothing_else(confined: Confined) -> None:
+    stopped = ("touch /outside", "touch .git/hooks/x", "echo >> .git/config", "touch /usr/x")
+    works = ("touch made", "touch .git/objects/x", "echo x > /tmp/x && cat /tmp/x", "git add . && git status")
+    assert {line: await confined.runs(line) for line in stopped} == dict.fromkeys(stopped, False)
+    assert {line: await confined.runs(line) for line in works} == dict.fromkeys(works, True)
+    await confined.run(f"touch ~/.bashrc; touch {confined.base}/x")  # in a home and a /tmp of their own
+    assert not (confined.home / ".bashrc").exists()
+    assert not (confined.base / "x").exists()
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("network", [(), ("*",)])
+async def test_S099_an_empty_list_of_domains_is_no_network(tmp_path: Path, network: tuple[str, ...]) -> None:
+    confined = Confined(tmp_path, SandboxOptions(network=network))
+    async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await confined.runs(f"exec 3<>/dev/tcp/127.0.0.1/{port}") == bool(network)
+
+
+@needs_bubblewrap
+async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined) -> None:
+    root, missing = str(confined.root), confined.sandbox.missing
+    missing.begin(confined.sandbox.guarded_paths([root]), others_run=False)
+    await confined.run("echo x > .mcp.json; mkdir -p .vscode; echo ../e > .git/commondir; echo fine > notes")
+    moved = dict(missing.end())
+    assert sorted(moved) == [f"{root}/.git/commondir", f"{root}/.mcp.json", f"{root}/.vscode"]
+    assert Path(moved[f"{root}/.mcp.json"]).read_text() == "x\n"
+    assert sorted(os.listdir(root)) == [".git", "notes"]
+
+
+async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
+    confined = Confined(tmp_path)
+    missing = confined.sandbox.missing
+    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    (confined.root / ".envrc").write_text("x")
+    missing.accept()
+    assert missing.end() == []
+
+
+# --- What works ------------------------------------------------------------------------------------------------------
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("kind", ["plain", "supervised"])
+async def test_ends_of_confined_commands_are_those_of_others(confined: Confined, kind: str) -> None:
+    if kind == "supervised":
+        confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
+    (confined.root / "sub").mkdir()
+    ends = {line: (await confined.run(line))[0] for line in ("exit 3", "kill -9 $$", "cd sub", "nope", "true")}
+    assert {line: (end.code, end.signal) for line, end in ends.items()} == {
+        "exit 3": (3, ""),
+        "kill -9 $$": (None, "SIGKILL"),
+        "cd sub": (0, ""),
+        "nope": (127, ""),
+        "true": (0, ""),
+    }
+    assert ends["cd sub"].cwd == f"{confined.root}/sub"
+    _, printed = await confined.run("nope")
+    assert printed == "bash: line 1: nope: command not found\n"
+    await confined.spawner.drain()
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("kind", ["plain", "supervised"])
+async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(confined: Confined, kind: str) -> None:
+    if kind == "supervised":
+        confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
+    ended, _ = await confined.run("(while :; do echo x >> beats; sleep 0.02; done) > /dev/null 2>&1 &")
+    assert ended.code == 0
+    beats = confined.root / "beats"
+    until = time.monotonic() + HANG_S
+    while not beats.exists() or beats.stat().st_size < 6:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
+    await confined.spawner.drain()
+    size = beats.stat().st_size
+    await asyncio.sleep(0.1)
+    assert beats.stat().st_size == size
+
+
+@needs_bubblewrap
+async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> None:
+    sink, root = CollectingSink(), str(confined.root)
+    ended = await confined.spawner.run(
+        "export LIMIT=71.5; setsid sleep 71.5 & trap '' TERM; sleep 71.5",
+        cwd=root,
+        env=confined.env,
+        sink=sink,
+        timeout_s=0.3,
+        output_bytes_max=1 << 20,
+        confinement=confined.sandbox.confine([root], root, ()),
+    )
+    assert ended.cause == "timeout"
+    await confined.spawner.drain()
+    assert not [one for one in processes() if b"SANDBOX=" in environment_of(one) and b"71.5" in environment_of(one)]
+
+
+@needs_bubblewrap
+async def test_git_commits_in_a_project_a_folder_of_it_and_a_worktree(confined: Confined) -> None:
+    (confined.root / "sub").mkdir()
+    commit = "echo x >> f && git add f && git -c user.name=t -c user.email=t@t commit -qm x"
+    assert (await confined.run(commit))[0].code == 0
+    assert (await confined.run(commit, root=confined.root / "sub"))[0].code == 0
+    tree = confined.base / "tree"
+    confined.git("worktree", "add", "-q", str(tree))
+    assert (await confined.run(commit, root=tree))[0].code == 0
+    ended, _ = await confined.run("git config core.pager x", root=tree)
+    assert ended.code != 0
+    assert len(confined.git("log", "--all", "--format=%h").split()) == 3
+
+
+@needs_bubblewrap
+async def test_a_new_repository_may_be_made(confined: Confined) -> None:
+    root = confined.base / "new"
+    root.mkdir()
+    missing = confined.sandbox.missing
+    missing.begin(confined.sandbox.guarded_paths([str(root)]), others_run=False)
+    ended, _ = await confined.run("git init -q", root=root)
+    assert ended.code == 0
+    assert missing.end() == []
+    assert is_plain_repository(f"{root}/.git")
+    (root / ".git/config").write_text("[core]\n\tfsmonitor = x\n")
+    assert not is_plain_repository(f"{root}/.git")
+
+
+def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confined) -> None:
+    other = confined.base / "other"
+    other.mkdir()
+    (other / ".git").write_text(f"gitdir: {confined.root}/.git\n")
+    assert git_folder(str(other), str(confined.home)) is None
+
+
+# --- Files that rules hide -------------------------------------------------------------------------------------------
+
+
+def test_masks_follow_new_files(tmp_path: Path) -> None:
+    index = MaskIndex()
+
+    def find() -> list[str]:
+        masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), "rule", HANG_S)
+        assert masks.problem == ""
+        return sorted(path.removeprefix(f"{tmp_path}/") for path in masks.hidden)
+
+    (tmp_path / "deep/er").mkdir(parents=True)
+    assert find() == []
+    (tmp_path / "deep/er/.env").write_text("x")
+    assert find() == ["deep/er/.env"]
+    (tmp_path / "a.env").symlink_to("deep/er/file")
+    (tmp_path / "deep/er/file").write_text("x")
+    assert find() == ["deep/er/.env", "deep/er/file"]
+    os.link(tmp_path / "deep/er/.env", tmp_path / "other")
+    os.utime(tmp_path / "deep/er", (1, 1))
+    masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), "rule", HANG_S)
+    assert "hard link" in masks.problem
+
+
+# --- The rung --------------------------------------------------------------------------------------------------------
+
+
+def test_S094_a_program_that_does_not_work_is_no_sandbox(tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    environ = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    rung = find_rung(environ, ())
+    assert (rung.name, rung.reason) == (
+        "none",
+        "bubblewrap does not work here: No permissions to create a new namespace",
+    )
+    assert find_rung(environ, (str(tmp_path),)).reason != rung.reason, "a program of the project is not used"
