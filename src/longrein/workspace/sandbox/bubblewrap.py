@@ -5,11 +5,11 @@ sandbox. The init process of the PID namespace ends with the last of them.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from longrein.workspace.sandbox.policy import SandboxPolicy
 
-EMPTIED = ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/media", "/mnt")
+EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's temporary files."""
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the network."""
@@ -29,18 +29,44 @@ def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp:
         words.append("--unshare-net")
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     mounts = _mounts(policy)
-    for path in sorted(mounts, key=lambda path: path.split("/")):  # what lies deeper is mounted later
-        words += mounts[path]
+    for mount in _needed(mounts):
+        words += mount
     words += ["--chdir", cwd]
     if seccomp:
         words += ["--seccomp", seccomp]
     return [*words, "--"]
 
 
+def _needed(mounts: Mounts) -> Iterator[tuple[str, ...]]:
+    """Yield the mounts, those of outer folders first, without read-only ones inside read-only ones.
+
+    Each mount costs a command about 0.1 ms. A writable mount in a writable one stays: a mount cannot be renamed.
+    """
+    around: list[tuple[str, str]] = []
+    """(path, kind) of the mounts that contain the next path, outermost first."""
+    for path in sorted(mounts, key=lambda path: path.split("/")):
+        while around and not _is_below(path, (around[-1][0],)):
+            around.pop()
+        mount = mounts[path]
+        kind = mount[0] if mount[1:] == (path, path) else ""
+        if kind != "--ro-bind" or not around or around[-1][1] != kind:
+            around.append((path, kind))
+            yield mount
+
+
+def _is_empty(folder: str) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return False
+
+
 def _mounts(policy: SandboxPolicy) -> Mounts:
     """Return all mounts; of several for one path the strictest."""
     mounts: Mounts = {
-        folder: ("--tmpfs", folder) for folder in EMPTIED if os.path.isdir(folder) and not os.path.islink(folder)
+        folder: ("--tmpfs", folder)
+        for folder in EMPTIED
+        if os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder)
     }
     if policy.private_tmp:
         mounts["/tmp"] = ("--bind", policy.private_tmp, "/tmp")

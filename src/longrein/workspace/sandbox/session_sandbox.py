@@ -128,8 +128,8 @@ class SessionSandbox:
         filter_path = os.path.join(self._folder, "filter")
         if os.path.exists(filter_path):
             return
-        for name in ("tmp", "home"):
-            os.makedirs(os.path.join(self._folder, name), 0o700, exist_ok=True)
+        for folder in ("", "tmp", "home"):  # one by one: the mode counts for the last folder of a path only
+            os.makedirs(os.path.join(self._folder, folder), 0o700, exist_ok=True)
         os.chmod(os.path.join(self._folder, "tmp"), 0o1777)  # as /tmp is; nobody else passes the folders above
         os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
         making = f"{filter_path}.{os.getpid()}"
