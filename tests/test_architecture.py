@@ -106,6 +106,8 @@ LAZY_OWN = {
     "longrein.models.scripted",
     *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
     "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
+    "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work
+    "longrein.workspace.sandbox",
     "longrein.events.redact",  # in the supervisor, once a task is kept
 }
 """Modules of longrein that a function may import."""

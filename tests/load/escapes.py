@@ -19,6 +19,7 @@ from pathlib import Path
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner, SessionSandbox
 from longrein.workspace.command import CollectingSink
+from longrein.workspace.sandbox.rungs import Rung
 
 CANARY = "canary-0f3a77c1"
 ESCAPED = "ESCAPED"
@@ -250,9 +251,9 @@ class Surroundings:
         shutil.rmtree(self.outside_tmp, ignore_errors=True)
 
 
-def open_sandbox(around: Surroundings, mode: str = "auto") -> SessionSandbox:
-    """Open the sandbox of the project."""
-    return SessionSandbox(
+def open_sandbox(around: Surroundings, mode: str = "auto", rung: str = "") -> SessionSandbox:
+    """Open the sandbox of the project; `rung` replaces the one that would be chosen."""
+    sandbox = SessionSandbox(
         SandboxOptions(mode),
         folder=str(around.session),
         home=str(around.home),
@@ -260,6 +261,9 @@ def open_sandbox(around: Surroundings, mode: str = "auto") -> SessionSandbox:
         environ=os.environ,
         roots=[str(around.root)],
     )
+    if rung:
+        sandbox.rung = Rung(rung, "chosen by the test")
+    return sandbox
 
 
 async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> list[str]:
@@ -287,13 +291,13 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     return [*said, *around.changes(before)]
 
 
-async def run_all(base: Path, names: Sequence[str] = tuple(ATTEMPTS)) -> dict[str, list[str]]:
+async def run_all(base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str = "") -> dict[str, list[str]]:
     """Run attempts one after the other; return those that reached something."""
     reached = {}
     for number, name in enumerate(names):
         around = Surroundings(base / str(number))
         try:
-            if found := await attempt(around, open_sandbox(around), ATTEMPTS[name]):
+            if found := await attempt(around, open_sandbox(around, rung=rung), ATTEMPTS[name]):
                 reached[name] = found
         finally:
             around.close()

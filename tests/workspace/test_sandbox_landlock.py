@@ -151,18 +151,20 @@ def test_the_helper_confines_as_the_fork_does(outside: Outside) -> None:
     assert (broken.stdout, broken.returncode) == (b"", 126)
 
 
-def test_git_works_although_the_user_has_settings_in_the_home_folder(outside: Outside) -> None:
+def test_the_home_folder_is_a_private_one_with_links(outside: Outside) -> None:
     if not shutil.which("git"):
         pytest.skip("git is not installed")
-    (outside.home / ".gitconfig").write_text("[user]\n name = x\n")
-    assert landlock.environment(policy_for(outside)) == {"GIT_CONFIG_GLOBAL": os.devnull}
-    visible = policy_for(outside, home_visible=(str(outside.home / ".gitconfig"),))
-    assert landlock.environment(visible) == {}
+    private = outside.project.parent / "home2"
+    private.mkdir()
+    for name in (".gitconfig", ".hidden"):
+        (outside.home / name).write_text("[user]\n name = Ada\n")
+    policy = policy_for(outside, home_visible=(str(outside.home / ".gitconfig"),), private_home=str(private))
+    landlock.link_visible(policy)
+    assert landlock.environment(policy) == {"HOME": str(private)}
     (outside.project / "sub").mkdir()
-    printed, status = run(
-        outside, "export GIT_CONFIG_GLOBAL=/dev/null; git init -q sub && cd sub && git status --short"
-    )
-    assert (printed, status) == ("", 0)
+    command = f"export HOME={private}; cd sub && git init -q . && git config user.name; ls -A ~; echo x > ~/new"
+    printed = as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy))
+    assert printed == ("Ada\n.gitconfig\n", 0)
 
 
 def test_what_stays_open_is_said(outside: Outside) -> None:

@@ -97,8 +97,8 @@ def rules_of(policy: "SandboxPolicy") -> dict[str, int]:
     _allow(rules, "/", READ, 0, {*CLOSED, *home, *hidden})
     for path in (*policy.home_visible, *(RESOLVERS if policy.network else ())):
         _allow(rules, path, READ, 0, hidden)
-    temporary = (policy.private_tmp,) if policy.private_tmp else ()
-    for path in (*policy.home_writable, *policy.roots, *temporary):
+    own = [path for path in (policy.private_tmp, policy.private_home) if path]
+    for path in (*policy.home_writable, *policy.roots, *own):
         _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, hidden)
     for name in DEVICES:
         rules[f"/dev/{name}"] = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
@@ -106,16 +106,18 @@ def rules_of(policy: "SandboxPolicy") -> dict[str, int]:
 
 
 def environment(policy: "SandboxPolicy") -> dict[str, str]:
-    """Return the variables that a confined command needs: its own folder for temporary files, and what it can read."""
+    """Return the variables that lead a confined command to its own home folder and folder for temporary files."""
     found = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), policy.private_tmp) if policy.private_tmp else {}
-    settings = (os.path.join(policy.home, ".gitconfig"), os.path.join(policy.home, ".config/git/config"))
-    if any(os.path.exists(path) and not _within(path, _readable_in_home(policy)) for path in settings):
-        found["GIT_CONFIG_GLOBAL"] = os.devnull  # git gives up when it may not read them
-    return found
+    return {**found, "HOME": policy.private_home} if policy.private_home else found
 
 
-def _readable_in_home(policy: "SandboxPolicy") -> tuple[str, ...]:
-    return (*policy.home_visible, *policy.home_writable, *policy.roots)
+def link_visible(policy: "SandboxPolicy") -> None:
+    """Make links in the private home folder to what commands see of the real one. Raises OSError."""
+    for path in sorted((*policy.home_visible, *policy.home_writable)):
+        link = policy.private_home + path.removeprefix(policy.home)
+        if policy.private_home and path.startswith(policy.home + "/") and not os.path.lexists(link):
+            os.makedirs(os.path.dirname(link), 0o700, exist_ok=True)
+            os.symlink(path, link)
 
 
 def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed: set[str]) -> None:
