@@ -1,5 +1,6 @@
 """Landlock and seccomp: no attempt to leave succeeds, as root and as another user; ordinary work goes on."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from longrein.workspace import CommandExit, PlainSpawner
+from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.sandbox.restored import RestoredPaths
+from tests.load import escapes
+from tests.timeouts import HANG_S
+from tests.workspace.conftest import supervised
 from tests.workspace.escapes import Outside
 
 NOBODY = 65534
@@ -195,3 +202,103 @@ def test_rules_of_a_policy(hidden: tuple[str, ...], path: str, rights: int, outs
     landlock._hidden_files.clear()
     assert landlock.rules_of(policy).get(path.format(**names), 0) == rights
     assert landlock.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
+
+
+LINES = [name for name in escapes.ATTEMPTS if name not in escapes.OPEN_IN_LANDLOCK]
+
+
+@pytest.mark.parametrize("name", LINES[::4])
+def test_no_command_leaves_it(tmp_path: Path, name: str) -> None:
+    assert asyncio.run(escapes.run_all(tmp_path, [name], rung="landlock")) == {}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > .git/hooks/pre-commit",
+        "echo x >> .git/hooks/post-commit",
+        "rm .git/hooks/post-commit",
+        "rm -r .git/hooks",
+        "chmod -x .git/hooks/post-commit",
+        "ln -sf /etc/passwd .git/hooks/post-commit",
+        "git config core.fsmonitor /bin/false",
+        "rm .git/config",
+        "mv .git old && mkdir .git && cp -r old/. .git && echo x >> .git/config && rm -r old",
+    ],
+)
+def test_s093_what_git_executes_is_put_back(command: str, tmp_path: Path) -> None:
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
+    subprocess.run(["git", "init", "-q", "project"], cwd=tmp_path, check=True)
+    root = tmp_path / "project"
+    hook = root / ".git" / "hooks" / "post-commit"
+    hook.write_text("true")
+    hook.chmod(0o755)
+    paths = [str(root / ".git" / name) for name in ("hooks", "config")]
+
+    def picture() -> dict[str, tuple[bytes, int]]:
+        files = [one for path in paths for one in (Path(path), *Path(path).rglob("*")) if not one.is_dir()]
+        return {str(one): (one.read_bytes(), one.lstat().st_mode) for one in files}
+
+    before, guarded = picture(), RestoredPaths(str(tmp_path / "moved"))
+    guarded.begin(paths, others_run=False)
+    subprocess.run(["bash", "-c", command], cwd=root, check=True)
+    changed = guarded.end()
+    assert picture() == before
+    assert bool(changed) is (command != "chmod -x .git/hooks/post-commit")
+    (root / "file").write_text("ordinary")
+    guarded.begin(paths, others_run=False)
+    assert guarded.end() == []
+
+
+def test_nothing_is_put_back_through_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    path = tmp_path / "project" / ".git" / "config"
+    path.write_text("ours")
+    (tmp_path / "other" / "config").write_text("theirs")
+    guarded = RestoredPaths(str(tmp_path / "moved"))
+    guarded.begin([str(path)], others_run=False)
+    path.parent.rename(tmp_path / "project" / "old")
+    path.parent.symlink_to(tmp_path / "other")
+    guarded.end()
+    assert (tmp_path / "other" / "config").read_text() == "theirs"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["plain", "supervised"])
+async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
+    around = escapes.Surroundings(tmp_path / "all")
+    around.home.joinpath(".gitconfig").write_text("[user]\n name = Ada\n")
+    sandbox, environment = escapes.open_sandbox(around, rung="landlock"), {"PATH": os.environ["PATH"]}
+    spawner = (
+        supervised(around.session, environment, [str(around.root)])
+        if kind == "supervised"
+        else PlainSpawner(os.environ["PATH"], [str(around.root)])
+    )
+
+    async def run(command: str) -> tuple[str, CommandExit]:
+        sink = CollectingSink()
+        confinement = sandbox.confine([str(around.root)], str(around.root), [f"{around.root}/.env"])
+        ended = await spawner.run(
+            command,
+            cwd=str(around.root),
+            env={**environment, "HOME": str(around.home)},
+            sink=sink,
+            timeout_s=HANG_S,
+            output_bytes_max=1 << 20,
+            confinement=confinement,
+        )
+        return sink.data.decode(), ended
+
+    try:
+        printed, ended = await run("cat .env; echo text > $TMPDIR/x; cat $TMPDIR/x; cd sub 2>/dev/null; exit 137")
+        assert "canary" not in printed
+        assert printed.endswith("text\n")
+        assert (ended.code, ended.signal) == (137, "")
+        assert (await run("kill -9 $$"))[1].signal == "SIGKILL"
+        assert (await run("nosuch"))[1].code == 127
+        assert (await run("git config user.name || echo none"))[0] in {"Ada\n", "none\n"}
+    finally:
+        await spawner.drain()
+        around.close()

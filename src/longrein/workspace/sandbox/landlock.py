@@ -37,8 +37,6 @@ RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 CLOSED = ("/tmp", "/var/tmp", "/run", "/dev", "/root", "/home", "/media", "/mnt")
 """Folders that commands cannot read, apart from roots and visible folders in them."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-KEPT_CAPABILITIES = range(8)
-"""Capabilities that root keeps: owners and modes of files, signals, and the user ids of processes."""
 IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
 
@@ -79,7 +77,7 @@ def available() -> str:
 def unenforced(policy: "SandboxPolicy") -> tuple[str, ...]:
     """Return what commands can do although the policy says otherwise, one sentence each."""
     found = ["change mode, owner and times of your files outside the project", "see names and sizes of all files"]
-    found += [f"change {path}, which is read-only" for path in policy.read_only if _within(path, policy.roots)]
+    found += [f"change {path} until longrein puts it back" for path in policy.read_only if _within(path, policy.roots)]
     found += [f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)]
     if abi() < ABI_SCOPES:
         found.append("end other processes of yours")
@@ -250,8 +248,7 @@ def confine(ruleset: int, program: bytes) -> None:
     libc = _libc()
     libc.prctl(_AMBIENT, 4, 0, 0, 0)
     for number in range(64):
-        if number not in KEPT_CAPABILITIES:
-            libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0)  # refused to others than root, who have none
+        libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0)  # refused to others than root, who have none
     _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(libc.syscall(_RESTRICT, ruleset, 0))
     steps = ctypes.create_string_buffer(program, len(program))

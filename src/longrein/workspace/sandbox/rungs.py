@@ -40,9 +40,7 @@ class Probe:
         if not self.program:
             self._rung = _without_bubblewrap("bubblewrap (`bwrap`) is not installed; install the package bubblewrap")
         elif os.geteuid() == 0 and (foreign := [root for root in roots if _owner(root) not in (0, None)]):
-            self._rung = _without_bubblewrap(
-                f"{foreign[0]} belongs to another user, and a confined root cannot write there"
-            )
+            self._rung = Rung("none", f"{foreign[0]} belongs to another user, and a confined root cannot write there")
         else:
             self._start()
 

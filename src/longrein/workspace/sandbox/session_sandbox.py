@@ -18,6 +18,7 @@ from longrein.workspace.sandbox.protected import (
     real_below,
     writable_exceptions,
 )
+from longrein.workspace.sandbox.restored import RestoredPaths
 from longrein.workspace.sandbox.rungs import Probe, Rung
 from longrein.workspace.sandbox.seccomp import filter_bytes
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
@@ -62,8 +63,6 @@ class SessionSandbox:
         self.home = os.path.realpath(home)
         """Home folder of the user."""
         self._probe = None if options.mode == "off" else Probe(environ, roots)
-        self.missing = MissingPaths(os.path.join(self._folder, "moved"))
-        """Protected paths that commands must not make."""
 
     @cached_property
     def rung(self) -> Rung:
@@ -71,6 +70,12 @@ class SessionSandbox:
         if self._probe is None:
             return Rung("none", "sandbox.mode is off")
         return self._probe.rung
+
+    @cached_property
+    def missing(self) -> MissingPaths:
+        """Protected paths that commands must not make; where they can be changed, also those that exist."""
+        kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
+        return kind(os.path.join(self._folder, "moved"))
 
     @property
     def network(self) -> bool:
