@@ -11,8 +11,9 @@ import tempfile
 import time
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandExit, Confinement, SessionSandbox, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import CommandExit, Confinement, SupervisedSpawner, SupervisionOptions
 from longrein.workspace.command import NullSink
+from longrein.workspace.sandbox import SessionSandbox
 
 RUNS = 200
 LIMIT_MS = 6.0

@@ -55,7 +55,6 @@ from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of,
 from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
 from longrein.workspace import (
     SPOOL,
-    SessionSandbox,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -64,6 +63,7 @@ from longrein.workspace import (
     recover_temp_files,
     release_free_memory,
 )
+from longrein.workspace.sandbox import SessionSandbox
 
 
 class Composition(msgspec.Struct):
@@ -145,7 +145,6 @@ def _around(
     secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-    sandbox = _sandbox(run_context, log, roots)
 
     def in_roots(roots: tuple[str, ...]) -> Workspace:
         return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
@@ -180,13 +179,12 @@ def _around(
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
-        sandbox=sandbox,
+        sandbox=_sandbox(run_context, log, roots),
         pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
         background_tasks=BackgroundControl,
         subagents=SubagentRunner,
     )
-    check_required(settings.sandbox, sandbox)
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
@@ -294,8 +292,8 @@ def _spawner(
 
 
 def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> SessionSandbox:
-    """Build the sandbox of commands."""
-    return SessionSandbox(
+    """Build the sandbox of commands. Raises `UsageError` where it is required and none works."""
+    sandbox = SessionSandbox(
         run_context.settings.sandbox,
         folder=log.folder,
         home=run_context.home,
@@ -303,9 +301,11 @@ def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> 
         environ=run_context.environ,
         roots=roots,
     )
+    _check_required(run_context.settings.sandbox, sandbox)
+    return sandbox
 
 
-def check_required(options: SandboxOptions, sandbox: SessionSandbox) -> None:
+def _check_required(options: SandboxOptions, sandbox: SessionSandbox) -> None:
     """Raise `UsageError` where the settings require a sandbox and none works."""
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(

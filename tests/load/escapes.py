@@ -17,8 +17,9 @@ from itertools import count
 from pathlib import Path
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner, SessionSandbox
+from longrein.workspace import PlainSpawner
 from longrein.workspace.command import CollectingSink
+from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
 
 CANARY = "canary-0f3a77c1"

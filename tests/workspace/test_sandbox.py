@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandExit, MaskIndex, PlainSpawner, SessionSandbox
+from longrein.workspace import CommandExit, PlainSpawner
 from longrein.workspace.command import CollectingSink
-from longrein.workspace.sandbox import landlock
+from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rungs import find_rung
 from longrein.workspace.supervised_command import SupervisedSpawner

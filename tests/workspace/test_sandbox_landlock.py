@@ -16,6 +16,7 @@ from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.restored import RestoredPaths
+from longrein.workspace.supervisor import landlock_process
 from tests.load import escapes
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
@@ -42,7 +43,7 @@ def as_user(uid: int, words: list[str], cwd: Path, plan: bytes) -> tuple[str, in
                 os.setgroups([])
                 os.setgid(uid)
                 os.setuid(uid)
-            started = landlock.landlock_start(
+            started = landlock_process.landlock_start(
                 plan, words[0], words, str(cwd), environment, stdin=nothing, output=writing
             )
             os._exit(os.waitstatus_to_exitcode(os.waitpid(started, 0)[1]) & 0xFF)
@@ -141,7 +142,7 @@ def test_a_command_that_cannot_start_is_an_error_of_the_start(outside: Outside) 
     plan, nothing = landlock.plan_of(policy_for(outside)), os.open(os.devnull, os.O_RDWR)
     for path, cwd in (("/no/such/program", "/"), (BASH, "/no/such/folder"), (str(outside.home / "secret"), "/")):
         with pytest.raises(OSError, match=r"No such file|Permission denied"):
-            landlock.landlock_start(plan, path, ["x"], cwd, {}, stdin=nothing, output=nothing)
+            landlock_process.landlock_start(plan, path, ["x"], cwd, {}, stdin=nothing, output=nothing)
     os.close(nothing)
 
 
@@ -149,11 +150,11 @@ def test_the_helper_confines_as_the_fork_does(outside: Outside) -> None:
     plan = outside.home.parent / "plan"
     plan.write_bytes(landlock.plan_of(policy_for(outside)))
     with plan.open("rb") as file:
-        words = [*landlock.helper_words(sys.executable, str(file.fileno())), BASH, "-c", "echo ok; cat .env"]
+        words = [*landlock_process.helper_words(sys.executable, str(file.fileno())), BASH, "-c", "echo ok; cat .env"]
         done = subprocess.run(words, cwd=outside.project, pass_fds=[file.fileno()], capture_output=True, check=False)
     assert (done.stdout, done.returncode) == (b"ok\n", 1)
     broken = subprocess.run(
-        [*landlock.helper_words(sys.executable, "99"), BASH, "-c", "echo ran"], capture_output=True, check=False
+        [*landlock_process.helper_words(sys.executable, "99"), BASH, "-c", "echo ran"], capture_output=True, check=False
     )
     assert (broken.stdout, broken.returncode) == (b"", 126)
 
@@ -201,7 +202,7 @@ def test_rules_of_a_policy(hidden: tuple[str, ...], path: str, rights: int, outs
     policy = policy_for(outside, hidden=tuple(one.format(**names) for one in hidden))
     landlock._hidden_files.clear()
     assert landlock.rules_of(policy).get(path.format(**names), 0) == rights
-    assert landlock.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
+    assert landlock_process.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
 
 
 LINES = [name for name in escapes.ATTEMPTS if name not in escapes.OPEN_IN_LANDLOCK]

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from longrein.agent.session import Session
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
-from longrein.workspace import Confinement, Masks
+from longrein.workspace import Confinement
+from longrein.workspace.sandbox import Masks
 
 LOOK_S = 0.5
 """Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""

@@ -16,7 +16,8 @@ from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import Limits, TaskOptions, ToolOptions
 from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
-from longrein.workspace import MemoryUse, SessionSandbox, Workspace
+from longrein.workspace import MemoryUse, Workspace
+from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl

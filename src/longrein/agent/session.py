@@ -41,7 +41,7 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import TaskView
-from longrein.workspace import MaskIndex
+from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl

@@ -12,7 +12,7 @@ from longrein.frontends.text_format import counted
 from longrein.models import look_up
 from longrein.run_context import RunContext, chosen_model
 from longrein.store import list_sessions
-from longrein.workspace import find_rung
+from longrein.workspace.sandbox import find_rung
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:

@@ -23,9 +23,6 @@ from longrein.workspace.port import (
     Supervision,
     Workspace,
 )
-from longrein.workspace.sandbox.masks import MaskIndex, Masks
-from longrein.workspace.sandbox.rungs import find_rung
-from longrein.workspace.sandbox.session_sandbox import SessionSandbox
 from longrein.workspace.search import Line, Query, SearchResult, glob, grep
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
@@ -52,8 +49,6 @@ __all__ = [
     "FileStamp",
     "FinishedWorktree",
     "Line",
-    "MaskIndex",
-    "Masks",
     "MemoryUse",
     "Merge",
     "PlainSpawner",
@@ -62,7 +57,6 @@ __all__ = [
     "ReplayableSink",
     "ResolvedPath",
     "SearchResult",
-    "SessionSandbox",
     "Sink",
     "Spawner",
     "SpooledTask",
@@ -73,7 +67,6 @@ __all__ = [
     "Workspace",
     "Worktree",
     "end_orphans",
-    "find_rung",
     "finish_worktree",
     "glob",
     "grep",

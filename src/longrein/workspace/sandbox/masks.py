@@ -11,13 +11,17 @@ from typing import NamedTuple
 
 Forbidden = Callable[[str, str], bool]
 """(path, real path) -> whether a rule forbids reading it."""
-FRESH_NS = 50_000_000
-"""A folder that changed so recently is read again: a further change might not show in its time."""
+SETTLED_S = 0.05
+"""A folder is read again until so long after its change was first seen: a further change might not show in its time."""
 
 
 class _Folder(NamedTuple):
     changed_ns: int
-    """Time of its last change; -1 if it must be read again."""
+    """Time of its last change."""
+    seen_s: float
+    """When that change was first seen, on the monotonic clock."""
+    read_s: float
+    """When it was read last."""
     subfolders: tuple[str, ...]
     hidden: tuple[str, ...]
     linked: tuple[str, ...]
@@ -64,23 +68,26 @@ class MaskIndex:
         return Masks(tuple(dict.fromkeys(hidden)), problem)
 
     def _look(self, folder: str, forbidden: Forbidden) -> _Folder:
+        now = time.monotonic()
         try:
             changed_ns = os.stat(folder).st_mtime_ns
         except OSError:
-            return _Folder(-1, (), (), ())
+            return _Folder(-1, now, now, (), (), ())
         known = self._folders.get(folder)
-        if known is None or known.changed_ns != changed_ns:
-            fresh = time.time_ns() - changed_ns < FRESH_NS
-            known = self._folders[folder] = _read(folder, -1 if fresh else changed_ns, forbidden)
+        is_same = known is not None and known.changed_ns == changed_ns
+        if known is None or not is_same or known.read_s - known.seen_s < SETTLED_S:
+            seen_s = known.seen_s if known is not None and is_same else now
+            known = self._folders[folder] = _Folder(changed_ns, seen_s, now, *_read(folder, forbidden))
         return known
 
 
-def _read(folder: str, changed_ns: int, forbidden: Forbidden) -> _Folder:
+def _read(folder: str, forbidden: Forbidden) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return (folders to enter, hidden paths, those of them with further hard links)."""
     subfolders, hidden, linked = [], [], []
     try:
         items = list(os.scandir(folder))
     except OSError:
-        return _Folder(changed_ns, (), (), ())
+        return (), (), ()
     for item in items:
         real = os.path.realpath(item.path) if item.is_symlink() else item.path
         is_forbidden = forbidden(item.path, real)
@@ -90,4 +97,4 @@ def _read(folder: str, changed_ns: int, forbidden: Forbidden) -> _Folder:
                 linked.append(real)
         elif not is_forbidden and item.is_dir(follow_symlinks=False):
             subfolders.append(item.path)
-    return _Folder(changed_ns, tuple(subfolders), tuple(hidden), tuple(linked))
+    return tuple(subfolders), tuple(hidden), tuple(linked)

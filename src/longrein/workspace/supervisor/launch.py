@@ -41,7 +41,7 @@ def launch(
         own = path or find_on_path(words[0], env)
         front = confinement[0]
         if front[0] == LANDLOCK:
-            from longrein.workspace.sandbox.landlock import helper_words
+            from longrein.workspace.supervisor.landlock_process import helper_words
 
             front = helper_words(sys.executable, FILTER)
         path, words = confined_words(front, filter_descriptor, own, words, env)

@@ -49,7 +49,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
         if confinement and confinement[0][0] == LANDLOCK:
-            from longrein.workspace.sandbox.landlock import landlock_start
+            from longrein.workspace.supervisor.landlock_process import landlock_start
 
             with open(confinement[1], "rb") as plan:
                 return landlock_start(plan.read(), path, words, cwd, env, stdin=stdin, output=output, report=report)
