@@ -106,6 +106,9 @@ LAZY_OWN = {
     "longrein.models.scripted",
     *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
     "longrein.workspace.supervisor.start_process",  # a fallback; its `subprocess` takes half of a supervisor's start
+    "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
+    "longrein.workspace.sandbox",
+    "longrein.workspace.supervisor.landlock_process",
     "longrein.events.redact",  # in the supervisor, once a task is kept
 }
 """Modules of longrein that a function may import."""
@@ -168,7 +171,7 @@ def test_pure_packages_import_no_module_that_does_io() -> None:
 IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
-    "h11": {"models"},
+    "h11": {"models", "workspace"},
     "httpx2": {"models", "entry_points"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},

@@ -11,7 +11,7 @@ import pytest
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, PlainSpawner
 from longrein.workspace.command import CollectingSink
-from longrein.workspace.sandbox import MaskIndex, SessionSandbox
+from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rungs import find_rung
 from longrein.workspace.supervised_command import SupervisedSpawner
@@ -270,7 +270,8 @@ def test_masks_follow_new_files(tmp_path: Path) -> None:
 # --- The rung --------------------------------------------------------------------------------------------------------
 
 
-def test_S094_a_program_that_does_not_work_is_no_sandbox(tmp_path: Path) -> None:
+def test_S094_a_program_that_does_not_work_is_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "available", lambda: "no Landlock either")
     fake = tmp_path / "bin" / "bwrap"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
@@ -279,6 +280,8 @@ def test_S094_a_program_that_does_not_work_is_no_sandbox(tmp_path: Path) -> None
     rung = find_rung(environ, ())
     assert (rung.name, rung.reason) == (
         "none",
-        "bubblewrap does not work here: No permissions to create a new namespace",
+        "bubblewrap does not work here: No permissions to create a new namespace; no Landlock either",
     )
     assert find_rung(environ, (str(tmp_path),)).reason != rung.reason, "a program of the project is not used"
+    monkeypatch.setattr(landlock, "available", lambda: "")
+    assert find_rung(environ, ()).name == "landlock"

@@ -16,6 +16,7 @@ from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement,
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, SANDBOX_MARK, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
+    LANDLOCK,
     LEFT_OPEN_BYTES_MAX,
     LEFT_OPEN_MAX,
     close,
@@ -407,13 +408,13 @@ class PlainSpawner:
         mark = f"{self._mark}{next(self._numbers)}/"
         marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
         if confinement is not None:
-            marked[SANDBOX_MARK] = sandbox_mark()
+            marked |= {**confinement.env, SANDBOX_MARK: sandbox_mark()}
         try:
             process, pipes = start_child(command, self.shell, cwd, marked, confinement)
         except (OSError, ValueError) as error:
             return start_failure(error, command, cwd)
         self._used = True
-        is_confined = confinement is not None
+        is_confined = confinement is not None and confinement.words[0] != LANDLOCK
         return ChildCommand(
             process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open, is_confined=is_confined
         )

@@ -53,6 +53,8 @@ class Confinement(msgspec.Struct, frozen=True):
     """Words in front of the command's own, the path of the sandbox's program first."""
     filter: str = ""
     """File with the seccomp filter; its descriptor takes the place of the word `FILTER`. '' for none."""
+    env: dict[str, str] = {}
+    """Variables that the command gets in addition."""
 
 
 class FileStamp(msgspec.Struct, frozen=True):

@@ -426,6 +426,8 @@ class SupervisedSpawner(BackgroundTasks):
             words = command if isinstance(command, str) else list(command)
             confined = (list(confinement.words), confinement.filter) if confinement is not None else None
             what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
+            if confinement is not None:
+                what["env"] = {**env, **confinement.env}
             connection.send(
                 theirs,
                 do="start",

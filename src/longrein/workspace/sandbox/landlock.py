@@ -1,35 +1,33 @@
-"""Sandbox of Landlock and seccomp, for Linux without bubblewrap. Standard library only; also a program.
-
-A process restricts itself before it becomes the command. There are two forms:
-
-- `landlock_start` forks, for the supervisor, which has one thread.
-- `helper_words` gives a command line, `python landlock.py RULESET FILTERS -- command`, for a process with threads.
+"""Rules of Landlock for a policy, for Linux without bubblewrap; `landlock_process` applies them.
 
 Landlock can only allow: a folder that is readable is readable as a whole. Where a hidden path lies in a readable
 folder, its siblings are allowed one by one. `unenforced` lists what stays open.
 """
 
+import ctypes
 import os
-import signal
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:
-    from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes
+from longrein.workspace.supervisor.landlock_process import (
+    ABI_MIN,
+    ABI_SCOPES,
+    EXECUTE,
+    IOCTL_DEV,
+    READ,
+    READ_DIR,
+    READ_FILE,
+    TRUNCATE,
+    WRITE,
+    WRITE_FILE,
+    abi,
+    c_library,
+)
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
-REMOVE, MAKE, MAKE_DEVICES, REFER = 0b11 << 4, 0b1011110 << 6 | 1 << 8, 1 << 6 | 1 << 11, 1 << 13
-"""Rights of Landlock. `MAKE` has folders, files, sockets, FIFOs and links; devices are never allowed."""
-READ = EXECUTE | READ_FILE | READ_DIR
-WRITE = WRITE_FILE | TRUNCATE | REMOVE | MAKE | REFER
-OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-"""Rights that a rule for a file may have."""
-BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS = 0b11, 0b11
-ABI_MIN, ABI_DEVICES, ABI_TCP, ABI_SCOPES = 3, 5, 4, 6
-"""Versions of Landlock: the oldest that refuses to truncate files, and those that know devices, TCP and scopes."""
 RULES_MAX = 20_000
 """Siblings of hidden paths that are allowed one by one; the rest stays closed."""
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
@@ -37,30 +35,18 @@ RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 CLOSED = ("/tmp", "/var/tmp", "/run", "/dev", "/root", "/home", "/media", "/mnt")
 """Folders that commands cannot read, apart from roots and visible folders in them."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-KEPT_CAPABILITIES = range(8)
-"""Capabilities that root keeps: owners and modes of files, signals, and the user ids of processes."""
-IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores; a command gets the default."""
-
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""System calls of Landlock; the numbers are the same on every machine."""
-_NO_NEW_PRIVILEGES, _SECCOMP, _DROP_CAPABILITY, _AMBIENT = 38, 22, 24, 47
-_hidden_inodes: set[tuple[int, int]] = set()
-"""Files that were hidden once: a command may have renamed them since."""
+_HANDLE_BYTES = 128
+HIDDEN_FILES_MAX = 5_000
+"""Files of hidden folders that are remembered."""
+_hidden_files: dict[bytes, str] = {}
+"""Files in roots that were hidden once, with the folder they lay in: a command may have renamed them since."""
 
 
 # --- What the kernel can do ------------------------------------------------------------------------------------------
 
 
-def abi() -> int:
-    """Return the version of Landlock. Raises OSError where there is none."""
-    return _checked(_libc().syscall(_CREATE, None, 0, 1))
-
-
 def available() -> str:
     """Return '' if commands can be confined here, else the reason why not."""
-    from longrein.workspace.sandbox.seccomp import filter_bytes
-
     if sys.platform != "linux":
         return "Landlock exists on Linux only"
     try:
@@ -73,10 +59,10 @@ def available() -> str:
     return "" if found >= ABI_MIN else f"the kernel has version {found} of Landlock; version {ABI_MIN} is needed"
 
 
-def unenforced(policy: "SandboxPolicy") -> tuple[str, ...]:
+def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
     """Return what commands can do although the policy says otherwise, one sentence each."""
     found = ["change mode, owner and times of your files outside the project", "see names and sizes of all files"]
-    found += [f"change {path}, which is read-only" for path in policy.read_only if _within(path, policy.roots)]
+    found += [f"change {path} until longrein puts it back" for path in policy.read_only if _within(path, policy.roots)]
     found += [f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)]
     if abi() < ABI_SCOPES:
         found.append("end other processes of yours")
@@ -86,33 +72,35 @@ def unenforced(policy: "SandboxPolicy") -> tuple[str, ...]:
 # --- From a policy to rules ------------------------------------------------------------------------------------------
 
 
-def rules_of(policy: "SandboxPolicy") -> dict[str, int]:
+def rules_of(policy: SandboxPolicy) -> dict[str, int]:
     """Return the rights below each path. Reads folders that hold hidden paths."""
-    _remember(policy.hidden)
+    hidden = {*policy.hidden, *_remember(policy)}
     home = (policy.home,) if policy.home else ()
     rules: dict[str, int] = {}
-    _allow(rules, "/", READ, 0, {*CLOSED, *home, *policy.hidden})
+    _allow(rules, "/", READ, 0, {*CLOSED, *home, *hidden})
     for path in (*policy.home_visible, *(RESOLVERS if policy.network else ())):
-        _allow(rules, path, READ, 0, set(policy.hidden))
-    temporary = (policy.private_tmp,) if policy.private_tmp else ()
-    for path in (*policy.home_writable, *policy.roots, *temporary):
-        _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, set(policy.hidden))
+        _allow(rules, path, READ, 0, hidden)
+    own = [path for path in (policy.private_tmp, policy.private_home) if path]
+    for path in (*policy.home_writable, *policy.roots, *own):
+        _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, hidden)
     for name in DEVICES:
         rules[f"/dev/{name}"] = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
     return rules
 
 
-def environment(policy: "SandboxPolicy") -> dict[str, str]:
-    """Return the variables that a confined command needs: its own folder for temporary files, and what it can read."""
+def environment(policy: SandboxPolicy) -> dict[str, str]:
+    """Return the variables that lead a confined command to its own home folder and folder for temporary files."""
     found = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), policy.private_tmp) if policy.private_tmp else {}
-    settings = (os.path.join(policy.home, ".gitconfig"), os.path.join(policy.home, ".config/git/config"))
-    if any(os.path.exists(path) and not _within(path, _readable_in_home(policy)) for path in settings):
-        found["GIT_CONFIG_GLOBAL"] = os.devnull  # git gives up when it may not read them
-    return found
+    return {**found, "HOME": policy.private_home} if policy.private_home else found
 
 
-def _readable_in_home(policy: "SandboxPolicy") -> tuple[str, ...]:
-    return (*policy.home_visible, *policy.home_writable, *policy.roots)
+def link_visible(policy: SandboxPolicy) -> None:
+    """Make links in the private home folder to what commands see of the real one. Raises OSError."""
+    for path in sorted((*policy.home_visible, *policy.home_writable)):
+        link = policy.private_home + path.removeprefix(policy.home)
+        if policy.private_home and path.startswith(policy.home + "/") and not os.path.lexists(link):
+            os.makedirs(os.path.dirname(link), 0o700, exist_ok=True)
+            os.symlink(path, link)
 
 
 def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed: set[str]) -> None:
@@ -127,7 +115,7 @@ def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed:
         rules[path] = rules.get(path, 0) | at_least
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            if not entry.is_symlink() and _identity(entry.path) not in _hidden_inodes and len(rules) < RULES_MAX:
+            if not entry.is_symlink() and len(rules) < RULES_MAX:
                 _allow(rules, entry.path, rights, at_least, inner)
 
 
@@ -135,204 +123,45 @@ def _within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _identity(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino
+def _identity(path: str) -> bytes:
+    """Return the handle of a file: its inode with the generation, so that a later file does not count as the same.
+
+    The inode alone where the file system has no handles.
+    """
+    found, mounted = os.lstat(path), ctypes.c_int()
+    handle = ctypes.create_string_buffer(struct.pack("=Ii", _HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES))
+    inode = struct.pack("=QQ", found.st_dev, found.st_ino)
+    called = c_library().name_to_handle_at(-100, os.fsencode(path), handle, ctypes.byref(mounted), 0)
+    return inode if called < 0 else inode + handle.raw
 
 
-def _remember(hidden: Iterable[str]) -> None:
-    for path in hidden:
+def _remember(policy: SandboxPolicy) -> Iterator[str]:
+    """Remember the files that are hidden in the roots, and yield where those hidden before are now.
+
+    A command can rename them in their folder, or move them out of a hidden folder into the one above.
+    """
+    for path in policy.hidden:
         with suppress(OSError):
-            _hidden_inodes.add(_identity(path))
+            if _within(path, policy.roots) and _hidden_files.setdefault(_identity(path), path) == path:
+                for folder, _, names in os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ():
+                    _hidden_files.update((_identity(f"{folder}/{name}"), path) for name in names)
+    for folder in {os.path.dirname(path) for path in _hidden_files.values()}:
+        with suppress(OSError), os.scandir(folder) as entries:
+            yield from (entry.path for entry in entries if _identity(entry.path) in _hidden_files)
 
 
-def open_ruleset(rules: Mapping[str, int]) -> int:
-    """Return a descriptor of a ruleset. Raises OSError."""
-    version = abi()
-    handled = READ | WRITE | MAKE_DEVICES | (IOCTL_DEV if version >= ABI_DEVICES else 0)
-    sizes = 1 + (version >= ABI_TCP) + (version >= ABI_SCOPES)
-    attributes = struct.pack("=QQQ", handled, BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS)[: 8 * sizes]
-    libc = _libc()
-    ruleset = _checked(libc.syscall(_CREATE, attributes, len(attributes), 0))
-    try:
-        for path, rights in rules.items():
-            _add_rule(libc, ruleset, path, rights & handled)
-    except BaseException:
-        os.close(ruleset)
-        raise
-    return ruleset
-
-
-def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
-    try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return  # gone, or closed to this user as well
-    try:
-        is_folder = os.path.isdir(f"/proc/self/fd/{opened}")
-        rule = struct.pack("=Qi", rights if is_folder else rights & OF_FILES, opened)
-        _checked(libc.syscall(_ADD, ruleset, 1, rule, 0))
-    finally:
-        os.close(opened)
-
-
-# --- In the process that becomes the command -------------------------------------------------------------------------
-
-
-def filters_of(policy: "SandboxPolicy") -> tuple[bytes, ...]:
-    """Return the seccomp filters for a policy.
+def filter_of(policy: SandboxPolicy) -> bytes:
+    """Return the seccomp filter for a policy.
 
     Without network no socket can be made: Landlock limits neither UDP nor sockets with a path, such as that of Docker.
     Pairs of connected sockets remain.
     """
-    from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes, outside_filter_bytes
-
-    return (filter_bytes((AF_INET, AF_INET6) if policy.network else ()), outside_filter_bytes())
+    return filter_bytes((AF_INET, AF_INET6) if policy.network else (), namespaces=False)
 
 
-def restrict(policy: "SandboxPolicy") -> None:
-    """Confine this process and all that it starts, for good. Raises OSError."""
-    ruleset = open_ruleset(rules_of(policy))
-    try:
-        confine(ruleset, filters_of(policy))
-    finally:
-        os.close(ruleset)
-
-
-def confine(ruleset: int, filters: Sequence[bytes]) -> None:
-    """Apply an open ruleset and seccomp filters to this process. Raises OSError."""
-    import ctypes
-
-    libc = _libc()
-    libc.prctl(_AMBIENT, 4, 0, 0, 0)
-    for number in range(64):
-        if number not in KEPT_CAPABILITIES:
-            libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0)  # refused to others than root, who have none
-    _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _checked(libc.syscall(_RESTRICT, ruleset, 0))
-    for program in filters:
-        steps = ctypes.create_string_buffer(program, len(program))
-        header = struct.pack("@HP", len(program) // 8, ctypes.addressof(steps))
-        _checked(libc.prctl(_SECCOMP, 2, header, 0, 0))
-
-
-def landlock_start(
-    policy: "SandboxPolicy",
-    path: str,
-    words: Sequence[str],
-    cwd: str,
-    env: Mapping[str, str],
-    *,
-    stdin: int,
-    output: int,
-    report: int = -1,
-) -> int:
-    """Start a confined program as leader of a new session and return its pid. Only for a process with one thread.
-
-    `report` is a descriptor that the program inherits. Raises OSError, also for what fails in the child; then nothing
-    was run.
-    """
-    ruleset, filters = open_ruleset(rules_of(policy)), filters_of(policy)
-    reading, writing = os.pipe()
-    try:
-        pid = os.fork()
-        if not pid:
-            _become(path, words, cwd, env, (stdin, output, report), (ruleset, filters), writing)
-    finally:
-        os.close(ruleset)
-        os.close(writing)
-    with open(reading, "rb") as failure:
-        number = failure.read()
-    if not number:
-        return pid
-    os.waitpid(pid, 0)
-    code = int(number)
-    raise OSError(code, os.strerror(code), path)
-
-
-def _become(
-    path: str,
-    words: Sequence[str],
-    cwd: str,
-    env: Mapping[str, str],
-    descriptors: tuple[int, int, int],
-    limits: tuple[int, Sequence[bytes]],
-    failure: int,
-) -> NoReturn:
-    """Turn the forked child into the command; tell the parent the error number if that fails."""
-    try:
-        stdin, output, report = descriptors
-        os.setsid()
-        for number in IGNORED_HERE:
-            signal.signal(number, signal.SIG_DFL)
-        os.dup2(stdin, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        if report >= 0:
-            os.set_inheritable(report, True)
-        os.chdir(cwd)
-        confine(*limits)
-        os.execve(path, list(words), env)
-    except OSError as error:
-        os.write(failure, b"%d" % (error.errno or 1))
-    finally:
-        os._exit(127)
-
-
-# --- As a program ----------------------------------------------------------------------------------------------------
-
-
-def helper_words(python: str, ruleset: int, filters: int) -> list[str]:
-    """Return the command line in front of a command; both descriptors must be inherited by it."""
-    return [python, "-I", "-S", __file__, str(ruleset), str(filters), "--"]
-
-
-def open_filters(filters: Sequence[bytes]) -> int:
-    """Return a descriptor that holds seccomp filters for the helper."""
-    opened = os.memfd_create("filters")
-    os.write(opened, b"".join(struct.pack("=I", len(one)) + one for one in filters))
-    os.lseek(opened, 0, os.SEEK_SET)
-    return opened
-
-
-def main() -> NoReturn:
-    """Confine this process by the descriptors in `argv` and run the command behind `--`."""
-    ruleset, opened, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[4:]
-    with open(opened, "rb") as file:
-        data = file.read()
-    filters = []
-    while data:
-        (size,) = struct.unpack_from("=I", data)
-        filters.append(data[4 : 4 + size])
-        data = data[4 + size :]
-    try:
-        for number in IGNORED_HERE:
-            signal.signal(number, signal.SIG_DFL)
-        confine(ruleset, filters)
-        os.close(ruleset)
-        os.execvp(command[0], command)
-    except OSError as error:
-        os.write(2, f"sandbox: {command[0]}: {error.strerror}\n".encode())
-        os._exit(126)
-
-
-def _libc() -> Any:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return libc
-
-
-def _checked(result: int) -> int:
-    """Return the result of a call of the C library. Raises OSError if it is negative."""
-    import ctypes
-
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
-
-
-if __name__ == "__main__":
-    main()
+def plan_of(policy: SandboxPolicy) -> bytes:
+    """Return the filter and the rules for the process that confines itself. Reads folders that hold hidden paths."""
+    parts = [filter_of(policy).hex().encode()]
+    for path, rights in sorted(rules_of(policy).items()):
+        parts += [b"%d" % rights, os.fsencode(path)]
+    return b"\0".join(parts)

@@ -1,13 +1,12 @@
 """Program in a sandbox without network: a loopback port that leads to the proxy's Unix socket.
 
-`python -I -S proxy_forwarder.py SOCKET PORT -- command …` listens, forks and becomes the command. It imports `_socket`,
-not `socket`, because its start is part of every command.
+`python -I -S proxy_forwarder.py SOCKET PORT -- command …` listens, forks and becomes the command.
 """
 
-import _socket
-import _thread
 import os
+import socket
 import sys
+import threading
 from contextlib import suppress
 from typing import NoReturn
 
@@ -28,8 +27,8 @@ def main() -> NoReturn:
     """Listen, leave a child behind that forwards, and run the command behind `--`."""
     path, port, command = sys.argv[1], int(sys.argv[2]), sys.argv[4:]
     try:
-        listening = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        listening.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
         listening.listen(BACKLOG)
         if not os.fork():
@@ -41,7 +40,7 @@ def main() -> NoReturn:
         os._exit(126)
 
 
-def _serve(listening: _socket.socket, path: str) -> NoReturn:
+def _serve(listening: socket.socket, path: str) -> NoReturn:
     """Forward connections until the sandbox has no other process. The output is closed, so that it can end."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -50,19 +49,20 @@ def _serve(listening: _socket.socket, path: str) -> NoReturn:
     listening.settimeout(ALONE_S)
     while True:
         try:
-            accepted, _ = listening._accept()  # type: ignore[attr-defined]
+            client, _ = listening.accept()
         except TimeoutError:
             if _is_alone():
                 os._exit(0)
             continue
-        client, proxy = _socket.socket(fileno=accepted), _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        client.settimeout(None)
+        proxy = socket.socket(socket.AF_UNIX)
         try:
             proxy.connect(path)
         except OSError:
             client.close()
             continue
-        _thread.start_new_thread(_copy, (client, proxy))
-        _thread.start_new_thread(_copy, (proxy, client))
+        threading.Thread(target=_copy, args=(client, proxy), daemon=True).start()
+        threading.Thread(target=_copy, args=(proxy, client), daemon=True).start()
 
 
 def _is_alone() -> bool:
@@ -70,15 +70,15 @@ def _is_alone() -> bool:
     return {int(name) for name in os.listdir("/proc") if name.isdecimal()} <= {1, os.getpid()}
 
 
-def _copy(source: _socket.socket, sink: _socket.socket) -> None:
+def _copy(source: socket.socket, sink: socket.socket) -> None:
     try:
         while piece := source.recv(CHUNK_BYTES):
             sink.sendall(piece)
-        sink.shutdown(_socket.SHUT_WR)
+        sink.shutdown(socket.SHUT_WR)
     except OSError:
         for end in (source, sink):
             with suppress(OSError):
-                end.shutdown(_socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
 
 
 if __name__ == "__main__":

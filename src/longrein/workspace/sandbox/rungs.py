@@ -1,4 +1,4 @@
-"""Choice of the sandbox: bubblewrap where it works, else none with the reason."""
+"""Choice of the sandbox: bubblewrap where it works, else Landlock, else none with the reasons."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ class Rung(msgspec.Struct, frozen=True):
     name: str
     """`bubblewrap`, `landlock` or `none`."""
     reason: str
-    """Program that confines; for `none` why there is no sandbox."""
+    """Program that confines; for `landlock` why bubblewrap does not, for `none` why there is no sandbox."""
 
     @property
     def confines(self) -> bool:
@@ -38,7 +38,7 @@ class Probe:
         self._process: subprocess.Popen[bytes] | None = None
         self._rung: Rung | None = None
         if not self.program:
-            self._rung = Rung("none", "bubblewrap (`bwrap`) is not installed; install the package bubblewrap")
+            self._rung = _without_bubblewrap("bubblewrap (`bwrap`) is not installed; install the package bubblewrap")
         elif os.geteuid() == 0 and (foreign := [root for root in roots if _owner(root) not in (0, None)]):
             self._rung = Rung("none", f"{foreign[0]} belongs to another user, and a confined root cannot write there")
         else:
@@ -56,7 +56,7 @@ class Probe:
                 start_new_session=True,
             )
         except OSError as error:
-            self._rung = Rung("none", f"{self.program} cannot be started: {error.strerror or error}")
+            self._rung = _without_bubblewrap(f"{self.program} cannot be started: {error.strerror or error}")
 
     @property
     def rung(self) -> Rung:
@@ -72,11 +72,19 @@ class Probe:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return Rung("none", f"{self.program} did not answer in {PROBE_S:g} s")
+            return _without_bubblewrap(f"{self.program} did not answer in {PROBE_S:g} s")
         if self._process.returncode == 0:
             return Rung("bubblewrap", self.program)
         lines = told.decode("utf-8", "replace").strip().splitlines() or [f"exit code {self._process.returncode}"]
-        return Rung("none", f"bubblewrap does not work here: {lines[-1].removeprefix('bwrap: ')[:200]}")
+        return _without_bubblewrap(f"bubblewrap does not work here: {lines[-1].removeprefix('bwrap: ')[:200]}")
+
+
+def _without_bubblewrap(reason: str) -> Rung:
+    """Return the next rung; `reason` is why bubblewrap does not work."""
+    from longrein.workspace.sandbox.landlock import available
+
+    lacking = available()
+    return Rung("none", f"{reason}; {lacking}") if lacking else Rung("landlock", reason)
 
 
 def _find_bubblewrap(environ: Mapping[str, str], roots: Sequence[str]) -> str:

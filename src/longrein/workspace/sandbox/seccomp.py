@@ -7,7 +7,7 @@ flags lie in memory, where a filter cannot see them, and the C libraries then us
 import errno
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 LOAD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_SET, RETURN, AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 """BPF operations: load a word, jump if equal, if greater or equal, if a bit is set, return, and."""
@@ -52,11 +52,11 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Terminal requests that type into the terminal of another process."""
 
 
-def filter_bytes(families: Sequence[int] | None, machine: str = "") -> bytes:
+def filter_bytes(families: Sequence[int] | None, machine: str = "", *, namespaces: bool = True) -> bytes:
     """Return the BPF program as `struct sock_filter` records.
 
-    `families` are the address families that `socket` may use; None for all. Raises LookupError for a machine without a
-    table of system calls.
+    `families` are the address families that `socket` may use; None for all. Without `namespaces` around the command,
+    the calls that would need them are refused too. Raises LookupError for a machine without a table of system calls.
     """
     architecture, numbers = _MACHINES[machine or platform.machine()]
     refused = ERRNO | errno.EPERM
@@ -74,25 +74,20 @@ def filter_bytes(families: Sequence[int] | None, machine: str = "") -> bytes:
     if families is not None:
         allowed = [(JUMP_EQUAL, len(families) - i, 0, family) for i, family in enumerate(families)]
         program += _argument(numbers["socket"], 0, [*allowed, (RETURN, 0, 0, refused)])
+    if not namespaces:
+        program += _outside(_OUTSIDE[machine or platform.machine()])
     program.append((RETURN, 0, 0, ALLOW))
-    return _packed(program)
+    return b"".join(struct.pack("=HBBI", *step) for step in program)
 
 
-def outside_filter_bytes(machine: str = "") -> bytes:
-    """Return a second filter, for a sandbox without namespaces: no shared memory or queues, no limits of others."""
-    numbers = _OUTSIDE[machine or platform.machine()]
+def _outside(numbers: Mapping[str, int]) -> list[tuple[int, int, int, int]]:
+    """Return steps against shared memory, queues, the clock, and limits of other processes."""
     refused = (RETURN, 0, 0, ERRNO | errno.EPERM)
-    program = [(LOAD, 0, 0, 0)]
+    steps = _argument(numbers["prlimit64"], 0, [(JUMP_EQUAL, 1, 0, 0), refused])
     for name, number in numbers.items():
         if name != "prlimit64":
-            program += [(JUMP_EQUAL, 0, 1, number), refused]
-    program += _argument(numbers["prlimit64"], 0, [(JUMP_EQUAL, 1, 0, 0), refused])
-    program.append((RETURN, 0, 0, ALLOW))
-    return _packed(program)
-
-
-def _packed(program: Sequence[tuple[int, int, int, int]]) -> bytes:
-    return b"".join(struct.pack("=HBBI", *step) for step in program)
+            steps += [(JUMP_EQUAL, 0, 1, number), refused]
+    return steps
 
 
 def _argument(number: int, index: int, check: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:

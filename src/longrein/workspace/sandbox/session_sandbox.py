@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from zlib import crc32
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.port import Confinement
@@ -17,9 +18,10 @@ from longrein.workspace.sandbox.protected import (
     real_below,
     writable_exceptions,
 )
+from longrein.workspace.sandbox.restored import RestoredPaths
 from longrein.workspace.sandbox.rungs import Probe, Rung
 from longrein.workspace.sandbox.seccomp import filter_bytes
-from longrein.workspace.supervisor.shell import FILTER
+from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
 """Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
@@ -61,8 +63,6 @@ class SessionSandbox:
         self.home = os.path.realpath(home)
         """Home folder of the user."""
         self._probe = None if options.mode == "off" else Probe(environ, roots)
-        self.missing = MissingPaths(os.path.join(self._folder, "moved"))
-        """Protected paths that commands must not make."""
 
     @cached_property
     def rung(self) -> Rung:
@@ -70,6 +70,12 @@ class SessionSandbox:
         if self._probe is None:
             return Rung("none", "sandbox.mode is off")
         return self._probe.rung
+
+    @cached_property
+    def missing(self) -> MissingPaths:
+        """Protected paths that commands must not make; where they can be changed, also those that exist."""
+        kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
+        return kind(os.path.join(self._folder, "moved"))
 
     @property
     def network(self) -> bool:
@@ -86,6 +92,13 @@ class SessionSandbox:
         if not self.rung.confines:
             return None
         policy = self.policy(roots, hidden, locked)
+        if self.rung.name == "landlock":
+            from longrein.workspace.sandbox import landlock
+
+            landlock.link_visible(policy)
+            plan = landlock.plan_of(policy)
+            path = self._write(f"plan-{crc32(plan):08x}", plan)
+            return Confinement((LANDLOCK,), path, landlock.environment(policy))
         words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
         return Confinement(tuple(words), os.path.join(self._folder, "filter"))
 
@@ -135,10 +148,17 @@ class SessionSandbox:
             os.makedirs(os.path.join(self._folder, folder), 0o700, exist_ok=True)
         os.chmod(os.path.join(self._folder, "tmp"), 0o1777)  # as /tmp is; nobody else passes the folders above
         os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
-        making = f"{filter_path}.{os.getpid()}"
-        with open(os.open(making, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(filter_bytes(ADDRESS_FAMILIES))
-        os.rename(making, filter_path)
+        self._write("filter", filter_bytes(ADDRESS_FAMILIES))
+
+    def _write(self, name: str, data: bytes) -> str:
+        """Write a file of the session's folder unless it exists; return its path. Raises OSError."""
+        path = os.path.join(self._folder, name)
+        if not os.path.exists(path):
+            making = f"{path}.{os.getpid()}"
+            with open(os.open(making, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+            os.rename(making, path)
+        return path
 
     @cached_property
     def visible_home(self) -> tuple[str, ...]:

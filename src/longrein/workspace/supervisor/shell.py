@@ -18,6 +18,8 @@ ENDING_SIGNALS = tuple(
 """Signals that end a confined command although no script exits with such a code by itself."""
 Confined = tuple[Sequence[str], str] | None
 """Words and filter file of a `Confinement`; None outside the sandbox."""
+LANDLOCK = "%LANDLOCK%"
+"""Word in front of a command that is confined by Landlock; the file then holds its plan."""
 HELD_PIPE_S = 0.1
 """Wait for output after the exit while another process holds the pipe."""
 LEFT_OPEN_MAX = 64

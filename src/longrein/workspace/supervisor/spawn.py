@@ -10,6 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from longrein.workspace.supervisor.shell import (
+    LANDLOCK,
     Confined,
     close,
     command_words,
@@ -47,6 +48,11 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     os.chdir(cwd)
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
+        if confinement and confinement[0][0] == LANDLOCK:
+            from longrein.workspace.supervisor.landlock_process import landlock_start
+
+            with open(confinement[1], "rb") as plan:
+                return landlock_start(plan.read(), path, words, cwd, env, stdin=stdin, output=output, report=report)
         if confinement:
             filter_descriptor = open_filter(confinement[1])
             path, words = confined_words(confinement[0], filter_descriptor, path, words, env)

@@ -1,9 +1,12 @@
 """Start a process in a session of its own, with `subprocess`."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, Popen
 
 from longrein.workspace.supervisor.shell import (
+    FILTER,
+    LANDLOCK,
     Confined,
     close,
     command_words,
@@ -36,7 +39,12 @@ def launch(
     filter_descriptor = open_filter(confinement[1]) if confinement else -1
     if confinement:
         own = path or find_on_path(words[0], env)
-        path, words = confined_words(confinement[0], filter_descriptor, own, words, env)
+        front = confinement[0]
+        if front[0] == LANDLOCK:
+            from longrein.workspace.supervisor.landlock_process import helper_words
+
+            front = helper_words(sys.executable, FILTER)
+        path, words = confined_words(front, filter_descriptor, own, words, env)
     try:
         return Popen(
             words,

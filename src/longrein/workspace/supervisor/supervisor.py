@@ -16,7 +16,7 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     owner_mark,
 )
-from longrein.workspace.supervisor.shell import close, sandbox_mark
+from longrein.workspace.supervisor.shell import LANDLOCK, close, sandbox_mark
 from longrein.workspace.supervisor.spawn import spawn
 from longrein.workspace.supervisor.tasks import Context, Tasks
 
@@ -261,7 +261,7 @@ class Supervisor:
         finally:
             close(theirs, report, their_input)
         started = Command(pid, mark, output, own_input, self.loop.clock())
-        started.is_confined = confinement is not None
+        started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
         started.report_end = lambda: self._report_end(client, number, started)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
