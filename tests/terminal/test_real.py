@@ -34,7 +34,8 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
 
 def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
     root = project.parent
-    return PseudoTerminal("", project, HOME=str(root / "home"), LONGREIN_STATE_DIR=str(root / "state"), ARGS=arguments)
+    places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state")}
+    return PseudoTerminal("", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments)  # so that commands ask
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:

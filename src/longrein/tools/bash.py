@@ -144,7 +144,7 @@ async def Bash(
 
     timeout: Milliseconds; default 120000, at most 600000.
     run_in_background: You get a task id at once.
-    outside_sandbox: Only after the sandbox stopped a needed command: why it must run without; the user is asked.
+    outside_sandbox: After the sandbox stopped it: why it must run without. The user is asked.
     """
     refuse_marker(hands, command)
     if not command.strip():
