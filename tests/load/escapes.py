@@ -292,8 +292,8 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     return [*said, *around.changes(before)]
 
 
-OPEN_IN_LANDLOCK = ("write: mode", "write: times", "process: open by pid")
-"""What Landlock cannot refuse: attributes of the user's own files, and a handle of a process that allows nothing."""
+OPEN_IN_LANDLOCK = ("write: mode", "write: times", "read: command lines", "process: open by pid")
+"""What Landlock cannot refuse: attributes of the user's own files, `ps`, and an idle handle of a process."""
 
 
 async def run_all(base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str = "") -> dict[str, list[str]]:

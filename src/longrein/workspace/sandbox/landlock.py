@@ -61,7 +61,11 @@ def available() -> str:
 
 def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
     """Return what commands can do although the policy says otherwise, one sentence each."""
-    found = ["change mode, owner and times of your files outside the project", "see names and sizes of all files"]
+    found = [
+        "change mode, times and extended attributes of your files outside the project",
+        "see names and sizes of all files",
+        "see the command lines of other processes",
+    ]
     found += [f"change {path} until longrein puts it back" for path in policy.read_only if _within(path, policy.roots)]
     found += [f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)]
     if abi() < ABI_SCOPES:
