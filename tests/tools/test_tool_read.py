@@ -100,7 +100,11 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
         ("no/zzz", "[not-found] No such file: ROOT/no/zzz; its folder does not exist either."),
         ("a\0b", "[bad-path] ab is no usable path; give the path of a file."),
         ("", "[bad-path] An empty text is no usable path; give the path of a file."),
-        ("\udcff", "[bad-path] \ufffd is no usable path; give the path of a file."),
+        (
+            "\udcff",
+            "[bad-path] \ufffd has a name that is not UTF-8. Bytes that are not UTF-8 are shown as \ufffd; "
+            "use Bash, with ? in place of each.",
+        ),
     ],
 )  # fmt: skip
 async def test_refused(harness: Any, path: str, expected: str) -> None:
