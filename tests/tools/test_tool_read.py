@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, FileSeen, Image
+from longrein.tools.file_access import ODD_NAME_HINT
 from longrein.tools.read import image_info
 
 pytestmark = pytest.mark.anyio
@@ -102,8 +103,7 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
         ("", "[bad-path] An empty text is no usable path; give the path of a file."),
         (
             "\udcff",
-            "[bad-path] \ufffd has a name that is not UTF-8. Bytes that are not UTF-8 are shown as \ufffd; "
-            "use Bash, with ? in place of each.",
+            f"[bad-path] \ufffd has a name that is not UTF-8. {ODD_NAME_HINT}",
         ),
     ],
 )  # fmt: skip
