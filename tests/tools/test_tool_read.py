@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, FileSeen, Image
+from longrein.tools.file_access import ODD_NAME_HINT
 from longrein.tools.read import image_info
 
 pytestmark = pytest.mark.anyio
@@ -100,7 +101,10 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
         ("no/zzz", "[not-found] No such file: ROOT/no/zzz; its folder does not exist either."),
         ("a\0b", "[bad-path] ab is no usable path; give the path of a file."),
         ("", "[bad-path] An empty text is no usable path; give the path of a file."),
-        ("\udcff", "[bad-path] \ufffd is no usable path; give the path of a file."),
+        (
+            "\udcff",
+            f"[bad-path] \ufffd has a name that is not UTF-8. {ODD_NAME_HINT}",
+        ),
     ],
 )  # fmt: skip
 async def test_refused(harness: Any, path: str, expected: str) -> None:

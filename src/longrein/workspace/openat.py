@@ -27,7 +27,7 @@ MACHINES = ("x86_64", "aarch64", "riscv64", "loongarch64", "ppc64le", "s390x")
 NO_MAGIC_LINKS, NO_SYMLINKS, BENEATH = 2, 4, 8
 """Values of `open_how.resolve`."""
 WALKS = 50
-"""Opens by the walk before `ctypes` is loaded. The import takes 6 ms, as long as 200 walks."""
+"""First opens of a process, by the walk: the import of `ctypes` takes 6 ms, as long as 200 walks."""
 PATH_BYTES_MAX = 4000
 """Longest path that is handed to the kernel in one piece; it takes 4,095 bytes."""
 CHANGED = "a symbolic link has come into its path between the check and the use; look again"
@@ -39,6 +39,7 @@ Call = Callable[[int, bytes, int, int], int]
 
 def open_real(path: str, flags: int, mode: int = 0) -> int:
     """Open an absolute real path. Raises OSError, `ELOOP` for a path with a link, `EINVAL` for one that cannot be."""
+    sys.audit("open", path, None, flags)  # as `os.open` does
     try:
         return open_beneath(_top(), path.lstrip("/"), flags, mode)
     except OSError as error:
@@ -116,9 +117,7 @@ _opens = count(1)
 
 def _openat2() -> Call | None:
     """Return the system call; None where the walk is to be used."""
-    if "ctypes" not in sys.modules and next(_opens) <= WALKS:
-        return None
-    return _system_call()
+    return _system_call() if next(_opens) > WALKS else None
 
 
 @cache

@@ -277,7 +277,11 @@ class Spawner(Protocol):
 
 
 class Workspace(Protocol):
-    """The files and commands of one session."""
+    """The files and commands of one session.
+
+    Methods that open files take real paths, as `resolve` gives them, and follow no link that is found there since: they
+    raise OSError (`ELOOP`).
+    """
 
     roots: tuple[str, ...]
     """Absolute real folders."""
@@ -299,7 +303,7 @@ class Workspace(Protocol):
         ...
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """Replace a file atomically, keeping mode, owner and the symlink that leads to it.
+        """Replace a file atomically, keeping mode and owner.
 
         The content goes to a temporary file beside the target, is flushed and renamed. Parent folders are made. With
         `expect` (a content hash, '' for "must not exist") the present content is compared right before the rename, and
