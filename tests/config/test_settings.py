@@ -208,7 +208,7 @@ WRONG = [
     ('[permissions]\nask = [\n"Bash(rm"]', ':2: permissions.ask "Bash(rm": the closing bracket is missing'),
     (
         '[permissions]\nallow = ["Bash(a | b)"]',
-        ':2: permissions.allow "Bash(a | b)": an allow rule covers plain words only, so it cannot hold `|`',
+        ':2: permissions.allow "Bash(a | b)": a rule covers one command of a line, so it cannot hold `|`',
     ),
     (
         '[redact]\npatterns = ["("]',
@@ -258,7 +258,7 @@ def test_a_wrong_variable_is_named(folders: ConfigFolders, environ: dict[str, st
 def test_variables_and_flags(folders: ConfigFolders) -> None:
     settings = folders.load({"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0)
     assert (settings.limits, settings.tools) == (Limits(7, 2.0), ToolOptions(1.5))
-    with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": an allow rule covers plain words only'):
+    with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": a rule covers one command of a line'):
         folders.load(allowed_tools=("Bash(a;b)",))
 
 
@@ -377,7 +377,7 @@ def test_a_new_file_is_the_users_alone(folders: ConfigFolders) -> None:
 REFUSED = [
     ("permissions = { allow = [] }\n", "Edit", f"{USER}: add Edit to [permissions] allow by hand: its form is unusual"),
     ("modle = 1\n", "Edit", f"{USER}:1: modle is not a setting: did you mean model?"),
-    ("", "Bash(a;b)", "'Bash(a;b)' cannot be stored: an allow rule covers plain words only, so it cannot hold `;`"),
+    ("", "Bash(a;b)", "'Bash(a;b)' cannot be stored: a rule covers one command of a line, so it cannot hold `;`"),
     ("", "Bash(a\u202eb)", "'Bash(a\\u202eb)' cannot be stored: it holds invisible characters"),
 ]
 
