@@ -94,6 +94,19 @@ async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
         assert await again.ask("And now?") == "Still."
 
 
+@pytest.mark.parametrize("trust", [False, True])
+async def test_what_the_folder_brings_is_used_only_with_trust(
+    tmp_path: Path, here: dict[str, Any], trust: bool
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "AGENTS.md").write_text("answer in verse\n")
+    model = ScriptedModel(says("a rose"))
+    async with Session.open(model, **{**here, "folder": str(project)}, trust=trust) as session:
+        await session.ask("go")
+    assert ("answer in verse" in "".join(model.requests[-1].prefix.context)) is trust
+
+
 async def test_the_answer_is_the_last_reply_after_the_tools(here: dict[str, Any]) -> None:
     model = ScriptedModel(says("I look.", call("Glob", pattern="*")), says("Nothing here."))
     async with Session.open(model, **here) as session:

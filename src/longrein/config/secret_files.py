@@ -19,10 +19,10 @@ _NAMES = r"""(?x)
     ([._-].+)? (?<!\.md) (?<!\.rst) (?<!\.py) (?<!\.ts) (?<!\.js) (?<!\.go) (?<!\.rs)
 """
 _ASSIGNED = (
-    r"(?m)^[ \t]{0,20}(?:export[ \t]{1,5})?[A-Z0-9_]*"
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PWD)(?:_[A-Z0-9_]*)?[ \t]{0,5}=[ \t]{0,5}(\S{6,})"
+    r"(?m)^[ \t]{0,20}(?:export[ \t]{1,5})?[A-Z0-9_]{0,80}"
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PWD)(?:_[A-Z0-9_]{0,40})?[ \t]{0,5}=[ \t]{0,5}(\S{6,})"
 )
-"""A line of an environment file."""
+"""A line of an environment file. Repetitions are bounded, so that a search stays linear."""
 _QUOTED = (
     r"(?i)(?:password|passwd|passphrase|secret|api[_-]?key|token)[\"']?[ \t]{0,5}[:=][ \t]{0,5}"
     r"[\"']([^\"'\s]{8,200})[\"']"
