@@ -107,6 +107,7 @@ LAZY_OWN = {
     *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
     "longrein.workspace.supervisor.launch",  # a fallback; its `subprocess` takes half of a supervisor's start
     "longrein.events.redact",  # in the supervisor, once a task is kept
+    "longrein.events.redact_stream",
 }
 """Modules of longrein that a function may import."""
 
@@ -140,6 +141,7 @@ def test_no_module_changes_sys_modules() -> None:
 
 
 PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
+PURE_STDLIB |= {"binascii", "codecs", "json"}
 PURE_STDLIB |= {
     "itertools",
     "operator",
