@@ -25,11 +25,8 @@ from longrein.context.decide import (
 from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
 from longrein.context.message_list import Engine as Engine
 from longrein.context.fold_notices import external_event as external_event
-from longrein.context.reminders import (
-    due_reminders as due_reminders,
-    neutralize_markers as neutralize_markers,
-    pending_notices as pending_notices,
-)
+from longrein.context.reminders import due_reminders as due_reminders, pending_notices as pending_notices
+from longrein.context.state.quoting import neutralize_markers as neutralize_markers
 from longrein.context.render import (
     OUTPUT_TOKENS_MIN as OUTPUT_TOKENS_MIN,
     output_limit as output_limit,

@@ -4,19 +4,18 @@ A reminder is an entry, so it comes after the results, is never reworded, and is
 is told exactly once, because the telling is folded too: right after its own reminders `due_reminders` returns nothing.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
 
 from longrein.context.fold_notices import DAY_US, todo_state
+from longrein.context.state.quoting import neutralize_markers, quote_external
 from longrein.context.state.reminder_kinds import KINDS, Notice, ReminderKind
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
-from longrein.events import Reminded, marker, marker_sign
-from longrein.events.escape import escape
+from longrein.events import Reminded, marker
 
 ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
 ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
@@ -316,38 +315,3 @@ def _name_ranges(names: Sequence[str]) -> Iterator[str]:
         (head, first), *more = (name for _, name in run)
         last = more[-1][1] if more else first
         yield f"{head}{first}" + (f"-{head}{last}" if more else "")
-
-
-# --- External text ---------------------------------------------------------------------------------------------------
-
-_QUOTES = (" ", "+", "-")  # First characters of diff lines. Such lines cannot be taken for the harness's own.
-
-
-def quote_external(text: str, nonce: str) -> str:
-    """Quote external `text` so that no line looks like the harness's own; a diff stays as it is."""
-    safe = neutralize_markers(text, nonce)
-    lines = safe.split("\n") if safe else []
-    if all(line.startswith(_QUOTES) for line in lines):
-        return safe
-    return "\n".join(f"| {line}" for line in lines)
-
-
-_FOREIGN = re.compile(
-    r"<(?=\s{0,3}[/｜|]?\s{0,3}(?:system-?_?reminder|tool_?(?:results?|responses?|outputs?|calls?|use)|function_?(?:calls?|results?)|"
-    r"invoke\b|antml|im_(?:start|end)|(?:start|end)_of_turn)|[|｜]|<SYS>>|</SYS>>)|"
-    r"\[(?=/?INST\]|longrein:)",
-    re.IGNORECASE,
-)
-"""Beginnings of tags and tokens by which harnesses and chat templates speak to a model, longrein's own among them."""
-
-
-def neutralize_markers(text: str, nonce: str) -> str:
-    """Break the harness's sign, with any nonce, and tags and tokens of other harnesses, in `text` (rule 8).
-
-    Characters that cannot be seen are written out.
-    """
-    text = escape(text)
-    sign = marker_sign(nonce)
-    if sign in text:
-        text = text.replace(sign, f"{sign[0]}·{sign[1:]}")
-    return _FOREIGN.sub(lambda match: f"{match[0]}·", text)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from longrein.context.reminders import neutralize_markers
 from longrein.context.state.command_results import clip
 from longrein.context.state.ledger import (
     CallRecord,
@@ -17,6 +16,7 @@ from longrein.context.state.ledger import (
     Ledger,
     UserMessage,
 )
+from longrein.context.state.quoting import neutralize_markers
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, TokenGauge, estimate_text
