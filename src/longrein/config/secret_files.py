@@ -20,7 +20,8 @@ _NAMES = r"""(?x)
 """
 _ASSIGNED = (
     r"(?m)^[ \t]{0,20}(?:export[ \t]{1,5})?[A-Z0-9_]{0,80}"
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PWD)(?:_[A-Z0-9_]{0,40})?[ \t]{0,5}=[ \t]{0,5}(\S{6,})"
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PWD)(?:_[A-Z0-9_]{0,40})?"
+    r"[ \t]{0,5}=[ \t]{0,5}(\S{6,})"
 )
 """A line of an environment file. Repetitions are bounded, so that a search stays linear."""
 _QUOTED = (
