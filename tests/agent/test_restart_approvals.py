@@ -70,6 +70,8 @@ def ran(harness: DiskHarness) -> list[str]:
 
 async def resume(harness: DiskHarness, events: Sequence[AnyEvent], word: str, left: Sequence[InboxMessage] = ()) -> int:
     """Continue the session of these events and answer each question with `word`; return how many there were."""
+    tree = str(harness.tree)
+    events = [msgspec.structs.replace(e, cwd=tree) if isinstance(e, TaskStarted) else e for e in events]
     await store(harness.state, [Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
     if left:
         log = await open_log(str(harness.state), SESSION, create=False, wall_us=harness.clock.wall_us)
@@ -211,5 +213,5 @@ async def test_S_an_edited_session_runs_nothing_unasked(tmp_path: Path) -> None:
         assert ran(harness) == [], what
     for what, left in LEFT.items():
         harness = new_harness(tmp_path / what)
-        await asyncio.wait_for(resume(harness, events_in(events, harness), "deny", left), 60)
+        await asyncio.wait_for(resume(harness, events_in(events[:-1], harness), "deny", left), 60)
         assert ran(harness) == [], what
