@@ -16,6 +16,8 @@ pytestmark = pytest.mark.skipif(
 BUILTINS = frozenset(
     ("cd", "exit", "return", "break", "continue", "shift", "wait", "times", "jobs", "read", "type", "hash", ":")
 )
+SCRIPTS = ("egrep", "fgrep", "which", "shasum")
+"""Scripts of the system, which start their interpreter or the real program."""
 SLOW = frozenset(("tail -f", "tail -F", "tail --follow", "tail --retry"))
 VALUES = ("out",)
 DRIVER = """
@@ -56,6 +58,7 @@ def test_no_option_of_the_table_writes_or_starts_anything(tmp_path: Path) -> Non
         folder = tmp_path / "w" / str(i)
         names = sorted(path.name for path in folder.iterdir())
         started = (tmp_path / "log" / str(i)).read_text(errors="replace").count(") = 0")
-        if names != ["a.txt"] or (folder / "a.txt").read_text() != "b a\n" or started > 1:
-            wrong.append((line, names, started))
-    assert wrong == []
+        most = 2 if line[0] in SCRIPTS else 1
+        if names != ["a.txt"] or (folder / "a.txt").read_text() != "b a\n" or started > most:
+            wrong.append((" ".join(line), names, started))
+    assert not wrong, wrong[:40]

@@ -297,7 +297,7 @@ type | text | -afptP
 hash | text<=0 | -rt
 ps | text | -AaefFjlHLMTrwxu -oCGpqtU= --forest --no-headers --pid= --ppid= --sort=
 pgrep | text | -aflnovxic -GPuUt=
-locale | text | -am
+locale | text | -a
 tty | reads | -s
 env | text<=0 |
 cd | reads | -LPe
