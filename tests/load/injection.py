@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from longrein.permissions.display import shown_call
-
 from longrein.context import Budget, due_reminders
 from longrein.context.summary.summary_text import build_digest
 from longrein.events import (
@@ -43,6 +41,7 @@ from longrein.events import (
 )
 from longrein.frontends.text_format import escape, escape_line
 from longrein.permissions import unseen_note
+from longrein.permissions.display import shown_call
 from longrein.tools.port import SubagentReport, SubagentTask
 from longrein.tools.subagent import brief_report, report_text
 from tests.agent.disk_harness import DiskHarness, Script, call, says
