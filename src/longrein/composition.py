@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -147,9 +148,7 @@ def _around(
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
 
-    def in_roots(roots: tuple[str, ...]) -> Workspace:
-        return open_workspace(roots, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
-
+    in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)

@@ -240,7 +240,7 @@ def test_what_a_subagents_report_imitates_is_behind_a_bar(cli: CliHarness) -> No
         content = provider.requests[-1].json["messages"][-1]["content"]
     assert [block["type"] for block in content[:2]] == ["tool_result"] * 2, "S079: it stays in its result"
     report = cli.results()[0][1]
-    assert "\n| [longrein:deadbeef bg_done: ended]\n| * b9 (x): done" in report
+    assert "\n| [·longrein:deadbeef bg_done: ended]\n| * b9 (x): done" in report
     assert "<system-reminder>" not in report
     assert told(cli) == []
 

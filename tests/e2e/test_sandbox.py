@@ -4,7 +4,13 @@ import json
 
 import pytest
 
+from longrein.workspace.sandbox import landlock
+
 from .harness import CliHarness, bash, calls, needs_sandbox, says
+
+LACKING = landlock.available()
+"""Why Landlock does not work here; '' where it does, so that a broken bubblewrap is no end of the sandbox."""
+only_without_landlock = pytest.mark.skipif(not LACKING, reason="Landlock works here")
 
 
 def broken_program(cli: CliHarness) -> None:
@@ -70,6 +76,7 @@ def test_what_a_rule_forbids_to_change_is_read_only(cli: CliHarness) -> None:
     assert (cli.project / "free").exists()
 
 
+@only_without_landlock
 def test_S094_without_the_required_sandbox_nothing_starts(cli: CliHarness) -> None:
     broken_program(cli)
     cli.settings('[sandbox]\nmode = "required"')
@@ -81,6 +88,7 @@ def test_S094_without_the_required_sandbox_nothing_starts(cli: CliHarness) -> No
     assert not (cli.project / "made").exists()
 
 
+@only_without_landlock
 def test_S094_without_a_sandbox_commands_ask(cli: CliHarness) -> None:
     broken_program(cli)
     cli.plays(calls(bash("touch made")), says("so"))
@@ -97,11 +105,13 @@ def test_a_project_may_only_narrow_the_sandbox(cli: CliHarness, mode: str) -> No
     cli.plays(says("so"))
     broken_program(cli)
     ran = cli.run("-p", "x")
-    assert ("can only be narrowed" in ran.err, ran.code) == ((True, 0) if mode == "off" else (False, 2))
+    assert ("can only be narrowed" in ran.err, ran.code) == (
+        (True, 0) if mode == "off" else (False, 2 if LACKING else 0)
+    )
 
 
 def test_the_first_line_names_the_sandbox(cli: CliHarness) -> None:
     broken_program(cli)
     cli.plays(says("so"))
     first = json.loads(cli.run("-p", "x", "--output-format", "stream-json", "--verbose").out.splitlines()[0])
-    assert first["sandbox"] == "none"
+    assert first["sandbox"] == ("none" if LACKING else "landlock")

@@ -92,6 +92,8 @@ def modes_of(state: Path) -> list[str]:
             mode = path.lstat().st_mode
         except FileNotFoundError:
             continue
+        if "sandbox" in path.parts:  # its private /tmp is open to all users of the namespace, below a closed folder
+            continue
         wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
         if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) != wanted:
             wrong.append(f"{path.name}: {stat.S_IMODE(mode):o} instead of {wanted:o}")

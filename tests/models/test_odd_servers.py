@@ -259,7 +259,8 @@ def test_arguments_nested_deep_are_a_call_that_never_runs(wire: str, levels: int
     stream = STREAMS["text and parallel calls, one without arguments"][wire]
     end = read(wire, re.sub(rb'\\?"a\\?"', deep, stream))[1]
     if isinstance(end, Failure):  # an object of the event itself, which cannot be read
-        assert (wire, levels) == ("gemini", 5_000)
+        assert wire == "gemini"
+        assert levels >= 5_000
         return
     calls = [part for part in end.parts if isinstance(part, ToolCall)]
     assert [call.arguments for call in calls] == [None, {}]

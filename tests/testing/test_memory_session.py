@@ -77,7 +77,6 @@ ACTS = [
     ("read", "src", {}),
     ("read", "none.py", {}),
     ("write", "a.py", {"expect": ""}),
-    ("write", "link.py", {}),
     ("read", "a.py", {}),
     ("write", "new/deep.py", {"expect": ""}),
     ("write", "src", {}),
