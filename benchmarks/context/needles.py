@@ -430,10 +430,10 @@ async def plant_and_recall(folder: Path, count: int, compactions: int, *, hay: b
     tree, state = folder / names[0].replace("/", "-"), folder / "state"
     tree.mkdir()
     (tree / "AGENTS.md").write_text(names[1] + "\n", encoding="utf-8")
-    environ = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    environ = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LONGREIN_SANDBOX_MODE": "off"}
     spec = msgspec.structs.replace(PLANT.spec, description=names[3])
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
-    options = Options(state_dir=str(state), append_system_prompt=names[2])
+    options = Options(state_dir=str(state), append_system_prompt=names[2], trust=True)
     place = read_run_context(options, environ, folder=str(tree))
     built = await build(place, fresh=True, additions=Additions(ScriptedPlanter(), tools))
     ground = NeedleSession(built, tree, state)
