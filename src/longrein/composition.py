@@ -303,12 +303,16 @@ def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> 
         environ=run_context.environ,
         roots=roots,
     )
-    _check_required(run_context.settings.sandbox, sandbox)
+    _check_sandbox(run_context.settings.sandbox, sandbox)
     return sandbox
 
 
-def _check_required(options: SandboxOptions, sandbox: SessionSandbox) -> None:
-    """Raise `UsageError` where the settings require a sandbox and none works."""
+def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:
+    """Raise `UsageError` where the settings ask for what no sandbox gives here."""
+    if domains := [name for name in options.network if name != "*"]:
+        raise UsageError(
+            f'sandbox.network names {domains[0]}, but domains cannot be allowed one by one yet. Set it to [] or ["*"]'
+        )
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(
             f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '
