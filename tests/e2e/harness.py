@@ -29,7 +29,9 @@ from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
-needs_sandbox = pytest.mark.skipif(not find_rung(os.environ, ()).confines, reason="no sandbox works here")
+RUNG = find_rung(os.environ, ())
+needs_sandbox = pytest.mark.skipif(not RUNG.confines, reason="no sandbox works here")
+needs_bubblewrap = pytest.mark.skipif(RUNG.name != "bubblewrap", reason="bubblewrap does not work here")
 BYPASS = "--dangerously-skip-permissions"
 
 

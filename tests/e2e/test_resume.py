@@ -129,6 +129,7 @@ EDIT_TASK: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wire", ["scripted", "anthropic"])  # the others: tests/test_wires.py
 def test_a_multi_turn_edit_task_over_each_wire(wire: str, cli: CliHarness) -> None:
     """Each line of the stream validates; `init` comes first and one `result` last; the provider had no complaint."""
+    cli.without_sandbox()  # the interpreter may lie in another home
     (cli.project / "a.py").write_text("print(1)\n")
     words = ("mend a.py", "--permission-mode", "acceptEdits", "--allowedTools", "Bash(python3 a.py)")
     if wire == "scripted":

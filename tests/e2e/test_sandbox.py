@@ -6,7 +6,7 @@ import pytest
 
 from longrein.workspace.sandbox import landlock
 
-from .harness import CliHarness, bash, calls, needs_sandbox, says
+from .harness import CliHarness, bash, calls, needs_bubblewrap, needs_sandbox, says
 
 LACKING = landlock.available()
 """Why Landlock does not work here; '' where it does, so that a broken bubblewrap is no end of the sandbox."""
@@ -22,7 +22,7 @@ def broken_program(cli: CliHarness) -> None:
     cli.env["PATH"] = f"{program.parent}:{cli.env['PATH']}"
 
 
-@needs_sandbox
+@needs_bubblewrap
 def test_a_confined_command_runs_unasked_and_one_outside_asks(cli: CliHarness) -> None:
     cli.plays(
         calls(bash("touch made; python3 -c 'print(6 * 7)'")),
@@ -38,7 +38,7 @@ def test_a_confined_command_runs_unasked_and_one_outside_asks(cli: CliHarness) -
     assert not (cli.project / "more").exists()
 
 
-@needs_sandbox
+@needs_bubblewrap
 @pytest.mark.parametrize(
     ("command", "note"),
     [
@@ -65,7 +65,7 @@ def test_settings_that_a_command_made_are_moved_away_and_told(cli: CliHarness) -
     assert (cli.project / "notes").exists()
 
 
-@needs_sandbox
+@needs_bubblewrap
 def test_what_a_rule_forbids_to_change_is_read_only(cli: CliHarness) -> None:
     (cli.project / "kept").mkdir()
     (cli.project / "kept/file").write_text("old")
@@ -115,3 +115,15 @@ def test_the_first_line_names_the_sandbox(cli: CliHarness) -> None:
     cli.plays(says("so"))
     first = json.loads(cli.run("-p", "x", "--output-format", "stream-json", "--verbose").out.splitlines()[0])
     assert first["sandbox"] == ("none" if LACKING else "landlock")
+
+
+@pytest.mark.skipif(bool(LACKING), reason=LACKING or "Landlock works")
+def test_landlock_cannot_lock_a_file_so_the_command_asks(cli: CliHarness) -> None:
+    broken_program(cli)
+    (cli.project / "kept").write_text("old")
+    cli.plays(calls(bash("perl -e 'open F, q(>kept)'")), calls(bash("touch made")), says("so"))
+    assert cli.run("-p", "x", "--disallowedTools", "Edit(kept)").code == 3
+    assert (cli.project / "kept").read_text() == "old"
+    cli.plays(calls(bash("touch made")), says("so"))
+    assert cli.run("-p", "x").code == 0
+    assert (cli.project / "made").exists()

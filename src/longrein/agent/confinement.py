@@ -121,7 +121,11 @@ def unconfined_reason(session: Session) -> str:
     """Return why the sandbox does not confine commands as the rules demand; '' if it does."""
     if not confines(session):
         return "there is no sandbox"
-    return find_masks(session).problem or find_locks(session).problem
+    locks = find_locks(session)
+    sandbox = session.deps.sandbox
+    if locks.hidden and sandbox is not None and sandbox.rung.name == "landlock":
+        return "Landlock cannot lock single files that a rule forbids to change"
+    return find_masks(session).problem or locks.problem
 
 
 def accept_present(session: Session) -> None:
