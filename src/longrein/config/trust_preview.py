@@ -35,7 +35,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One file that trust would activate, for display."""
+    """A file that trust would activate, for display."""
 
     kind: str
     """Such as `settings`."""
@@ -45,7 +45,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of thing that a folder brings."""
+    """A kind of thing that a folder brings."""
 
     name: str
     find: Callable[[Folder], list[str]]

@@ -51,7 +51,7 @@ def written(char: str) -> str:
 
 
 def _belongs(char: str, text: str, at: int) -> bool:
-    """Whether a joiner or an emoji selector is in a place where scripts or emoji need it."""
+    """Return True if a joiner or an emoji selector is in a place where scripts or emoji need it."""
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if char in SELECTORS:
         return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)

@@ -1,4 +1,4 @@
-"""One question on the terminal, before any screen is drawn."""
+"""A question on the terminal, before any screen is drawn."""
 
 import os
 import termios

@@ -28,7 +28,7 @@ ALTERNATIVES_MAX = 16
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One argument of a command."""
+    """An argument of a command."""
 
     text: str
     """The argument itself; the pattern of a glob; the known beginning of an open word."""
@@ -43,7 +43,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One simple command, or the redirects or assignments of one."""
+    """A simple command, or the redirects or assignments of one."""
 
     words: tuple[Word, ...]
     """Program and arguments, wrappers (`timeout 5`, `env A=1`) taken off; () for a redirect or an assignment alone."""

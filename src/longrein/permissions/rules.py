@@ -77,7 +77,7 @@ class Glob:
         self._open_end, self._loose = open_end, loose
 
     def match(self, text: str, starts: Iterable[int] = (0,)) -> bool:
-        """Whether the pattern matches `text` from one of `starts` to the end."""
+        """Return True if the pattern matches `text` from one of `starts` to the end."""
         text = _folded(text) if self._loose else text
         return any(self._matches(text, start) for start in starts)
 
@@ -131,7 +131,7 @@ def glob(pattern: str, loose: bool) -> Glob:
 
 
 def names(rule: Rule, tool: str) -> bool:
-    """Whether a rule's tool matches `tool`: equal, by a `*` at the end, or by the name of its MCP server."""
+    """Return True if a rule's tool matches `tool`: equal, by a `*` at the end, or by the name of its MCP server."""
     if rule.tool.endswith("*"):
         return tool.startswith(rule.tool[:-1])
     return rule.tool == tool or (rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__"))
@@ -163,7 +163,7 @@ class PathPattern:
         self._root, self._names, self._below = root.rstrip("/"), names, below
 
     def match(self, path: str) -> bool:
-        """Whether the pattern matches `path`."""
+        """Return True if the pattern matches `path`."""
         if path == self._root:
             return not self._names and not self._below
         if not path.startswith(self._root + "/"):

@@ -101,7 +101,7 @@ def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: st
 
 
 def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Whether a rule matches a call by its tool, its paths, its address or an argument."""
+    """Return True if a rule matches a call by its tool, its paths, its address or an argument."""
     if rule.problem:
         return names(rule, call.tool)
     if any(_is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd) for t in call.touched):
@@ -135,7 +135,7 @@ def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Whether either form of a path matches, relative to the session's first folder or to the current one."""
+    """Return True if either form of a path matches, relative to the session's first folder or to the current one."""
     if not rule.spec:
         return True
     return any(_path_matches(path, rule.spec, rules, cwd) for path in dict.fromkeys((touched.path, touched.real)))
@@ -189,7 +189,7 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
-    """Whether a word of a command may name a file that `spec` matches."""
+    """Return True if a word of a command may name a file that `spec` matches."""
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
         if piece and _path_matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
@@ -426,7 +426,7 @@ def _spec_covers(rule: Rule, part: Part) -> bool:
 
 
 def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
-    """Whether a `Read` deny rule matches a file, so that listings and searches must omit it."""
+    """Return True if a `Read` deny rule matches a file, so that listings and searches must omit it."""
     touched = Touched(path, path, real, inside=True, writes=False)
     denying = (parse_rule(text) for text in rules.deny)
     return any(r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd)) for r in denying)
