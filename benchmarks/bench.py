@@ -83,6 +83,7 @@ class Bench:
             '[models."mock/small"]\nwindow = 10000000\nmax_output = 8192\n'
         )
         environment |= {"HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
+        environment["LONGREIN_SANDBOX_MODE"] = "off"  # the floor has none; `benchmarks.sandbox` measures its cost
         return [str(LONGREIN), "-p", PROMPT, "--allowedTools", "Bash,Read"], environment
 
     def run(self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False) -> RunResult:

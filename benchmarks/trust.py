@@ -16,8 +16,8 @@ ROWS = (
     ("questions in recorded sessions", "benchmarks.questions", True),
     ("fuzzed shell commands against bash", "tests.load.commands", False),
     ("writes and reads outside under a racer", "tests.load.racer", False),
-    ("escapes from bubblewrap", "tests.workspace.escapes", False),
-    ("escapes from Landlock", "tests.workspace.landlock_escapes", False),
+    ("escapes from bubblewrap", "tests.load.escapes", False),
+    ("escapes from Landlock", "tests.load.escapes landlock", False),
     ("payloads in the channel of the harness", "tests.load.injection", False),
     ("canary secrets on any surface", "tests.load.canaries", False),
 )
@@ -26,7 +26,7 @@ ROWS = (
 
 def run_row(module: str, arguments: list[str]) -> tuple[bool, str]:
     """Run one program; return (goal reached, its last lines)."""
-    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", *module.split(), *arguments], capture_output=True, text=True, check=False)
     text = (done.stdout.strip() or done.stderr.strip()[-400:]).splitlines()
     return done.returncode == 0, "\n".join(text[-6:])
 
