@@ -26,7 +26,8 @@ ROWS = (
 
 def run_row(module: str, arguments: list[str]) -> tuple[bool, str]:
     """Run one program; return (goal reached, its last lines)."""
-    done = subprocess.run([sys.executable, "-m", *module.split(), *arguments], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", *module.split(), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     text = (done.stdout.strip() or done.stderr.strip()[-400:]).splitlines()
     return done.returncode == 0, "\n".join(text[-6:])
 
