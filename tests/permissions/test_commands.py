@@ -158,6 +158,7 @@ READ_ONLY = [
     ("./ls", "ask"),
     ("$X", "ask"),
     ("`cat a`", "ask"),
+    ("echo `cat \\$HOME/x`", "ask"),
     ("echo ${x@P}", "ask"),
     ("cat $X", "ask"),
     ("cat $(ls)", "ask"),

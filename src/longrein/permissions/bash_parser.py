@@ -570,6 +570,8 @@ class _Reader:
                 todo += child.children
 
     def substitution(self, node: Any) -> None:
+        if self.text(node).startswith("`") and "\\" in self.text(node):
+            self.fail("a backslash in backquotes, which Bash removes first")
         folders, certain, counts = self.folders, self.certain, self.counts
         self.counts = None
         for child in node.children:
