@@ -341,7 +341,8 @@ class _Demo:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "LONGREIN_", "GIT_"))}
-        return {**kept, "HOME": self.home, "LONGREIN_STATE_DIR": os.path.join(self.home, "state")}
+        own = {"HOME": self.home, "LONGREIN_STATE_DIR": os.path.join(self.home, "state")}
+        return {**kept, **own, "LONGREIN_SANDBOX_MODE": "off"}  # its Python may lie in a folder that a sandbox hides
 
     # --- Runs and their output ---------------------------------------------------------------------------------------
 
