@@ -1,4 +1,4 @@
-"""Which calls of one reply may run at the same time: what each reads and writes, and which pairs conflict.
+"""Conflicts between the calls of one reply: what each reads and writes, and which may run at the same time.
 
 Commands are judged by the same reading as for permissions. An unknown program may read anything and writes nothing
 that is known: tests and builds run side by side, but not beside a command that is known to write.
@@ -20,7 +20,7 @@ _PATH_LENGTH_MAX = 4096
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """What one call reads and writes while it runs."""
+    """Paths and locks that one call uses while it runs."""
 
     reads: tuple[str, ...] = ()
     """Real paths of files and folders; a folder stands for everything below it."""

@@ -1,4 +1,4 @@
-"""What a git command would run because the repository says so: configuration, hooks, submodules."""
+"""Programs that a repository makes git run: by its configuration, hooks and submodules."""
 
 from longrein.permissions.git_config import GITLINK, HOOKS, READING_HOOKS, find_risky_key
 from longrein.workspace import Workspace

@@ -117,7 +117,7 @@ def resolved_future() -> "asyncio.Future[None]":
 
 
 class Approvals:
-    """What the user has allowed in this run. Answers that only the log holds count for nothing: it could be edited."""
+    """Approvals of this run. Answers that only the log holds count for nothing: it could be edited."""
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What trusting a folder would activate, as rows for one screen. Before trust nothing else of the folder is read.
+"""Preview of what trust in a folder activates, as rows for one screen. Before trust nothing else of the folder is read.
 
 Each kind of thing that a folder can bring has one row in `KINDS`. A new kind adds its row there, and with it appears on
 the screen, in `longrein trust` and in the line of headless runs.

@@ -25,7 +25,7 @@ class Touched(msgspec.Struct, frozen=True):
 
 
 class PartFacts(msgspec.Struct, frozen=True):
-    """What the workspace knows about one part of a command."""
+    """Findings of the workspace about one part of a command."""
 
     touched: tuple[Touched, ...] = ()
     """Files and folders of the part's effect, for each folder in which it may run."""

@@ -4,6 +4,7 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 """
 
 import re
+from collections.abc import Iterator
 from unicodedata import normalize
 
 from longrein.events.escape import without_unseen
@@ -126,7 +127,7 @@ def _started_types(call: Call) -> list[str]:
 
 
 def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
-    """Whether a rule is about this access: `Read` for all reading; `Edit`, and `Write` with a spec, for all writing."""
+    """Return True if a rule is about this access: `Read` for reading; `Edit`, and `Write` with a spec, for writing."""
     if rule.tool == "Read":
         return not writes or names(rule, tool)
     if rule.tool == "Edit" or (rule.tool == "Write" and rule.spec):
@@ -170,14 +171,19 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
         return False  # without a path, such a rule forbids the tools, not commands with the same effect
     if command.script.problem and not command.script.parts:
         return True
-    facts = call.parts or (PartFacts(),) * len(command.script.parts)
-    for part, effect, fact in zip(command.script.parts, command.effects, facts, strict=True):
+    for part, effect, fact in _judged_parts(call, command):
         named = _named_files(part, effect, reads=rule.tool == "Read")
         if any(_word_matches(word, rule.spec, rules, folder) for word in named for folder in part.folders or (cwd,)):
             return True
         if any(t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
     return False
+
+
+def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
+    """Yield each part of a command with its effect and what the workspace knows about it."""
+    facts = call.parts or (PartFacts(),) * len(command.script.parts)
+    return zip(command.script.parts, command.effects, facts, strict=True)
 
 
 def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
@@ -373,10 +379,8 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
     rule = find_matching_rule(call, rules.ask, rules, cwd)
     if rule and mode != "plan":
         return _ask(call, f"the rule {visible(rule)} asks", rule)
-    facts = call.parts or (PartFacts(),) * len(command.script.parts)
     judged = [
-        _part_problem(call, part, effect, fact, rules, mode)
-        for part, effect, fact in zip(command.script.parts, command.effects, facts, strict=True)
+        _part_problem(call, part, effect, fact, rules, mode) for part, effect, fact in _judged_parts(call, command)
     ]
     pending = [(part, reason) for part, reason in zip(command.script.parts, judged, strict=True) if reason]
     if not pending and not command.script.problem:

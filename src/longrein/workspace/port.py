@@ -47,7 +47,7 @@ class CommandExit(msgspec.Struct, frozen=True):
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """How a command is put into the sandbox."""
+    """Words and file that put a command into the sandbox."""
 
     words: tuple[str, ...]
     """Words in front of the command's own, the path of the sandbox's program first."""

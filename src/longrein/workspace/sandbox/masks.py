@@ -29,7 +29,7 @@ class _Folder(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """What is to be hidden."""
+    """Files and folders that rules forbid."""
 
     hidden: tuple[str, ...]
     """Real paths of existing files and folders."""

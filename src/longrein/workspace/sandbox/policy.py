@@ -1,4 +1,4 @@
-"""What a sandboxed command may see and change."""
+"""Policy of a sandbox: paths that a command may see and change."""
 
 import msgspec
 

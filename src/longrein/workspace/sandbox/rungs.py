@@ -16,7 +16,7 @@ PROBE_S = 5.0
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """How commands are confined."""
+    """Way in which commands are confined."""
 
     name: str
     """`bubblewrap`, `landlock` or `none`."""

@@ -66,7 +66,7 @@ class SessionSandbox:
 
     @cached_property
     def rung(self) -> Rung:
-        """How commands are confined. The first use may wait some milliseconds for a trial run."""
+        """Way in which commands are confined. The first use may wait some milliseconds for a trial run."""
         if self._probe is None:
             return Rung("none", "sandbox.mode is off")
         return self._probe.rung
