@@ -78,6 +78,8 @@ LAZY = {
     "markdown_it",
     "tree_sitter",
     "tree_sitter_bash",
+    "bs4",
+    "markdownify",
 }
 """Packages that take long to import: functions import them at first use."""
 LAZY_STDLIB = {
@@ -108,6 +110,7 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.start_process",  # a fallback; its `subprocess` takes half of a supervisor's start
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
+    "longrein.workspace.net",  # brings h11 and httpx2 along
     "longrein.workspace.supervisor.landlock_process",
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
@@ -174,7 +177,7 @@ IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models", "workspace"},
-    "httpx2": {"models", "entry_points"},
+    "httpx2": {"models", "workspace", "entry_points"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},

@@ -142,6 +142,15 @@ class ToolOptions(msgspec.Struct, frozen=True):
     keep_bytes_max: Annotated[int, Setting("larger files are not kept for rewinds and merges when read or changed")] = (
         5 * MIB
     )
+    web_timeout_s: Annotated[float, Setting("seconds until the page of a `WebFetch` must have come")] = 60.0
+    web_bytes_max: Annotated[int, Setting("a larger page is cut")] = 5 * MIB
+    web_private_hosts: Annotated[
+        tuple[str, ...],
+        Setting(
+            "hosts on this machine or in a private network that `WebFetch` may reach, such as `localhost:8000`",
+            "nothing",
+        ),
+    ] = ()
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from longrein.tools.search import GLOB, GREP
 from longrein.tools.subagent import AGENT
 from longrein.tools.todo import TODO_WRITE
 from longrein.tools.tool_search import CALL_TOOL_ENTRY, tool_search
+from longrein.tools.web_fetch import WEB_FETCH
 from longrein.tools.write import WRITE
 
 # --- `Compact`: a request for compaction, decided before the next request --------------------------------------------
@@ -44,6 +45,7 @@ BUILTIN: tuple[Tool, ...] = (
     GREP,
     GLOB,
     TODO_WRITE,
+    WEB_FETCH,
     RECALL,
     COMPACT,
     EXIT_PLAN_MODE,

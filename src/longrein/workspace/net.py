@@ -1,0 +1,196 @@
+"""HTTP requests to addresses that a model or a file names: pages of WebFetch, hooks.
+
+Names are looked up here, and the connection goes to the address that was checked, so that a second look-up cannot lead
+elsewhere. Redirects are not followed: the caller judges the new address first.
+"""
+
+import asyncio
+import os
+import socket
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+
+from longrein.workspace.sandbox.proxy import Target, canonical_host, is_public, matches_domain
+
+if TYPE_CHECKING:
+    import httpx2
+
+SCHEMES = {"http": 80, "https": 443}
+"""Scheme -> its port."""
+URL_CHARS_MAX = 8_000
+RESOLVE_S = 10.0
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+
+class NetError(Exception):
+    """A request that was refused or failed: what happened, in one line."""
+
+
+class Response(NamedTuple):
+    """Answer of a server."""
+
+    url: str
+    status: int
+    content_type: str
+    """Media type in lower case without parameters."""
+    charset: str
+    """Charset that the server names; '' for none."""
+    data: bytes
+    """Decompressed body, at most as long as was asked for."""
+    is_cut: bool
+    """True if the body is longer."""
+    location: str
+    """Absolute address of a redirect; '' for none."""
+
+
+def parse_url(url: str) -> SplitResult:
+    """Return the parts of an address, with the host in canonical form. Raises `NetError` for what is no web address."""
+    try:
+        parts = urlsplit(url.strip())
+        if parts.scheme not in SCHEMES:
+            raise NetError(f"only http and https addresses can be fetched, not {parts.scheme or 'one without either'}")
+        port = parts.port
+        host = canonical_host(f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "")
+    except (ValueError, UnicodeError) as error:
+        raise NetError(f"not a web address: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise NetError("the address holds a name or a password, which is not sent")
+    if len(url) > URL_CHARS_MAX or any(ord(char) < 33 or ord(char) == 127 for char in url.strip()):
+        raise NetError(f"the address is longer than {URL_CHARS_MAX} characters, or holds blanks")
+    netloc = f"[{host}]" if ":" in host else host
+    if port not in (None, SCHEMES[parts.scheme]):
+        netloc += f":{port}"
+    return SplitResult(parts.scheme, netloc, parts.path or "/", parts.query, "")
+
+
+async def request(
+    url: str,
+    *,
+    private_hosts: Sequence[str] = (),
+    timeout_s: float = 60.0,
+    bytes_max: int = 5 << 20,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> Response:
+    """Send one request; raises `NetError`.
+
+    `private_hosts` lists hosts, as `sandbox.network` does, that may be on this machine or in a private network.
+    """
+    parts = parse_url(url)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _request(parts, private_hosts, bytes_max, method, dict(headers or {}), body)
+    except TimeoutError:
+        raise NetError(f"no complete answer from {parts.netloc} within {timeout_s:g} s") from None
+
+
+async def _request(
+    parts: SplitResult, private_hosts: Sequence[str], bytes_max: int, method: str, headers: dict[str, str], body: bytes
+) -> Response:
+    import httpx2
+
+    target = Target(parts.hostname or "", parts.port or SCHEMES[parts.scheme])
+    listed = any(matches_domain(pattern, target) for pattern in private_hosts)
+    proxy = _proxy(parts)
+    address = "" if proxy and not _is_address(target.host) else await _public_address(target, listed)
+    connected = parts._replace(netloc=_netloc(address, parts)) if address else parts
+    headers = {"Accept-Encoding": "gzip", "User-Agent": "longrein", **headers, "Host": parts.netloc}
+    try:
+        async with (
+            httpx2.AsyncClient(proxy=proxy or None, trust_env=False, verify=httpx2.create_ssl_context()) as client,
+            client.stream(
+                method,
+                urlunsplit(connected),
+                headers=headers,
+                content=body or None,
+                extensions={"sni_hostname": target.host},
+                timeout=None,
+            ) as answer,
+        ):
+            return await _read(answer, urlunsplit(parts), bytes_max)
+    except httpx2.HTTPError as error:
+        raise NetError(f"{parts.netloc}: {_one_line(error)}") from None
+    except (OSError, ValueError, UnicodeError) as error:
+        raise NetError(f"{parts.netloc}: {_one_line(error)}") from None
+
+
+async def _read(answer: "httpx2.Response", url: str, bytes_max: int) -> Response:
+    kind, _, parameters = answer.headers.get("content-type", "").partition(";")
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip(" \"'")
+    location = answer.headers.get("location", "") if answer.status_code in REDIRECTS else ""
+    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+    raw = bytearray()
+    if not location:
+        async for piece in answer.aiter_raw():
+            raw += piece
+            if len(raw) > bytes_max:
+                break
+    data = _decompress(bytes(raw), encoding, bytes_max + 1)
+    absolute = urljoin(url, location) if location else ""
+    return Response(
+        url, answer.status_code, kind.strip().lower(), charset, data[:bytes_max], len(data) > bytes_max, absolute
+    )
+
+
+def _decompress(raw: bytes, encoding: str, bytes_max: int) -> bytes:
+    if encoding in ("identity", ""):
+        return raw
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise NetError(f"the answer is compressed as {encoding[:20]}, which was not asked for")
+    try:
+        return zlib.decompressobj(47).decompress(raw, bytes_max)
+    except zlib.error as error:
+        raise NetError(f"the answer is not what its header says, {encoding}: {error}") from None
+
+
+async def _public_address(target: Target, listed: bool) -> str:
+    """Look a host up and return the address to connect to. Refuses one that is not public, unless it is listed."""
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+            )
+    except (OSError, TimeoutError, UnicodeError):
+        raise NetError(f"the name {target.host} cannot be looked up") from None
+    addresses = [str(info[4][0]) for info in found]
+    refused = [address for address in addresses if not is_public(address)]
+    if not addresses or (refused and not listed):
+        raise NetError(
+            f"{target.host} is on this machine or in a private network ({refused[0] if refused else 'no address'}); "
+            "the setting `tools.web_private_hosts` allows such hosts"
+        )
+    return addresses[0]
+
+
+def _netloc(address: str, parts: SplitResult) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return True
+    return False
+
+
+def _proxy(parts: SplitResult) -> str:
+    """Return the proxy that the environment names for an address; '' for none."""
+    from urllib.request import getproxies, proxy_bypass
+
+    if proxy_bypass(parts.hostname or ""):
+        return ""
+    found = getproxies()
+    return found.get(parts.scheme) or found.get("all", "")
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno:
+        text = os.strerror(error.errno)
+    return text[:200]
