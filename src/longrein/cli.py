@@ -59,6 +59,8 @@ def _dispatch(parsed: Parsed, app: App) -> int:
 
 def _run(parsed: Parsed, app: App) -> int:
     options = options_of(parsed.values)
+    for line in options.without_effect:
+        say(line)
     prompt = clean(parsed.words[0]) if parsed.words else ""
     if not options.print:
         return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))

@@ -151,7 +151,8 @@ def _around(
     in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
-    tools = (*_builtin(kinds, additions.builtin), *additions.tools)
+    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
+    tools = (*_builtin(kinds, chosen), *additions.tools)
     prefix, told = _prefix(run_context, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
@@ -192,7 +193,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes)
+    first = (left_out_note(run_context), *settings.notes, *log.notes, missing)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
@@ -252,6 +253,22 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
     if unknown := [name for name in chosen if name not in names]:
         raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
     return [tool for tool in tools if tool.spec.name in chosen]
+
+
+def _chosen_tools(
+    kinds: Sequence[SubagentType], flag: str | None, named: Sequence[str] | None
+) -> tuple[Sequence[str] | None, str]:
+    """Return the names of the built-in tools to offer, None for all, and a note on names that `--tools` has wrong.
+
+    `flag`: the value of `--tools`. `named`: what a program names in its place.
+    """
+    if named is not None or flag is None or flag.strip() == "default":
+        return named, ""
+    wanted = [name.strip() for name in flag.split(",") if name.strip()]
+    spelled = {name: tool.spec.name for tool in _builtin(kinds, None) for name in (*tool.aliases, tool.spec.name)}
+    missing = ", ".join(name for name in wanted if name not in spelled)
+    note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
+    return [spelled[name] for name in wanted if name in spelled], note
 
 
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
@@ -328,6 +345,7 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         run_context.home,
         run_context.environ,
         trusted=run_context.trusted.cover,
+        own=run_context.uses("user"),
         given=run_context.options.agents,
         known_tools=(*builtin_tools(), *goal_tools(), *more),
     )
@@ -390,7 +408,12 @@ def _static_context(
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(
-        run_context.cwd, run_context.home, run_context.environ, run_context.settings, run_context.trusted.cover
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.settings,
+        run_context.trusted.cover,
+        own=run_context.uses("user"),
     )
     around = describe_environment(
         cwd=run_context.cwd,

@@ -9,11 +9,16 @@ from typing import Any
 
 from longrein import __version__
 from longrein.composition import Composition, build
-from longrein.events import Image, Text
+from longrein.config import full_model_name
+from longrein.events import Image, LongreinError, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
+from longrein.frontends.headless.control import error_line, success_line
+from longrein.frontends.headless.control_requests import ControlOptions
+from longrein.frontends.headless.initialize import Offer, read_initialize, with_initialize
+from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import discard_unused, named_budget, read_run_context
+from longrein.run_context import budget_of, chosen_model, discard_unused, named_budget, read_run_context
 from longrein.workspace import nesting_depth
 
 
@@ -23,8 +28,22 @@ def run_print(options: Options) -> int:
 
 
 async def _print(options: Options) -> int:
-    built = await build(read_run_context(options))
-    session = built.session
+    lines = read_lines(0) if options.input_format == "stream-json" else None
+    out, given = BufferedOutput(1), None
+    if lines is not None:
+        given, lines = await read_initialize(lines)
+    try:
+        built = await build(read_run_context(with_initialize(options, given) if given else options))
+    except LongreinError as error:
+        if given is not None:  # else the program would wait for the answer
+            out.put(encode(error_line(given.id, str(error))))
+            await out.drain()
+        raise
+    session, control = built.session, control_options(built)
+    if given is not None:
+        out.put(encode(success_line(given.id, control.offer.fields())))
+        for line in given.notes:
+            say(line)
     try:
         return await run_headless(
             session,
@@ -35,16 +54,40 @@ async def _print(options: Options) -> int:
                 options.include_partial_messages,
                 built.run_context.settings.tasks.background,
                 built.run_context.settings.tasks.background_s,
-                options.verbose,
+                options.debug or (options.verbose and options.output_format != "stream-json"),
             ),
-            out=BufferedOutput(1),
+            out=out,
             err=say,
-            lines=read_lines(0) if options.input_format == "stream-json" else None,
+            lines=lines,
+            control=control,
             keep_image=lambda data, media: Image(built.log.put_blob(data), media, len(data)),
         )
     finally:
         await session.close()
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
+
+
+STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
+"""Variables with which a program asks for lines `session_state_changed`: for its SDK, and for itself."""
+
+
+def control_options(built: Composition) -> ControlOptions:
+    """Return what a session is given for the requests of a program that runs it."""
+    run_context, deps = built.run_context, built.deps
+    for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
+
+    def resolve(name: str) -> str:
+        chosen = chosen_model(run_context, full_model_name(name, run_context.settings, run_context.environ))
+        return f"{chosen.provider}/{chosen.model}"
+
+    return ControlOptions(
+        offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
+        asks_permission=run_context.options.permission_prompt_tool == "stdio",
+        resolve_model=resolve,
+        budget=lambda: budget_of(run_context, built.session.state),
+        reports_state=for_sdk or for_all,
+        state_for_host_only=not for_all,
+    )
 
 
 def facts_of(built: Composition) -> SessionFacts:

@@ -12,12 +12,14 @@ from longrein.config import (
     TrustedFolders,
     choose_model,
     environment,
+    full_model_name,
     home_folder,
     left_out_files,
     load_settings,
     read_trusted,
     state_dir,
 )
+from longrein.config.bounded_file import read_bounded
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
@@ -46,6 +48,10 @@ class SystemClock:
 CLOCK = SystemClock()
 LEFT_OUT_SHOWN_MAX = 8
 """Files named in the line about what was left out."""
+INSTRUCTIONS_BYTES_MAX = 1 << 20
+"""Largest file of `--system-prompt-file`."""
+THINKING_TOKENS = {"none": 0, "minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
+"""Effort -> tokens of `--max-thinking-tokens` up to which it is chosen; more is `max`."""
 NESTED_MAX = 3
 """Levels of longrein started by commands of longrein, below the first."""
 
@@ -64,6 +70,10 @@ class RunContext(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     """Files of the current folder that were not read because it is not trusted, for display."""
 
+    def uses(self, source: str) -> bool:
+        """Return True if files of `source` (`user`, `project`, `local`) are used: `--setting-sources`."""
+        return _uses(self.options, source)
+
 
 def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
     """Read settings and folders for `folder`, the current one by default.
@@ -75,14 +85,52 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     cwd = _folder(folder, "folder") if folder else _present_folder()
     roots = (cwd, *(_folder(written, "--add-dir") for written in options.add_dirs))
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
-    flags = {name: getattr(options, name) for name in options.__struct_fields__}
-    trusted = read_trusted(state)
+    options = _with_files(options)
+    trusted = read_trusted(state) if _uses(options, "project") else TrustedFolders()
     if options.trust:
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)
-    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted)
-    left_out = () if is_trusted else left_out_files(cwd, home, environ, settings)
+    settings = _settings(options, cwd, home, environ, trusted=is_trusted)
+    left_out = () if is_trusted or not _uses(options, "project") else left_out_files(cwd, home, environ, settings)
     return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out)
+
+
+def _uses(options: Options, source: str) -> bool:
+    return options.setting_sources is None or source in options.setting_sources.replace(" ", "").split(",")
+
+
+def _settings(options: Options, cwd: str, home: str, environ: Mapping[str, str], *, trusted: bool) -> Settings:
+    """Load the settings; a flag may name a model without its provider."""
+    flags = {name: getattr(options, name) for name in options.__struct_fields__}
+    named = {field: flags.pop(field) for field in ("model", "fallback_model")}
+
+    def load() -> Settings:
+        return load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=trusted)
+
+    settings = load() if any(name and "/" not in name for name in named.values()) else None
+    flags |= {
+        field: full_model_name(name, settings, environ) if settings is not None else name
+        for field, name in named.items()
+    }
+    return load()
+
+
+def _with_files(options: Options) -> Options:
+    """Replace the flags that name files of instructions by their texts. Raises `UsageError`."""
+    if path := options.system_prompt_file:
+        options = msgspec.structs.replace(options, system_prompt=_text_of(path, "--system-prompt-file"))
+    if path := options.append_system_prompt_file:
+        options = msgspec.structs.replace(options, append_system_prompt=_text_of(path, "--append-system-prompt-file"))
+    return options
+
+
+def _text_of(path: str, flag: str) -> str:
+    try:
+        return read_bounded(os.path.expanduser(path), INSTRUCTIONS_BYTES_MAX).decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{flag}: {path} is not UTF-8 text") from None
 
 
 def left_out_note(run_context: RunContext) -> str:
@@ -131,7 +179,19 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
 
     Raises `ModelUnknown`.
     """
-    return choose_model(run_context.settings, run_context.environ, offered_models, name=name)
+    chosen = choose_model(run_context.settings, run_context.environ, offered_models, name=name)
+    effort = _effort(run_context.options)
+    return msgspec.structs.replace(chosen, effort=effort) if effort else chosen
+
+
+def _effort(options: Options) -> str:
+    """Return the effort of thinking that the flags ask for; '' for that of the settings."""
+    if options.thinking == "disabled":
+        return "none"
+    if options.max_thinking_tokens:
+        tokens = int(options.max_thinking_tokens)
+        return next((e for e, most in THINKING_TOKENS.items() if tokens <= most), "max")
+    return {"xhigh": "max"}.get(options.effort, options.effort)
 
 
 def budget_of(run_context: RunContext, state: State) -> Budget:

@@ -134,6 +134,7 @@ class Session:
         *,
         model: str | Model,
         instructions: str,
+        system_prompt: str,
         tools: Sequence[Tool],
         builtin_tools: Sequence[str] | None,
         allow: Sequence[str],
@@ -152,6 +153,7 @@ class Session:
             append_system_prompt=instructions,
             allowed_tools=tuple(allow),
             disallowed_tools=tuple(deny),
+            system_prompt=system_prompt or None,
             **flags,
         )
         additions = Additions(

@@ -323,7 +323,9 @@ class Settings(msgspec.Struct, frozen=True):
             flag="--model",
         ),
     ] = ""
-    fallback_model: Annotated[str, Setting("the model to change to after three overloads in a row", check="model")] = ""
+    fallback_model: Annotated[
+        str, Setting("the model to change to after three overloads in a row", check="model", flag="--fallback-model")
+    ] = ""
     compact_model: Annotated[
         str, Setting("the model that writes summaries; without it the session's own", check="model")
     ] = ""

@@ -106,7 +106,14 @@ TABLE = [
         "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; did you mean seed?",
     ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
-    ("--settings=x.json", "--settings is not available yet"),
+    ("--agent=x", "--agent is not available yet"),
+    ("--mcp-config", "--mcp-config needs a value"),
+    ("-p x --max-thinking-tokens 1k", "--max-thinking-tokens: '1k' is not a number of tokens"),
+    ("--setting-sources usr", "--setting-sources: 'usr' is not one of user, project, local"),
+    ("--resume-session-at x", "--resume-session-at goes with -c or -r ID"),
+    ("--system-prompt '' --system-prompt-file f", "--system-prompt and --system-prompt-file: give one of them"),
+    ("--json-schema '{}'", "--json-schema goes with -p: add -p"),
+    ("-p x --permission-prompt-tool stdio", "--permission-prompt-tool stdio goes with --input-format stream-json"),
 ]
 
 

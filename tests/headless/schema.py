@@ -128,6 +128,9 @@ LINES: dict[str, Schema] = {
     "system/status": system("status", {"status": {"enum": ["compacting", None]}}, {"permissionMode": TEXT}),
     "system/compact_boundary": system("compact_boundary", {"compact_metadata": COMPACTION}),
     "system/api_retry": system("api_retry", RETRY),
+    "system/session_state_changed": system(
+        "session_state_changed", {"state": {"enum": ["idle", "running", "requires_action"]}}, {"sdk_host_only": FLAG}
+    ),
     "system/informational": system("informational", all_of("content level", TEXT)),
     "system/permission_denied": system(
         "permission_denied", all_of("tool_name tool_use_id decision_reason message", TEXT)
@@ -154,9 +157,16 @@ LINES: dict[str, Schema] = {
     "control_response": obj(
         {
             "type": const("control_response"),
-            "response": obj({"subtype": const("error"), "request_id": TEXT, "error": TEXT}),
+            "response": {
+                "oneOf": [
+                    obj({"subtype": const("error"), "request_id": TEXT, "error": TEXT}),
+                    obj({"subtype": const("success"), "request_id": TEXT, "response": OBJECT}),
+                ]
+            },
         }
     ),
+    "control_request": obj({"type": const("control_request"), "request_id": TEXT, "request": OBJECT}),
+    "control_cancel_request": obj({"type": const("control_cancel_request"), "request_id": TEXT}),
 }
 VALIDATORS = {name: Draft202012Validator(schema) for name, schema in LINES.items()}
 

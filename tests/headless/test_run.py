@@ -124,7 +124,8 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert ran.kinds == "init assistant permission_denied user assistant result"
     assert ran.lines[2]["message"] == RM
     result = ran.lines[-1]
-    assert (result["subtype"], result["result"]) == ("success", "I may not remove it.")
+    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True), "blocked is no success"
+    assert (result["result"], result["errors"]) == ("I may not remove it.", ran.err)
     assert result["permission_denials"] == [{"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}]
     assert ran.err == ["blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"]
 

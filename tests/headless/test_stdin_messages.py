@@ -1,5 +1,7 @@
 """stream-json input: each line is a user message, several may come while a turn runs, the end of stdin ends the run."""
 
+import json
+
 import pytest
 
 from longrein.agent import UserMessage
@@ -103,15 +105,32 @@ async def test_no_message_at_all_is_an_empty_prompt() -> None:
     assert ran.kinds == "init result"
 
 
-async def test_a_control_request_is_answered_honestly_and_unknown_lines_of_the_protocol_are_passed_over() -> None:
-    typed = [
-        b'{"type":"control_request","request_id":"r1","request":{"subtype":"initialize"}}',
-        b'{"type":"keep_alive"}',
-    ]
-    ran = await play([turn(1, "one")], prompt="", typed=[*typed, user("a")])
+REQUESTS = [
+    ("initialize", {}, "initialize must be the first line on stdin, as the session is open already"),
+    ("dance", {}, "longrein has no control request 'dance'; it has initialize, interrupt,"),
+    ("", {}, "longrein has no control request ''"),
+    ("set_permission_mode", {"mode": "wild"}, "'wild' is no permission mode; there are default,"),
+    ("stop_task", {"task_id": "b7"}, "no task 'b7' is known here"),
+    ("rewind_files", {"user_message_id": "x"}, "no message of this session has the id 'x'"),
+    ("get_context_usage", {}, "the size of the context is not known"),
+    ("interrupt", {}, ""),
+    ("mcp_status", {}, ""),
+]
+
+
+@pytest.mark.parametrize(("subtype", "fields", "error"), REQUESTS)
+async def test_A6_4_each_control_request_gets_one_answer(subtype: str, fields: dict[str, str], error: str) -> None:
+    request = json.dumps(
+        {"type": "control_request", "request_id": "r1", "request": {"subtype": subtype} | fields}
+    ).encode()
+    ran = await play([turn(1, "one")], prompt="", typed=[request, b'{"type":"keep_alive"}', user("a")])
     assert ran.kinds == "init control_response assistant result"
-    assert ran.lines[1]["response"] == {
-        "subtype": "error",
-        "request_id": "r1",
-        "error": "control requests are not available yet",
-    }
+    response = ran.lines[1]["response"]
+    assert (response["request_id"], response["subtype"]) == ("r1", "error" if error else "success")
+    assert response.get("error", "").startswith(error)
+
+
+async def test_A6_4_a_program_that_only_asks_questions_ends_well() -> None:
+    request = b'{"type":"control_request","request_id":"r1","request":{"subtype":"mcp_status"}}'
+    ran = await play([], prompt="", typed=[request])
+    assert (ran.code, ran.kinds, ran.err) == (0, "init control_response", [])

@@ -173,7 +173,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             return (UserSpoke(parts, "steer" if state.turn_open else how),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
-            return (PermissionAnswered(call, verdict, by, scope, rule, message),) if waits else ()
+            return (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),) if waits else ()
         case SetMode(mode):
             return (ModeSet(mode),) if mode != state.mode else ()
         case Compact(focus):

@@ -17,7 +17,8 @@ from longrein.agent.messages import (
     for_child,
 )
 from longrein.agent.model_request import retry_pause
-from longrein.agent.rewind import rewind, uncompact
+from longrein.agent.permission_check import approve_changed_call
+from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError, ModeSet
 
@@ -54,6 +55,8 @@ def _take(session: Session, word: InboxMessage) -> None:
     match word:
         case SetModel(model):
             switch_model(session, model)
+        case Rewind(to, files, conversation=False):
+            restore_files(session, to)
         case Rewind(to, files):
             rewind(session, to, files=files)
             if session.subagents is not None:
@@ -79,6 +82,9 @@ def _approve(session: Session, word: Answer) -> Answer:
     open_call = session.state.calls.get(word.call)
     if open_call is None or open_call.asked is None or open_call.answer is not None or word.verdict != "allow":
         return word
+    if word.arguments is not None:
+        approve_changed_call(session, open_call, word.arguments)
+        return msgspec.structs.replace(word, scope="once", rule="")
     shown = approval_digest(open_call.asked)
     session.approvals.digests[word.call] = word.digest or shown
     rules, proposed = word.rule.splitlines(), open_call.asked.suggestion.splitlines()

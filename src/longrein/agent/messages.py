@@ -7,7 +7,7 @@ never changes (`Said`, `GoOn` and `Happened` are older names).
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -48,6 +48,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     """Session of the subagent that made the call; '' for this session."""
     digest: str = ""
     """`approval_digest` of what was shown; '' for what the session asked last."""
+    arguments: dict[str, Any] | None = None
+    """With `allow`: arguments that the call is to run with, in place of the model's."""
 
 
 def approval_digest(question: PermissionAsked) -> str:
@@ -96,6 +98,8 @@ class Rewind(msgspec.Struct, frozen=True, tag=True):
 
     to: int
     files: bool = False
+    conversation: bool = True
+    """False to restore only the files: the conversation stays, and the model is told of changed files."""
 
 
 class Continue(msgspec.Struct, frozen=True, tag="GoOn"):

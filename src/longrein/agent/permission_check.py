@@ -153,6 +153,16 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
+def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[str, object]) -> None:
+    """Let an open call run with other arguments: what it would ask about counts as shown. Rules still deny it."""
+    call = open_call.call.id
+    session.approvals.arguments[call] = arguments
+    session.judged_paths.pop(call, None)
+    question = _judge(session, open_call).question
+    if question is not None:
+        session.approvals.digests[call] = approval_digest(redacted(question, session.deps.redact))
+
+
 def is_command_allowed(session: Session, command: str, cwd: str) -> bool:
     """Return True if a command that the log names may start in `cwd` without a question."""
     tool = session.deps.tools.get("Bash")

@@ -36,6 +36,16 @@ def rewind(session: Session, to: int, *, files: bool) -> None:
         session.append(session.deps.prefix(session.deps.model, "model"))
 
 
+def restore_files(session: Session, to: int) -> None:
+    """Restore the files as of entry `to` and keep the conversation; tell the user which could not be restored.
+
+    The model is told of the changes like of anybody else's.
+    """
+    for put in _put_back(session, list(session.deps.history(1, session.state.seq)), to):
+        if not put.done:
+            session.notice(f"{put.path} was not restored: {put.why}")
+
+
 def uncompact(session: Session, seq: int) -> None:
     """Append `Restored` for the compaction at `seq`, the last one for 0; tell the user when it is impossible."""
     state = session.state

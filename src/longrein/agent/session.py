@@ -122,6 +122,8 @@ class Approvals:
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
         """Open call -> digest of the bytes that were shown."""
+        self.arguments: dict[str, dict[str, Any]] = {}
+        """Open call -> arguments that an answer put in place of the model's."""
         self.rules: tuple[str, ...] = ()
         self.mode_restored = False
         """True if the mode comes from the log."""
@@ -195,6 +197,7 @@ class Session:
             elif isinstance(event, ToolEnded):
                 self._original_calls.pop(event.call, None)
                 self.approvals.digests.pop(event.call, None)
+                self.approvals.arguments.pop(event.call, None)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
@@ -206,11 +209,13 @@ class Session:
         return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
 
     def original_call(self, call: ToolCall) -> ToolCall:
-        """Return an open call with the arguments that the model gave, secrets included.
+        """Return an open call with the arguments that the model gave, secrets included, or an answer in their place.
 
         After a crash the arguments are those of the log, with markers in place of secrets; tools refuse to act on a
         marker.
         """
+        if call.id in self.approvals.arguments:
+            return msgspec.structs.replace(call, arguments=self.approvals.arguments[call.id], received="")
         return unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
 
     def _entries_to(self, seq: int) -> list[Entry]:

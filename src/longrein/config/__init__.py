@@ -15,7 +15,7 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
-from longrein.config.model_choice import Probe, choose_model, subagent_model
+from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
 from longrein.config.subagent_types import load_subagent_types
@@ -31,6 +31,7 @@ __all__ = [
     "describe_environment",
     "distrust",
     "environment",
+    "full_model_name",
     "home_folder",
     "is_trusted",
     "known_secrets",

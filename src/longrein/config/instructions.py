@@ -118,16 +118,22 @@ class Instructions(NamedTuple):
 
 
 def load_instructions(
-    cwd: str, home: str, environ: Mapping[str, str], settings: Settings, trusted: Callable[[str], bool]
+    cwd: str,
+    home: str,
+    environ: Mapping[str, str],
+    settings: Settings,
+    trusted: Callable[[str], bool],
+    *,
+    own: bool = True,
 ) -> Instructions:
-    """Load the user's own instruction files, then those from the project's root down to `cwd`.
+    """Load the user's own instruction files (with `own`), then those from the project's root down to `cwd`.
 
     The root is the nearest folder above with `.git`, else `cwd`. `trusted`: whether the user trusts a folder. Never
     raises for the content of the disk.
     """
     root = project_root(cwd)
     taking = _InstructionReader(root, cwd, home, settings)
-    for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
+    for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md") if own else ():
         taking.take(path, own=True)
     for folder in folders_between(root, cwd):
         if trusted(folder):

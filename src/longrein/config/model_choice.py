@@ -229,6 +229,18 @@ def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping
     return ("", f"{why}; it runs on the model of its parent") if why else (name, over)
 
 
+def full_model_name(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """Return the `provider/model` that `name`, such as `sonnet`, stands for; `name` itself where it stands for none.
+
+    The provider is that of the settings' model, else the first whose key is there.
+    """
+    if not name or "/" in name:
+        return name
+    keyed = (k.name for k in known_providers() if k.model and _key(k, settings.providers.get(k.name), environ)[0])
+    provider = next((one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), "")
+    return resolved(name, f"{provider}/", settings) or name
+
+
 def resolved(alias: str, parent: str, settings: Settings) -> str:
     """Return the `provider/model` that an alias or a bare id stands for; '' for none."""
     provider = parent.partition("/")[0]

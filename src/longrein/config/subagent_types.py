@@ -35,22 +35,23 @@ def load_subagent_types(
     environ: Mapping[str, str],
     *,
     trusted: Callable[[str], bool],
+    own: bool = True,
     given: str = "",
     known_tools: Sequence[Tool] = (),
 ) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return (types, notes): the `builtin` types first, in their order, then the others by name.
 
-    `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
-    JSON object of name -> fields, with `prompt` for the text. `known_tools`: tools that need no note. Raises
-    `UsageError` where `given` is no such object.
+    `trusted`: whether the user trusts a folder; asked only where it has such files. `own`: whether the user's own files
+    are read. `given`: the value of `--agents`, a JSON object of name -> fields, with `prompt` for the text.
+    `known_tools`: tools that need no note. Raises `UsageError` where `given` is no such object.
     """
-    folders = list(_folders(cwd, home, environ, trusted))
+    folders = [found for found in _folders(cwd, home, environ, trusted) if own or found[1]]
     if not folders and not given:
         return tuple(builtin), ()
     found, notes = read_types(folders, given, home, known_tools)
     kinds = {kind.name: kind for kind in builtin} | found
-    own = [kinds.pop(kind.name) for kind in builtin]
-    return (*own, *(kinds[name] for name in sorted(kinds))), tuple(notes)
+    first = [kinds.pop(kind.name) for kind in builtin]
+    return (*first, *(kinds[name] for name in sorted(kinds))), tuple(notes)
 
 
 def _folders(

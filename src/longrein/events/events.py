@@ -324,6 +324,7 @@ class PermissionAnswered(Event, frozen=True):
     scope: str = "once"  # `once`, `session` or `always`
     rule: str = ""  # Rules that were granted, one per line
     message: str = ""  # User's message to the model
+    arguments: dict[str, Any] | None = None  # Arguments it runs with, where the answer changed them
 
 
 class HookAnswered(Event, frozen=True):

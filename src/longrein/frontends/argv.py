@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, Command, Flag
+from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, WITHOUT_EFFECT, Command, Flag
 
 
 class Parsed(msgspec.Struct):
@@ -99,6 +99,9 @@ def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
             rest.append("-" + joined)
             joined = ""
         name = token[:2]
+    if flag is None and parsed.command is MAIN and name in WITHOUT_EFFECT:
+        _skip_flag(parsed, name, equals, rest)
+        return
     if flag is None:
         raise UsageError(_unknown(parsed.command, name))
     if flag.kind == "switch":
@@ -107,6 +110,17 @@ def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
         _set(parsed.values, flag, True)
     else:
         _set(parsed.values, flag, _value(flag, equals, joined, rest))
+
+
+def _skip_flag(parsed: Parsed, name: str, equals: str, rest: list[str]) -> None:
+    """Take a flag that has no effect, with its value, and note the line about it."""
+    takes_value, line = WITHOUT_EFFECT[name]
+    if takes_value and not equals:
+        if not rest:
+            raise UsageError(f"{name} needs a value")
+        rest.pop()
+    told = parsed.values.get("without_effect", ())
+    parsed.values["without_effect"] = (*told, f"{name} has no effect: {line}") if line else told
 
 
 def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
@@ -137,6 +151,8 @@ def convert(flag: Flag, text: str) -> Any:
             return dollars
         case "rules":
             return _rules(flag, text)
+        case "text":
+            return text
         case _:
             if not text:
                 raise UsageError(f"{flag.name} needs a value: {flag.name} {flag.metavar}")
@@ -249,14 +265,30 @@ class Options(msgspec.Struct, frozen=True):
     disallowed_tools: tuple[str, ...] = ()
     max_turns: int = 0
     max_budget_usd: float = 0.0
-    system_prompt: str = ""
+    json_schema: str = ""
+    permission_prompt_tool: str = ""
+    replay_user_messages: bool = False
+    debug: bool = False
+    resume_session_at: str = ""
+    tools: str | None = None
+    setting_sources: str | None = None
+    fallback_model: str = ""
+    effort: str = ""
+    max_thinking_tokens: str = ""
+    thinking: str = ""
+    system_prompt: str | None = None
+    """None: longrein's own."""
+    system_prompt_file: str = ""
     append_system_prompt: str = ""
+    append_system_prompt_file: str = ""
     agents: str = ""
     add_dirs: tuple[str, ...] = ()
     trust: bool = False
     plain: bool = False
     profile: str = ""
     state_dir: str = ""
+    without_effect: tuple[str, ...] = ()
+    """Lines about flags that were accepted and do nothing."""
 
 
 def options_of(values: Mapping[str, Any]) -> Options:
@@ -270,6 +302,8 @@ def options_of(values: Mapping[str, Any]) -> Options:
         given["permission_mode"] = BYPASS
         if mode != BYPASS:
             raise UsageError(f"--dangerously-skip-permissions and --permission-mode {mode}: give one of them")
+    if given.get("input_format") == given.get("output_format") == "stream-json":
+        given["print"] = True  # agent SDKs leave out -p
     options = Options(**given)
     for wrong, line in _contradictions(options):
         if wrong:
@@ -287,6 +321,12 @@ def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
             bool(o.session_id) and resumes and not o.fork_session,
             "--session-id names a new session: leave out -c and -r, or add --fork-session",
         ),
+        (bool(o.resume_session_at) and not resumes, "--resume-session-at goes with -c or -r ID"),
+        (bool(o.max_thinking_tokens) and not o.max_thinking_tokens.isdecimal(), _not_tokens(o.max_thinking_tokens)),
+        (o.system_prompt is not None and o.system_prompt_file != "", _twice("--system-prompt")),
+        (o.append_system_prompt != "" and o.append_system_prompt_file != "", _twice("--append-system-prompt")),
+        (o.json_schema != "" and not o.print, "--json-schema goes with -p: add -p"),
+        *_contradictions_of_programs(o),
         (bool(o.session_id) and not _is_uuid(o.session_id), f"--session-id: {o.session_id!r} is not a UUID"),
         (o.print and o.resume == "", "-r needs an ID with -p: `longrein sessions` lists them"),
         (not o.print and o.output_format != "text", "--output-format goes with -p: add -p"),
@@ -301,6 +341,34 @@ def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
             "--include-partial-messages goes with -p --output-format stream-json: add them",
         ),
     )
+
+
+def _contradictions_of_programs(o: Options) -> tuple[tuple[bool, str], ...]:
+    """Contradictions among the flags of agent SDKs."""
+    unknown = [name for name in (o.setting_sources or "").split(",") if name.strip() not in ("", *SOURCES)]
+    tool = o.permission_prompt_tool
+    return (
+        (bool(unknown), f"--setting-sources: {unknown[0] if unknown else ''!r} is not one of {', '.join(SOURCES)}"),
+        (
+            tool == "stdio" and o.input_format != "stream-json",
+            "--permission-prompt-tool stdio goes with --input-format stream-json",
+        ),
+        (
+            tool not in ("", "stdio"),
+            f"--permission-prompt-tool: {tool!r} cannot be asked yet; stdio asks the program that runs longrein",
+        ),
+    )
+
+
+SOURCES = ("user", "project", "local")
+
+
+def _twice(name: str) -> str:
+    return f"{name} and {name}-file: give one of them"
+
+
+def _not_tokens(text: str) -> str:
+    return f"--max-thinking-tokens: {text!r} is not a number of tokens"
 
 
 def _is_uuid(text: str) -> bool:

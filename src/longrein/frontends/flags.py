@@ -7,8 +7,9 @@ import msgspec
 
 from longrein.settings_schema import BACKGROUND_MODES, PROFILES
 
-Kind = Literal["switch", "word", "maybe", "rules", "words", "count", "money"]
-"""`maybe`: the value is optional; `rules`: split at commas and blanks; `words`: may be given several times."""
+Kind = Literal["switch", "word", "text", "maybe", "rules", "words", "count", "money"]
+"""`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks; `words`: may be given
+several times."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ HELP = flag("-h --help", "show this page and exit")
 JSON = flag("--json", "one JSON array")
 
 MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
+EFFORT_WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
     "Headless runs": (
@@ -100,6 +102,22 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         ),
         flag("--max-turns", "stop before the request after N; exit code 4", "count", "N"),
         flag("--max-budget-usd", "stop before spending more; exit code 4", "money", "DOLLARS"),
+        flag(
+            "--json-schema",
+            "end with an object that fits this JSON schema; the result line has it as structured_output",
+            "word",
+            "SCHEMA",
+        ),
+    ),
+    "Programs (agent SDKs)": (
+        flag(
+            "--permission-prompt-tool",
+            "stdio: with stream-json, the program on stdin answers permission questions",
+            "word",
+            "NAME",
+        ),
+        flag("--replay-user-messages", "stream-json: also each message that was taken from stdin"),
+        flag("--debug --debug-to-stderr", "progress on stderr, a line for each call", field="debug"),
     ),
     "Which session": (
         flag("-c --continue", "go on with the newest session of this folder", field="continue_newest"),
@@ -111,6 +129,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         ),
         flag("--fork-session", "with -c or -r: go on in a copy"),
         flag("--session-id", "the id a new session is to have", "word", "UUID"),
+        flag("--resume-session-at", "with -c or -r: go back to the message with this id first", "word", "UUID"),
     ),
     "What it may do": (
         flag(
@@ -127,24 +146,42 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         ),
         flag("--disallowed-tools --disallowedTools", "never allow these, whatever else allows them", "rules", "RULES"),
         flag(
+            "--tools",
+            "the built-in tools to offer, such as 'Read,Edit'; '' for none, default for all",
+            "text",
+            "NAMES",
+        ),
+        flag(
             "--dangerously-skip-permissions",
             "the same as --permission-mode bypassPermissions",
             field="skip_permissions",
         ),
         flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
+        flag(
+            "--setting-sources",
+            "which files to use: user, project, local; '' for none. Those of a project also need its trust",
+            "text",
+            "LIST",
+        ),
         flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
     ),
     "Model and instructions": (
         flag("--plain", "interactive, but lines only: nothing is ever redrawn"),
-        flag("--model", "such as anthropic/claude-sonnet-4-5", "word", "PROVIDER/MODEL"),
+        flag("--model", "such as anthropic/claude-sonnet-4-5, or sonnet", "word", "PROVIDER/MODEL"),
+        flag("--fallback-model", "the model to go on with when this one is overloaded", "word", "PROVIDER/MODEL"),
+        flag("--effort", "how much the model thinks", "word", "LEVEL", EFFORT_WORDS),
+        flag("--max-thinking-tokens", "the same as a number of tokens", "text", "N"),
+        flag("--thinking", "adaptive: as the model likes; disabled: none", "word", "HOW", ("adaptive", "disabled")),
         flag(
             "--agents",
             'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], "model": "…"}}',
             "word",
             "JSON",
         ),
-        flag("--system-prompt", "in place of longrein's own", "word", "TEXT"),
-        flag("--append-system-prompt", "after longrein's own", "word", "TEXT"),
+        flag("--system-prompt", "in place of longrein's own; '' for none", "text", "TEXT"),
+        flag("--system-prompt-file", "the same from a file", "word", "FILE"),
+        flag("--append-system-prompt", "after longrein's own", "text", "TEXT"),
+        flag("--append-system-prompt-file", "the same from a file", "word", "FILE"),
         flag("--profile", "context policy; seed: the plainest one", "word", "NAME", PROFILES),
     ),
     "Settings and state": (STATE_DIR, flag("-v --version", "show the version and exit"), HELP),
@@ -325,14 +362,27 @@ RESERVED: Mapping[str, str] = {
 
 NOT_YET = frozenset(
     (
-        *("--no-session-persistence", "--json-schema", "--tools", "--permission-prompt-tool", "--fallback-model"),
-        *("--effort", "--system-prompt-file", "--append-system-prompt-file", "--agent", "--mcp-config"),
-        *("--strict-mcp-config", "--settings", "--setting-sources", "--plugin-dir", "--replay-user-messages"),
-        *("--include-hook-events", "-w", "--worktree", "--debug", "--output-last-message", "--output-schema"),
+        *("--agent", "-w", "--worktree", "--output-last-message", "--output-schema"),
         *("--ephemeral", "--skip-git-repo-check", "-i"),
     )
 )
 """Flags of other agents that longrein does not have yet."""
+
+WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
+    "--allow-dangerously-skip-permissions": (False, ""),
+    "--betas": (True, "no beta header is sent"),
+    "--include-hook-events": (False, "no events of hooks are reported"),
+    "--mcp-config": (True, "MCP servers are not available yet"),
+    "--no-session-persistence": (False, "the session is kept, as every session is"),
+    "--plugin-dir": (True, "plugins are not loaded"),
+    "--resume-drops-turn": (True, "the resume does not check what it drops"),
+    "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
+    "--settings": (True, "settings are read from longrein's own files"),
+    "--strict-mcp-config": (False, "MCP servers are not available yet"),
+    "--task-budget": (True, "the model is not told a budget; --max-budget-usd limits money"),
+    "--thinking-display": (True, "thoughts are always shown as the model gives them"),
+}
+"""Flags of agent SDKs that are accepted and do nothing: whether they take a value, and the line said on stderr."""
 
 EXIT_CODES = (
     ("0", "done"),

@@ -25,10 +25,10 @@ def prompt(name: str) -> str:
         return file.read()
 
 
-def compose_system(*, replaced: str = "", appended: str = "") -> str:
-    """Return the system text of a session: longrein's or the user's own, and the user's addition."""
-    text = replaced or prompt("system")
-    return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
+def compose_system(*, replaced: str | None = None, appended: str = "") -> str:
+    """Return the system text of a session: longrein's or the user's own (may be ''), and the user's addition."""
+    text = prompt("system") if replaced is None else replaced
+    return f"{text.rstrip()}\n\n{appended.strip()}\n".lstrip("\n") if appended.strip() else text
 
 
 def child_system(kind: SubagentType) -> str:

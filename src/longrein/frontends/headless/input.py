@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.events import AnyPart, Image, Text, UsageError, decode_json
+from longrein.frontends.headless.control import ControlRequest, ControlResponse
 from longrein.frontends.text_format import shortened
 
 How = Literal["queued", "steer", "now"]
@@ -22,17 +23,11 @@ class InputMessage(msgspec.Struct, frozen=True):
     """`queued`: after the running turn; `steer`: with its next request; `now`: interrupts it."""
 
 
-class ControlRequest(msgspec.Struct, frozen=True):
-    """A control request, by its id. longrein does not serve them yet."""
-
-    request: str
-
-
 EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
-def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | ControlRequest | None:
+def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | ControlRequest | ControlResponse | None:
     """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a malformed line."""
     try:
         data = decode_json(line)
@@ -40,15 +35,28 @@ def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | Cont
         raise UsageError(f"stdin: {_short(line)} is no JSON; a line is {EXAMPLE}") from None
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "control_request":
-        return ControlRequest(str(data.get("request_id", "")))
-    if kind in ("control_response", "control_cancel_request", "keep_alive"):
-        return None
+        request = data.get("request")
+        return ControlRequest(str(data.get("request_id", "")), request if isinstance(request, dict) else {})
+    if kind == "control_response":
+        return _response(data.get("response"))
+    if kind in ("control_cancel_request", "keep_alive", "update_environment_variables"):
+        return None  # requests of the program are answered at once, so that none is left to cancel
     if kind != "user":
         raise UsageError(f"stdin: {_short(line)} is no user message; a line is {EXAMPLE}")
     parts = _parts(data.get("message"), keep_image)
     if not parts:
         raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
     return InputMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
+
+
+def _response(response: Any) -> ControlResponse:
+    match response:
+        case {"subtype": "success", "request_id": str(number)}:
+            return ControlResponse(number, response.get("response"))
+        case {"request_id": str(number)}:
+            return ControlResponse(number, error=str(response.get("error") or "the program gave no answer"))
+        case _:
+            raise UsageError("stdin: a control_response has no request_id; it answers no request")
 
 
 def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:

@@ -121,6 +121,7 @@ class RunReporter:
         self._partial = PartialMessages()
         self._streams = options.output == "stream-json"
         self._count = 0
+        self._state = ""
 
     def begin(self) -> None:
         if self._streams:
@@ -143,10 +144,16 @@ class RunReporter:
                 heard = UserNotice(f"{update.label}: {heard.text}")
             self._put(self._lines(heard, subagents.run_state(update), subagents.partial(update)))
 
-    def answer(self, request: str) -> None:
-        """Write an error response to a control request."""
-        error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
-        self._put([{"type": "control_response", "response": error}])
+    def put_line(self, line: Line) -> None:
+        """Write a line of the control protocol."""
+        self._put([line])
+
+    def report_state(self, state: str, *, host_only: bool) -> None:
+        """Write a line `session_state_changed`, unless that is the state reported last."""
+        if state != self._state:
+            self._state = state
+            fields = {"state": state, **({"sdk_host_only": True} if host_only else {})}
+            self._put([self._system("session_state_changed", fields)])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
         if self._options.output != "text":

@@ -30,7 +30,7 @@ def exit_code(run_state: RunState, stop: Stop) -> int:
         return stop.error.exit_code
     if stop.write_error or run_state.ended is None:
         return 1
-    match run_state.ended.reason:
+    match _reason(run_state):
         case "done":
             return 0
         case "blocked":
@@ -41,6 +41,12 @@ def exit_code(run_state: RunState, stop: Stop) -> int:
             return TRY_AGAIN
         case _:
             return 1
+
+
+def _reason(run_state: RunState) -> str:
+    """Return why the turn ended. One whose last denial came from the program itself was not blocked: it was asked."""
+    reason = run_state.ended.reason if run_state.ended else "error"
+    return "done" if reason == "blocked" and run_state.denials and run_state.denials[-1].by_host else reason
 
 
 def error_line(run_state: RunState, stop: Stop) -> str:
@@ -57,9 +63,9 @@ def error_line(run_state: RunState, stop: Stop) -> str:
 
 def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) -> Line:
     """The `result` line; `key` makes its id unique in the session."""
-    reason = run_state.ended.reason if run_state.ended else "error"
+    reason = _reason(run_state)
     cut = bool(stop.signal or stop.error or stop.write_error)
-    fine = reason in ("done", "blocked") and not cut
+    fine = reason == "done" and not cut
     line: Line = {
         "type": "result",
         "subtype": "success" if fine else SUBTYPES.get("" if cut else reason, "error_during_execution"),
@@ -68,9 +74,9 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
         "duration_api_ms": run_state.asking_us // 1000,
         "num_turns": run_state.replies,
     }
-    if fine:
+    if fine or (reason == "blocked" and not cut):
         line["result"] = run_state.text
-    else:
+    if not fine:
         line["errors"] = [error_line(run_state, stop) or _reason_text(run_state, stop)]
     line |= {
         "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,

@@ -7,8 +7,22 @@ from functools import partial
 from typing import Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
-from longrein.events import AnyPart, Asked, Entry, LongreinError, PermissionAsked, SessionError, TurnEnded, UsageError
-from longrein.frontends.headless.input import ControlRequest, InputMessage, KeepImage, parse_line
+from longrein.events import (
+    AnyPart,
+    Asked,
+    Entry,
+    LongreinError,
+    PermissionAsked,
+    SessionError,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    UsageError,
+)
+from longrein.frontends.headless.control import ControlChannel, ControlRequest, ControlResponse
+from longrein.frontends.headless.control_requests import ControlOptions, HostRequests
+from longrein.frontends.headless.host_permissions import HostPermissions
+from longrein.frontends.headless.input import InputMessage, KeepImage, parse_line
 from longrein.frontends.headless.output import BufferedOutput, RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
@@ -30,7 +44,7 @@ FAREWELL_S = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_headless(
+async def run_headless(  # noqa: PLR0913 - each is a part of the run
     session: SessionPort,
     *,
     prompt: tuple[AnyPart, ...],
@@ -40,15 +54,16 @@ async def run_headless(
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
     keep_image: KeepImage | None = None,
+    control: ControlOptions | None = None,
 ) -> int:
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
 
     The session must be open and idle; it is closed here, before the last result is written. Permission questions are
     denied. `out` gets UTF-8 lines of `options.output`, `err` one line per call, without newline. SIGINT, SIGTERM and
     SIGHUP interrupt the turn (a second one cancels it) and give 128 + their number. A `LongreinError` becomes a result,
-    a line on `err` and its exit code. Needs the main thread.
+    a line on `err` and its exit code. Needs the main thread. `control` is for requests of a program on `lines`.
     """
-    run = _Run(session, facts, options, out, err)
+    run = _Run(session, facts, options, out, err, control or ControlOptions())
     run.streams_input = lines is not None
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
@@ -63,6 +78,7 @@ class _Run:
         options: OutputOptions,
         out: BufferedOutput,
         err: Callable[[str], None],
+        control: ControlOptions,
     ) -> None:
         state = session.state
         self.session, self.facts, self.options, self.out, self.err = session, facts, options, out, err
@@ -72,6 +88,10 @@ class _Run:
         self.run_state.calls.update((call, opened.call) for call, opened in state.calls.items())
         self.subagents = SubagentStreams(self.run_state, state)
         self.reporter = RunReporter(facts, options, out, self.start, err)
+        self.control = control
+        self.channel = control.channel or ControlChannel(self.reporter.put_line)
+        self.requests = HostRequests(session, control, self._wake)
+        self.permissions = HostPermissions(session, self.channel, self._notice) if control.asks_permission else None
         self.signal = 0
         self.error: LongreinError | None = None
         self.main_task: asyncio.Task[None] | None = None
@@ -104,6 +124,8 @@ class _Run:
         """Close the session, so that its followers get all updates and the next run can open it."""
         if self.waiting_notice is not None:
             self.waiting_notice.cancel()
+        if self.permissions is not None:
+            await self.permissions.close()
         for act in (self._report_left_work, self.session.close):  # closed in any case
             try:
                 await act()
@@ -166,6 +188,7 @@ class _Run:
                 self.work_ready.clear()
                 if not self.signal:
                     await self.session.run(once=True)
+                    self._report_idle()
                 if ended:
                     break
         finally:
@@ -183,16 +206,22 @@ class _Run:
                     if self.options.output == "stream-json":
                         self.reporter.apply(UserNotice(str(error)), self.run_state)
                     continue
-                if isinstance(message, ControlRequest):
-                    self.reporter.answer(message.request)
-                elif message is not None:
-                    await self._send(message)
+                match message:
+                    case ControlRequest():
+                        self.reporter.put_line(await self.requests.answer(message))
+                    case ControlResponse():
+                        self.channel.receive(message)
+                    case InputMessage():
+                        await self._send(message)
+                await self.out.drain()
         finally:
+            self.channel.close("the program that runs longrein has closed stdin, so nobody can be asked")
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
     async def _send(self, message: InputMessage) -> None:
         if message.how == "now":
             self.session.interrupt()
+        self._report_state("running")
         how: Literal["prompt", "steer", "queued"] = "steer" if message.how == "steer" else "queued"
         await self.session.tell(UserMessage(message.parts, how if self.session.busy else "prompt"))
         self.work_ready.set()
@@ -217,8 +246,10 @@ class _Run:
     async def _apply_entry(self, entry: Entry) -> None:
         self.run_state.step(entry)
         match entry.event:
-            case PermissionAsked(call=call):
-                await self._deny(call)
+            case PermissionAsked() as question:
+                await self._decide(question, self.run_state)
+            case ToolEnded(call=call) if self.permissions is not None:
+                self.permissions.forget(call)
             case Asked() if self.signal:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEnded() if self.streams_input:
@@ -235,7 +266,9 @@ class _Run:
         if isinstance(of.heard, Entry):
             self.subagents.run_state(of).step(of.heard)
             if isinstance(of.heard.event, PermissionAsked):
-                await self._deny(of.heard.event.call, of.child)
+                await self._decide(of.heard.event, self.subagents.run_state(of), of.child)
+            elif isinstance(of.heard.event, ToolEnded) and self.permissions is not None:
+                self.permissions.forget(of.heard.event.call, of.child)
 
     def _has_background_work(self) -> bool:
         children = self.run_state.children.values()
@@ -249,6 +282,32 @@ class _Run:
             more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
             self.err(f"waiting at most {self.options.background_s:g} s for {names}{more}")
 
+    async def _decide(self, question: PermissionAsked, run_state: RunState, child: str = "") -> None:
+        """Ask the program about a call; without one, deny the call."""
+        if self.permissions is None:
+            await self._deny(question.call, child)
+            return
+        self._report_state("requires_action")
+        call = run_state.calls.get(question.call) or ToolCall(question.call, question.name, {})
+        self.permissions.ask(question, call, run_state, child)
+
+    def _wake(self) -> None:
+        self.work_ready.set()
+
+    def _notice(self, text: str) -> None:
+        self.err(text)
+        if self.options.output == "stream-json":
+            self.reporter.apply(UserNotice(text), self.run_state)
+
+    def _report_state(self, state: str) -> None:
+        """Tell a program that wants to know whether the session works, waits for it or is idle."""
+        if self.control.reports_state:
+            self.reporter.report_state(state, host_only=self.control.state_for_host_only)
+
+    def _report_idle(self) -> None:
+        if not self.session.busy and not self.session.pending:
+            self._report_state("idle")
+
     async def _deny(self, call: str, child: str = "") -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
 
@@ -257,9 +316,15 @@ class _Run:
         self.code = exit_code(self.run_state, self._stop())
         self._complain()
         self.run_state.reset_turn()
+        if not any(agent.state in ("queued", "running", "asking") for agent in self.session.agents()):
+            self._report_state("idle")  # commands in the background are not waited for
 
     async def _finish(self) -> int:
-        if self.streams_input and self.code is None and not (self.signal or self.error or self.run_state.replies):
+        said_nothing = not (self.signal or self.error or self.run_state.replies)
+        if self.streams_input and self.code is None and said_nothing and self.requests.served and not self.input_error:
+            await self.out.drain()
+            return 0  # a program that has only asked questions
+        if self.streams_input and self.code is None and said_nothing:
             self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:
             self.reporter.end(self.run_state, self._stop())

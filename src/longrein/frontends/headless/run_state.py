@@ -33,6 +33,8 @@ class DeniedCall(msgspec.Struct, frozen=True):
     """The question; None when a rule or the mode denied the call."""
     agent: str = ""
     """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
+    by_host: bool = False
+    """Whether the program that runs longrein denied it."""
 
 
 class Subagent(msgspec.Struct, frozen=True):
@@ -67,6 +69,8 @@ class RunState:
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
         self.questions: dict[str, PermissionAsked] = {}
+        self.answered_by_host: set[str] = set()
+        """Calls about which the program that runs longrein was asked."""
         self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
@@ -180,8 +184,9 @@ class RunState:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
         if end.status == "denied":
+            by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
-            (self.root or self).denials.append(DeniedCall(call, question, self.label))
+            (self.root or self).denials.append(DeniedCall(call, question, self.label, by_host))
 
 
 class SessionFacts(msgspec.Struct, frozen=True):

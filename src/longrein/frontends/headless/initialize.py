@@ -1,0 +1,168 @@
+"""The control request `initialize`, with which a program that runs longrein begins: what it sets, and the answer."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.events import UsageError
+from longrein.frontends.argv import Options
+from longrein.frontends.headless.control import ControlRequest
+from longrein.frontends.headless.input import parse_line
+from longrein.frontends.headless.stream_json_blocks import Line
+
+KNOWN = frozenset(
+    (
+        *("subtype", "hooks", "agents", "skills", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema"),
+        *("excludeDynamicSections", "systemPromptSnapshot", "forwardSubagentText", "promptSuggestions"),
+        *("agentProgressSummaries", "title", "planModeInstructions"),
+    )
+)
+"""Fields of the request that need no note."""
+WITHOUT_EFFECT = {
+    "excludeDynamicSections": "the folder and the date stay in the first message, not in the system prompt",
+    "systemPromptSnapshot": "the system prompt of a stored session is never taken from it",
+    "promptSuggestions": "no prompts are suggested",
+    "planModeInstructions": "plan mode has its own instructions",
+    "title": "a session is named by its first message",
+}
+
+
+class HookCallback(msgspec.Struct, frozen=True):
+    """Functions of the program that are called on one hook event."""
+
+    event: str
+    """Hook event, such as `PreToolUse`."""
+    matcher: str
+    """As in a settings file; '' for all."""
+    callbacks: tuple[str, ...]
+    """Ids for the control request `hook_callback`."""
+    timeout_s: float = 0.0
+    """0 for the default."""
+    blocks_on_failure: bool = False
+    """Whether a call is denied when its callback fails."""
+
+
+class Initialize(msgspec.Struct, frozen=True):
+    """The first request of a program."""
+
+    id: str
+    fields: Mapping[str, Any]
+
+    @property
+    def hooks(self) -> tuple[HookCallback, ...]:
+        """The functions to call, in their order; entries that cannot be read are left out."""
+        table = self.fields.get("hooks")
+        groups = [
+            (str(event), group)
+            for event, groups in (table.items() if isinstance(table, dict) else ())
+            for group in (groups if isinstance(groups, list) else ())
+            if isinstance(group, dict)
+        ]
+        return tuple(_hook(event, group) for event, group in groups)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines about fields that have no effect."""
+        given = [name for name, value in self.fields.items() if value not in (None, False, "", [], {})]
+        known = [
+            f"initialize: {name} has no effect: {WITHOUT_EFFECT[name]}" for name in given if name in WITHOUT_EFFECT
+        ]
+        return (
+            *known,
+            *(f"initialize: {name[:40]} is not known and has no effect" for name in given if name not in KNOWN),
+        )
+
+
+def _hook(event: str, group: Mapping[str, Any]) -> HookCallback:
+    ids, timeout = group.get("hookCallbackIds"), group.get("timeout")
+    return HookCallback(
+        event,
+        str(group.get("matcher") or ""),
+        tuple(map(str, ids)) if isinstance(ids, list) else (),
+        float(timeout) if isinstance(timeout, int | float) else 0.0,
+        group.get("onFailure") not in (None, "continue"),
+    )
+
+
+async def read_initialize(lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes]]:
+    """Read the first line; return it if it is an `initialize`, and the lines that are left to read.
+
+    What it sets must be known before the session is opened.
+    """
+    first = await anext(lines, None)
+    if first is None:
+        return None, lines
+    try:
+        request = parse_line(first, None)
+    except UsageError:
+        request = None
+    if isinstance(request, ControlRequest) and request.subtype == "initialize":
+        return Initialize(request.id, request.request), lines
+    return None, _chained(first, lines)
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for line in rest:
+        yield line
+
+
+def with_initialize(options: Options, given: Initialize) -> Options:
+    """Return `options` with what the request sets. Raises `UsageError` for a field of the wrong kind."""
+    fields = given.fields
+    texts = {
+        "systemPrompt": ("system_prompt", options.system_prompt),
+        "appendSystemPrompt": ("append_system_prompt", options.append_system_prompt),
+    }
+    changed: dict[str, Any] = {}
+    for name, (field, _) in texts.items():
+        text = fields.get(name)
+        if isinstance(text, list) and all(isinstance(part, str) for part in text):
+            text = "\n\n".join(text)
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"initialize: {name} must be a text")
+        if text is not None:
+            changed[field] = text
+    if fields.get("jsonSchema"):
+        changed["json_schema"] = json.dumps(fields["jsonSchema"])
+    agents = fields.get("agents")
+    if agents:
+        if not isinstance(agents, dict) or not all(isinstance(one, dict) for one in agents.values()):
+            raise UsageError("initialize: agents must be an object of name -> fields")
+        changed["agents"] = json.dumps(_merged_agents(options.agents, agents))
+    return msgspec.structs.replace(options, **changed)
+
+
+def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        known = json.loads(flag) if flag else {}
+    except ValueError:
+        raise UsageError("--agents is no JSON object") from None
+    return {**known, **agents} if isinstance(known, dict) else agents
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What longrein tells the program in its answer to `initialize`."""
+
+    commands: tuple[tuple[str, str], ...] = ()
+    """(name, description)"""
+    agents: tuple[tuple[str, str], ...] = ()
+    """(name, description)"""
+    model: str = ""
+    key_source: str = "none"
+
+    def fields(self) -> Line:
+        """Return the fields of the answer."""
+        model = {"value": self.model, "displayName": self.model, "description": "the model of this session"}
+        return {
+            "commands": [{"name": name, "description": told, "argumentHint": ""} for name, told in self.commands],
+            "agents": [{"name": name, "description": told} for name, told in self.agents],
+            "output_style": "default",
+            "available_output_styles": ["default"],
+            "models": [model],
+            "account": {"apiKeySource": self.key_source, "tokenSource": "none"},
+            "pid": os.getpid(),
+        }

@@ -1,0 +1,116 @@
+"""Permission questions to the program that runs longrein: the control request `can_use_tool` and its answer. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.agent import Answer, InboxMessage, SetMode
+from longrein.events import PermissionAsked, ToolCall
+from longrein.frontends.flags import MODES
+from longrein.frontends.headless.stream_json_blocks import Line, tool_input
+
+ALWAYS = ("userSettings",)
+"""Destinations of a rule that is to hold in later sessions too; others hold for this session."""
+
+
+class HostVerdict(msgspec.Struct, frozen=True):
+    """What the program decided about one call."""
+
+    words: tuple[InboxMessage, ...]
+    """Messages for the session; the last one is the answer."""
+    interrupt: bool = False
+    notes: tuple[str, ...] = ()
+    """Lines about parts of the answer that have no effect."""
+
+
+def question_fields(asked: PermissionAsked, call: ToolCall, call_id: str, agent: str) -> Line:
+    """Return the fields of `can_use_tool`; `call_id` is the call's id in the output, `agent` the subagent's label."""
+    first = next(iter(asked.shown.splitlines()), "")
+    return {
+        "tool_name": asked.name,
+        "input": tool_input(call),
+        "permission_suggestions": _suggestions(asked.suggestion),
+        "decision_reason": asked.reason,
+        "tool_use_id": call_id,
+        "display_name": asked.name,
+        "title": f"{asked.name} needs permission",
+        "description": first,
+        **({"agent_id": agent} if agent else {}),
+    }
+
+
+def _suggestions(rules: str) -> list[Line]:
+    found = [_rule_fields(rule) for rule in rules.splitlines()]
+    if not found:
+        return []
+    return [{"type": "addRules", "rules": found, "behavior": "allow", "destination": "session"}]
+
+
+def _rule_fields(rule: str) -> Line:
+    match = re.fullmatch(r"([^()]+)\((.*)\)", rule, re.DOTALL)
+    return {"toolName": match[1], "ruleContent": match[2]} if match else {"toolName": rule}
+
+
+def read_verdict(response: Any, asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
+    """Read the program's answer; one that cannot be read denies. `child`: session of the subagent that asks."""
+    match response:
+        case {"behavior": "allow"}:
+            return _allowed(response, asked, call, child)
+        case {"behavior": "deny"}:
+            denial = _denial(asked.call, str(response.get("message") or ""), child)
+            return HostVerdict((denial,), interrupt=response.get("interrupt") is True)
+        case _:
+            return HostVerdict((_denial(asked.call, "the answer to can_use_tool has no behavior", child),))
+
+
+def refused(asked: PermissionAsked, why: str, child: str) -> HostVerdict:
+    """Return the denial of a call about which the program could not be asked."""
+    return HostVerdict((_denial(asked.call, why, child),))
+
+
+def _denial(call: str, message: str, child: str) -> Answer:
+    return Answer(call, "deny", message=message, by="user", session=child)
+
+
+def _allowed(response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
+    changed = response.get("updatedInput")
+    if changed is not None and not isinstance(changed, dict):
+        return refused(asked, "the answer to can_use_tool has an updatedInput that is no object", child)
+    arguments = changed if changed is not None and changed != tool_input(call) else None
+    updates = response.get("updatedPermissions") or ()
+    scope, rules, modes, notes = "once", list[str](), list[SetMode](), list[str]()
+    for update in _objects(updates):
+        match update:
+            case {"type": "setMode", "mode": str(mode)} if mode in MODES:
+                modes.append(SetMode(mode))
+            case {"type": "addRules", "behavior": "allow", "rules": [*given]} if arguments is None and (
+                found := _proposed(given, asked.suggestion)
+            ):
+                rules += found
+                scope = "always" if update.get("destination") in ALWAYS else "session"
+            case _:
+                notes.append(_without_effect(update))
+    answer = Answer(asked.call, "allow", rule="\n".join(rules), by="user", session=child, arguments=arguments)
+    answer = msgspec.structs.replace(answer, scope=scope)
+    return HostVerdict((*modes, answer), notes=tuple(notes))
+
+
+def _objects(found: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
+
+
+def _proposed(given: Sequence[Any], suggestion: str) -> list[str]:
+    """Return the rules in `given` as longrein spells them; none where one of them was not proposed."""
+    proposed = {tuple(sorted(_rule_fields(rule).items())): rule for rule in suggestion.splitlines()}
+    found = []
+    for rule in _objects(list(given)):
+        fields = {key: rule[key] for key in ("toolName", "ruleContent") if rule.get(key)}
+        found.append(proposed.get(tuple(sorted(fields.items())), ""))
+    return found if len(found) == len(given) and all(found) else []
+
+
+def _without_effect(update: Mapping[str, Any]) -> str:
+    kind = str(update.get("type"))[:40]
+    return f"updatedPermissions: {kind} has no effect: only suggested rules can be added, and the mode set"
