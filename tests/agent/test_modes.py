@@ -101,6 +101,43 @@ async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
     assert (session.state.mode, answers.asked) == ("acceptEdits", [])
 
 
+def last_result(harness: DiskHarness) -> str:
+    return [text_of(entry.event.parts) for entry in harness.entries() if isinstance(entry.event, ToolEnded)][-1]
+
+
+QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
+
+
+@pytest.mark.parametrize("mode", ["default", "auto", "plan", "bypassPermissions"])
+async def test_questions_of_the_model_reach_the_user_in_every_mode(tmp_path: Path, mode: str) -> None:
+    arguments = {"questions": [QUESTION], "answers": {"Which?": "b"}}
+    harness, answers = new_harness(tmp_path), Approver(lambda asked: Answer(asked.call, "allow", arguments=arguments))
+    model = Script(says(call("AskUserQuestion", questions=[QUESTION])), says("done"))
+    rules = Rules(base=str(harness.tree), allow=("AskUserQuestion",))
+    async with harness.session(model, rules=rules) as session, answers.answering(session):
+        await turn(session, SetMode(mode), "go")
+    assert len(answers.asked) == 1
+    assert last_result(harness) == "The user answered:\n\nWhich?\nb"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
+        ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
+    ],
+)
+async def test_the_model_cannot_answer_for_the_user(tmp_path: Path, name: str, arguments: dict[str, object]) -> None:
+    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
+    async with (
+        harness.session(Script(says(call(name, **arguments)), says("done"))) as session,
+        answers.answering(session),
+    ):
+        await turn(session, SetMode("plan"), "go")
+    assert (answers.asked, session.state.mode) == ([], "plan")
+    assert last_result(harness).startswith(f"[bad-arguments] {name}: ")
+
+
 # --- Answers ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from longrein.store import list_sessions
+from longrein.events import ToolEnded, text_of
+from longrein.store import Reader, list_sessions
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
@@ -189,6 +190,58 @@ def test_a_plan_is_shown_and_agreed_to(tmp_path: Path) -> None:
     with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
         tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send("y").until("Fine.")
         tty.until("idle · mock/small · default")
+
+
+@pytest.mark.parametrize(("key", "mode"), [("y", "default"), ("a", "acceptEdits"), ("n", "plan")])
+def test_a_plan_has_three_answers(tmp_path: Path, key: str, mode: str) -> None:
+    plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": "1. Fix calc.py"}}]}
+    with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
+        tty.ask("go").until("accept all edits").until(tty.keys_count).send(key).until("Fine.")
+        tty.until(f"idle · mock/small · {mode}")
+
+
+COLOURS = {
+    "question": "Which colour?",
+    "options": [{"label": "red", "description": "warm"}, {"label": "blue"}, {"label": "green"}],
+}
+SIZES = {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}], "multiSelect": True}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("2", "13\r"), "Which colour?\nblue\n\nWhich sizes?\nS, L"),
+        (("omauve\r", "2\r"), "Which colour?\nmauve\n\nWhich sizes?\nM"),
+        (("1", "11oall\r"), "Which colour?\nred\n\nWhich sizes?\nall"),
+    ],
+)
+def test_the_user_answers_questions_of_the_model(tmp_path: Path, keys: tuple[str, str], said: str) -> None:
+    ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
+    with open_it(home(tmp_path, ask, {"text": "Fine."}), "--permission-mode bypassPermissions") as tty:
+        tty.ask("go").until("(1 of 2) Which colour?").until(" 1 red  warm").until("answer in words")
+        tty.until(lambda: any(row.startswith(" o answer") for row in tty.lines()))
+        tty.settle(0.8)
+        tty.send(keys[0]).until("(2 of 2) Which sizes?").until(" 3 [ ] L").send(keys[1]).until("Fine.")
+    assert result_of(tmp_path, "AskUserQuestion").endswith(said)
+
+
+def test_the_user_answers_questions_of_the_model_by_lines(tmp_path: Path) -> None:
+    ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
+    with open_it(home(tmp_path, ask, {"text": "Fine."}), "--plain") as tty:
+        tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>").send("3\n")
+        tty.until("(2 of 2) Which sizes?").send("1 2\n").until("Fine.")
+    assert result_of(tmp_path, "AskUserQuestion").endswith("Which colour?\ngreen\n\nWhich sizes?\nS, M")
+
+
+def result_of(tmp_path: Path, tool: str) -> str:
+    """Text of the last result of a tool in the only session."""
+    found = [
+        text_of(entry.event.parts)
+        for folder in (tmp_path / "state" / "sessions").iterdir()
+        for entry in Reader(str(tmp_path / "state"), folder.name).entries()
+        if isinstance(entry.event, ToolEnded) and entry.event.name == tool
+    ]
+    return found[-1]
 
 
 def footer_colours(tty: PseudoTerminal, text: str) -> set[str]:

@@ -122,7 +122,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))
     if tool is EXIT_PLAN_MODE and (session.mode != "plan" or session.deps.parent_policy is not None):
         return Judgement("refuse", NOT_PLANNING)
-    arguments, problem = fit_arguments(tool, call.arguments)
+    arguments, problem = fit_arguments(tool, call.arguments, from_answer=call.id in session.approvals.arguments)
     if problem:
         return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
     if open_call.started and tool.traits.kind == "agent":  # its subagents were started before a crash and continue
@@ -243,7 +243,8 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object],
     cwd = cwd or session.state.cwd
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str):
-        return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
+        asks = tool.user.reason if tool.user else ""
+        return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name, asks=asks)
     command = _read(text, cwd, session.rules.home)
     facts = tuple(
         PartFacts(_touched_by_part(session, part, effect), _foreign(session, part), _armed(session, part, effect))

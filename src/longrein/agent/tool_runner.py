@@ -57,7 +57,11 @@ class _Versions(Mapping[str, FileVersion]):
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` in parallel, at most `limits.parallel_max` at once."""
     calls = [session.original_call(call) for call in calls]
-    fitted = {call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {})[0] for call in calls}
+    changed = session.approvals.arguments
+    fitted = {
+        call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {}, from_answer=call.id in changed)[0]
+        for call in calls
+    }
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session, session.deps.tools[call.name], fitted[call.id])]
     if changing:

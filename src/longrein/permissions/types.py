@@ -54,6 +54,8 @@ class Call(msgspec.Struct, frozen=True):
     """Facts about the parts of `command`, in their order."""
     confined: bool = False
     """True if the sandbox confines the command."""
+    asks: str = ""
+    """Why the user is asked in every mode; '' where rules and mode decide."""
 
 
 class Rules(msgspec.Struct, frozen=True):

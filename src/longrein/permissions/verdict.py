@@ -332,7 +332,6 @@ def _path_rule(call: Call) -> str:
 
 
 _PLAN_REASON = "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; the user decides"
-_EXIT_PLAN = "ExitPlanMode"
 _NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__")
 """Reading tools that reach beyond this machine; they need a rule."""
 
@@ -356,8 +355,8 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
         return Verdict("deny", _why_deny(call, rule), rule)
     if call.command is not None and mode != "bypassPermissions":
         return _judge_command(call, call.command, rules, mode, cwd)
-    if call.tool == _EXIT_PLAN:
-        return _ask(call, "the plan is ready; yes ends plan mode")
+    if call.asks:
+        return _ask(call, call.asks)
     changes = call.access in ("write", "command") or any(t.writes for t in call.touched)
     if mode == "plan" and changes:
         return Verdict("deny", _PLAN_REASON)

@@ -68,13 +68,17 @@ class ArgumentMismatch(Exception):
     """Value that does not fit the schema. Internal to this module."""
 
 
-def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+def fit_arguments(
+    tool: Tool, arguments: Mapping[str, Any], *, from_answer: bool = False
+) -> tuple[dict[str, Any], str | None]:
     """Return the converted arguments and None, or {} and the error message.
 
-    Without a conversion the first value equals `arguments`.
+    Without a conversion the first value equals `arguments`. `from_answer`: the user's answer has replaced the model's.
     """
+    own = tool.user.arguments if tool.user and from_answer else ()
+    given = {key: arguments[key] for key in own if key in arguments}
     try:
-        return fit_object(tool.spec.schema, arguments, ""), None
+        return fit_object(tool.spec.schema, {k: v for k, v in arguments.items() if k not in given}, "") | given, None
     except ArgumentMismatch as misfit:
         return {}, f"[bad-arguments] {tool.spec.name}: {misfit}. Nothing was done; correct the call and send it again."
 

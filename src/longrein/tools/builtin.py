@@ -1,6 +1,7 @@
 """Built-in tools, in the fixed order of their schemas in every request."""
 
 from longrein.events import Reminded
+from longrein.tools.ask_user import ASK_USER
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.edit import EDIT
@@ -49,6 +50,7 @@ BUILTIN: tuple[Tool, ...] = (
     RECALL,
     COMPACT,
     EXIT_PLAN_MODE,
+    ASK_USER,
     *TASK_TOOLS,
 )
 

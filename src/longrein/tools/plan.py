@@ -1,13 +1,16 @@
 """`ExitPlanMode` tool: the model presents its plan; the user ends plan mode or lets the model go on planning."""
 
 from longrein.events import ModeSet
-from longrein.tools.port import Outcome
+from longrein.tools.port import Outcome, UserAnswer
 from longrein.tools.registry import make_tool
 
 
-async def ExitPlanMode(plan: str) -> Outcome:  # noqa: ARG001 - the user has read it in the question
+async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: ARG001 - the question shows the plan
     """In plan mode: show the user your plan (Markdown). Yes ends plan mode."""
-    return Outcome.of("The user agreed: plan mode is over. Do what the plan says.", ModeSet("default"))
+    then = "acceptEdits" if mode == "acceptEdits" else "default"
+    return Outcome.of("The user agreed: plan mode is over. Do what the plan says.", ModeSet(then))
 
 
-EXIT_PLAN_MODE = make_tool(ExitPlanMode, access="none")
+EXIT_PLAN_MODE = make_tool(
+    ExitPlanMode, access="none", user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",))
+)

@@ -402,6 +402,15 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Path as given -> real path for which the call was allowed. Another one now is refused."""
 
 
+class UserAnswer(msgspec.Struct, frozen=True):
+    """The user's part in a tool."""
+
+    reason: str
+    """Why the user is asked."""
+    arguments: tuple[str, ...] = ()
+    """Parameters that only the answer gives. The model does not see them."""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A tool: its spec for the model and the function that runs."""
 
@@ -419,6 +428,8 @@ class Tool(msgspec.Struct, frozen=True):
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()
     """Names of such a tool in other agents, in lower case; files of subagents may use them."""
+    user: UserAnswer | None = None
+    """For tools whose every call the user answers, whatever the mode and the rules allow."""
 
     @property
     def traits(self) -> ToolTraits:

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypedDict, Union, Unpack
 import msgspec
 
 from longrein.events import ToolError, ToolSpec, ToolTraits
-from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, ToolKind
+from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, ToolKind, UserAnswer
 
 # --- Tool spec from signature and docstring --------------------------------------------------------------------------
 #
@@ -41,12 +41,12 @@ class Parameter(typing.NamedTuple):
     required: bool
 
 
-def tool_spec(function: Callable[..., Any], names: Mapping[str, str]) -> ToolSpec:
+def tool_spec(function: Callable[..., Any], names: Mapping[str, str], unseen: Sequence[str] = ()) -> ToolSpec:
     """Return the spec of `function`; `names` maps a parameter to the model's name for it (`{"ignore_case": "-i"}`).
 
-    Raises TypeError for a type hint without a JSON schema.
+    Parameters in `unseen` are left out. Raises TypeError for a type hint without a JSON schema.
     """
-    found = parameters(function)
+    found = [parameter for parameter in parameters(function) if parameter.name not in unseen]
     wire = [names.get(p.name, p.name) for p in found]
     text, said = read_docstring(function.__doc__ or "", wire)
     properties = {
@@ -182,7 +182,7 @@ class Traits(TypedDict, total=False):
     task_argument: str
 
 
-def make_tool(
+def make_tool(  # noqa: PLR0913 - each is a property of the tool
     function: Callable[..., Awaitable[Outcome | str]],
     *,
     access: Access,
@@ -192,14 +192,15 @@ def make_tool(
     deferred: bool = False,
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
+    user: UserAnswer | None = None,
     **traits: Unpack[Traits],
 ) -> Tool:
     """Make a tool from `function`.
 
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of a path parameter
     and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
-    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`:
-    see `Tool`. `traits`: fields of `events.ToolTraits`.
+    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`,
+    `user`: see `Tool`. `traits`: fields of `events.ToolTraits`.
     Raises TypeError for a type hint without a JSON schema, and for a path parameter without `paths`, which rules would
     not see.
     """
@@ -208,7 +209,9 @@ def make_tool(
     if access in ("read", "write") and not paths and unseen:
         raise TypeError(f"{function.__name__}: state paths=[({unseen[0]!r}, {access == 'write'})]")
     return Tool(
-        msgspec.structs.replace(tool_spec(function, renamed), traits=ToolTraits(**traits)),
+        msgspec.structs.replace(
+            tool_spec(function, renamed, user.arguments if user else ()), traits=ToolTraits(**traits)
+        ),
         access,
         make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
@@ -216,6 +219,7 @@ def make_tool(
         deferred,
         rule_name,
         tuple(aliases),
+        user,
     )
 
 

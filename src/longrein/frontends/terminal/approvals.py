@@ -9,6 +9,7 @@ from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
+from longrein.frontends.terminal.user_questions import QuestionForm
 from longrein.frontends.text_format import escape, escape_line
 from longrein.permissions import unseen_note
 
@@ -44,11 +45,22 @@ def choices(question: Question) -> list[Row]:
     Several rules are listed by `rule_lines`.
     """
     if question.asked.name == "ExitPlanMode":
-        return [Row("y", "yes, start"), Row("n", "no, keep planning"), Row("f", "no, and say why")]
+        edits = Row("a", "yes, and accept all edits")
+        return [Row("y", "yes, start"), edits, Row("n", "no, keep planning"), Row("f", "no, and say why")]
+    if question.asked.name == "AskUserQuestion":
+        return [Row("o", "answer in words"), Row("n", "no answer"), Row("f", "no, and say why")]
     rules = question.asked.suggestion.splitlines()
     what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
     lasting = [Row("s", f"yes, for this session: {what}"), Row("a", f"always: {what}")] if rules else []
     return [Row("y", "yes, once"), *lasting, Row("n", "no"), Row("f", "no, and say why")]
+
+
+def question_form(question: Question) -> QuestionForm | None:
+    """The form for questions of the model to the user; None for other calls."""
+    if question.asked.name != "AskUserQuestion" or not question.arguments:
+        return None
+    form = QuestionForm(question.arguments)
+    return None if form.is_done else form
 
 
 def rule_lines(question: Question) -> list[Line]:
@@ -63,9 +75,18 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
     digest = approval_digest(question.asked)
+    if question.asked.name == "ExitPlanMode" and key == "a":
+        arguments = {**(question.arguments or {}), "mode": "acceptEdits"}
+        return Answer(call, "allow", session=session, digest=digest, arguments=arguments)
     if key in ("s", "a"):
         return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session, digest=digest)
     return Answer(call, "allow" if key == "y" else "deny", message=message, session=session, digest=digest)
+
+
+def form_answer(question: Question, form: QuestionForm) -> Answer:
+    """The `Answer` that carries the user's answers to the model's questions."""
+    digest = approval_digest(question.asked)
+    return Answer(question.asked.call, "allow", session=question.session, digest=digest, arguments=form.arguments())
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
@@ -91,13 +112,17 @@ class Approval:
         """Whether keys answer it now; shown by their colour."""
         self.explaining = False
         """Whether the user is typing the reason of a denial."""
+        self.form = question_form(question)
+        """Answers so far, where the model asks the user."""
         self.top = 0
         self._rows: tuple[int, list[Line]] = (0, [])
         self._shown = 1
 
     def rows(self, width: int) -> list[Line]:
         """The content wrapped to `width`; never cropped, so that nothing is hidden."""
-        if self._rows[0] != width:
+        if self.form is not None:
+            self._rows = (width, [row for full in self.form.lines() for row in wrap(full, width)])
+        elif self._rows[0] != width:
             self._rows = (width, [row for full in self.content for row in wrap(full, width)])
         return self._rows[1]
 

@@ -300,11 +300,15 @@ class Conversation:
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def prompt(self) -> str:
-        return "why not › " if self.feedback else "› "
+        return ("answer › " if self._writing_answer else "why not › ") if self.feedback else "› "
+
+    @property
+    def _writing_answer(self) -> bool:
+        return self.approval is not None and self.approval.form is not None and self.approval.form.writing
 
     def hint(self) -> str:
         if self.feedback:
-            return "what to do instead"
+            return "" if self._writing_answer else "what to do instead"
         if self._panel_wanted:
             return ""
         return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"

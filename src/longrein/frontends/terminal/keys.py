@@ -17,11 +17,13 @@ from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.approvals import form_answer
 from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
 
 Action = Callable[[Conversation], None]
@@ -62,6 +64,11 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     for key in "ysanfYSANF":
         add(partial(answer, key=key.lower()), key, when=~choosing)
     add(_print_question, "e", when=~choosing)
+    asking = ~choosing & Condition(lambda: conversation.approval is not None and conversation.approval.form is not None)
+    for number in range(1, OPTIONS_MAX + 1):
+        add(partial(_choose_option, number=number), str(number), when=asking)
+    add(_choose_option, "enter", when=asking)
+    add(_answer_in_words, "o", when=asking)
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
@@ -88,6 +95,32 @@ def answer(conversation: Conversation, key: str) -> None:
     conversation.redraw()
 
 
+def _choose_option(conversation: Conversation, number: int = 0) -> None:
+    """Choose an option of the model's question by its number; without one confirm the marked options."""
+    if (approval := conversation.approval) is not None and (form := approval.form) is not None:
+        if number:
+            form.choose(number)
+        else:
+            form.confirm()
+        _submit_form(conversation)
+
+
+def _submit_form(conversation: Conversation) -> None:
+    """Send the answers once all questions have one."""
+    approval = conversation.approval
+    if approval is not None and approval.form is not None and approval.form.is_done:
+        conversation.submit_answer(approval.question, form_answer(approval.question, approval.form))
+    conversation.redraw()
+
+
+def _answer_in_words(conversation: Conversation) -> None:
+    approval = conversation.approval
+    if approval is not None and approval.form is not None:
+        approval.form.writing = True
+        conversation.begin_denial_reason(approval.question)
+        conversation.redraw()
+
+
 def _start_typing(conversation: Conversation, text: str) -> None:
     """Move a key that is no answer, and the focus, to the input."""
     if text.isprintable():
@@ -105,8 +138,15 @@ def _print_question(conversation: Conversation) -> None:
 
 
 def _send_denial_reason(conversation: Conversation, text: str) -> None:
-    question = conversation.feedback
+    question, approval = conversation.feedback, conversation.approval
     conversation.end_denial_reason()
+    if approval is not None and approval.form is not None and approval.form.writing:
+        approval.form.writing = False
+        if text:
+            approval.form.say(text)
+        conversation.end_typing()
+        _submit_form(conversation)
+        return
     if question is not None and (message := answer_for(question, "f", text)):
         conversation.submit_answer(question, message)
     conversation.redraw()
@@ -114,6 +154,8 @@ def _send_denial_reason(conversation: Conversation, text: str) -> None:
 
 def _cancel_denial_reason(conversation: Conversation) -> None:
     """Return to the question, which can be answered at once."""
+    if conversation.approval is not None and conversation.approval.form is not None:
+        conversation.approval.form.writing = False
     conversation.end_denial_reason()
     conversation.end_typing()
     conversation.redraw()

@@ -12,7 +12,15 @@ from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
-from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines, rule_lines
+from longrein.frontends.terminal.approvals import (
+    Question,
+    answer,
+    choices,
+    content_lines,
+    form_answer,
+    question_form,
+    rule_lines,
+)
 from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
@@ -158,6 +166,8 @@ class _PlainConversation:
         self.print([(), head, *indented(content, "| ")])
         self.print(rule_lines(question))
         self.print([line(f"  {choice.value}  {choice.label}") for choice in choices(question)])
+        self._form = question_form(question)
+        self.print(self._form.lines() if self._form else ())
         if self.stdin_ended:
             await self._deny(question, NOBODY)
         elif self.interactive:
@@ -204,6 +214,16 @@ class _PlainConversation:
             await self._run_command(typed.command, typed.argument)
 
     async def _answer(self, question: Question, text: str) -> None:
+        if self._form is not None and text.lower() not in ("n", "f"):
+            self._form.take(text)
+            if not self._form.is_done:
+                self.print(self._form.lines())
+                self.out.put("answer> ")
+                return
+            self.view.remove_question(question)
+            await self.session.tell(form_answer(question, self._form))
+            await self._ask()
+            return
         message = answer(question, text.lower()) if text.lower() != "f" else None
         self.view.remove_question(question)
         if message is None:
