@@ -1,12 +1,8 @@
 """Hosts of `sandbox.network` as the user meets them: real programs in bubblewrap, servers on loopback."""
 
-import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 

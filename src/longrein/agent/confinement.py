@@ -92,7 +92,7 @@ class SessionConfinement:
     def refused_hosts(self) -> Sequence[str]:
         """See `tools.SandboxPort.refused_hosts`."""
         questions = self._session.network_questions
-        return questions.refusals[self._refused_before :] if questions is not None else ()
+        return questions.refusals_since(self._refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
         """See `tools.SandboxPort.confine`."""
@@ -102,7 +102,7 @@ class SessionConfinement:
         """See `tools.SandboxPort.begin`."""
         deps, tasks = self._session.deps, self._session.state.tasks.values()
         questions = self._session.network_questions
-        self._refused_before = len(questions.refusals) if questions is not None else 0
+        self._refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
             paths = deps.sandbox.guarded_paths(deps.workspace.roots)
             deps.sandbox.missing.begin(paths, others_run=any(now.ended is None for now in tasks))

@@ -22,7 +22,7 @@ LOOK_S = 0.5
 QUESTIONS_MAX = 200
 """Questions of one run; more hosts are refused unasked, so that a command cannot flood the user and the log."""
 REFUSALS_MAX = 1_000
-"""Refusals that are remembered for the results of commands."""
+"""Reasons that are remembered for the results of commands."""
 ENDED = "the session that started this command has ended"
 
 
@@ -36,8 +36,10 @@ class NetworkQuestions:
         self._single: dict[Target, tuple[Verdict, frozenset[str]]] = {}
         """Answers for once, with the commands that ran then: they hold until those have ended."""
         self._asked = 0
-        self.refusals: list[str] = []
-        """Reasons of the refusals so far, oldest first."""
+        self._refusals: dict[str, int] = {}
+        """Reason -> number of its last refusal, oldest first."""
+        self.refused_count = 0
+        """Refusals so far."""
 
     async def decide(self, target: Target) -> str:
         """Return why a command may not reach a host; '' if it may. Waits for the user's answer where one is needed."""
@@ -51,8 +53,15 @@ class NetworkQuestions:
 
     def refused(self, reason: str) -> None:
         """Remember a refusal for the results of the commands that run now."""
-        if len(self.refusals) < REFUSALS_MAX:
-            self.refusals.append(reason)
+        self.refused_count += 1
+        self._refusals.pop(reason, None)
+        self._refusals[reason] = self.refused_count
+        if len(self._refusals) > REFUSALS_MAX:
+            del self._refusals[next(iter(self._refusals))]
+
+    def refusals_since(self, count: int) -> list[str]:
+        """Return the reasons of the refusals after the first `count`, each once."""
+        return [reason for reason, number in self._refusals.items() if number > count]
 
     def is_open(self, call: str) -> bool:
         """Return True if `call` is the id of a question that waits."""

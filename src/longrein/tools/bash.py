@@ -219,7 +219,7 @@ _LEAVE = "outside_sandbox asks the user to run it without"
 
 def hosts_note(refused: Sequence[str]) -> str:
     """Return a line about the hosts that the sandbox refused while a command ran; '' for none."""
-    reasons = list(dict.fromkeys(map(one_line, refused)))
+    reasons = [one_line(reason) for reason in refused]
     more = f"; and {len(reasons) - REFUSALS_SHOWN} more" if len(reasons) > REFUSALS_SHOWN else ""
     return f"[the sandbox refused hosts: {'; '.join(reasons[:REFUSALS_SHOWN])}{more}]" if reasons else ""
 

@@ -180,7 +180,7 @@ class Proxy:
         """Connect to a target that is allowed. Raises RefusedError."""
         if refusal := await self._decide(target):
             self._refused(refusal)
-            raise RefusedError(403, f"the sandbox refuses {target.host}:{target.port}: {refusal}")
+            raise RefusedError(403, f"sandbox: {refusal}")
         try:
             async with asyncio.timeout(RESOLVE_S):
                 found = [target.host] if is_address(target.host) else await self._resolve(target.host, target.port)
@@ -191,7 +191,7 @@ class Proxy:
             shown = ", ".join(found[:3])
             refusal = f"{target.host} leads to {shown}, which is not public; sandbox.network can name such addresses"
             self._refused(refusal)
-            raise RefusedError(403, refusal)
+            raise RefusedError(403, f"sandbox: {refusal}")
         for address in good[:4]:
             with suppress(OSError):  # TimeoutError is one
                 return await asyncio.wait_for(self._connect(address, target.port), CONNECT_S)
