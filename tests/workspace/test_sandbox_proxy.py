@@ -16,6 +16,7 @@ import pytest
 
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, canonical_host, is_public, judge_host, matches_entry
+from longrein.workspace.sandbox import proxy as proxy_module
 from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
 from tests.timeouts import HANG_S
@@ -325,6 +326,71 @@ async def test_headers_without_end_are_refused() -> None:
             assert status(answer) in {0, 400}
         writer.close()
         assert not world.connected
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Content-Length: 4\r\nContent-Length: 5\r\n",
+        "Content-Length: +4\r\n",
+        "Content-Length : 4\r\n",
+        "X: a\rHost: other.example\r\n",
+        "X: a\0b\r\n",
+        "Host: other.example\r\n",
+    ],
+)
+async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) -> None:
+    body = "4\r\nbody\r\n0\r\n\r\nGET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
+    async with opened(["good.example"]) as (world, _, port):
+        request = f"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\n{headers}\r\n{body}"
+        assert status(await exchange(port, request.encode())) in {0, 400}
+        assert b"other.example" not in world.received
+        assert not (b"content-length" in world.received.lower() and b"transfer-encoding" in world.received.lower())
+
+
+async def test_a_slow_client_is_dropped_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
+    async with opened(["good.example"]) as (_, _proxy, port):
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        for _, writer in slow:
+            writer.write(b"CONNECT good.exam")
+        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(answer) == 200
+        for reader, writer in slow:
+            assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 400
+            writer.close()
+
+
+async def test_more_connections_than_the_limit_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
+    async with opened(["good.example"]) as (_, _proxy, port):
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert status(await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")) == 503
+        for _, writer in waiting:
+            writer.close()
+
+
+async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
+    async with opened(["good.example"]) as (_, proxy, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        proxy.listen_unix(str(tmp_path / "s"))
+        await proxy.close()
+        assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+        writer.close()
+
+
+async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
+    folder = tmp_path / ("a" * 100) / ("b" * 100)
+    folder.mkdir(parents=True)
+    (folder / "s").write_text("left by a crash")
+    async with opened([]) as (_, proxy, _port):
+        proxy.listen_unix(str(folder / "s"))
+        assert os.stat(folder / "s").st_mode & 0o777 == 0o600
 
 
 # --- Real clients ----------------------------------------------------------------------------------------------------

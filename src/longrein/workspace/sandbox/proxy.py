@@ -157,6 +157,8 @@ class Proxy:
             raise RefusedError(400, "not a request that a proxy understands") from None
         if not isinstance(request, h11.Request):
             return
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+            raise RefusedError(400, "a request with two lengths")
         sent = [value for name, value in request.headers if name == b"proxy-authorization"]
         if self._token and not (len(sent) == 1 and hmac.compare_digest(sent[0], self._token)):
             raise RefusedError(407, "the proxy's token is missing")
