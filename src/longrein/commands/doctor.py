@@ -69,7 +69,11 @@ def _network(options: SandboxOptions) -> str:
     hosts = [escape_line(entry) for entry in options.network if entry != "ask"]
     if not options.network:
         return "no network"
-    return f"network by a proxy: {', '.join(hosts)}; asks for others" if hosts else "network by a proxy: asks by host"
+    return (
+        f"network by a proxy: {', '.join(hosts)}; asks for others"
+        if hosts
+        else "network by a proxy: asks for each host"
+    )
 
 
 def _state(place: RunContext) -> list[Finding]:
