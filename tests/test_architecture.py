@@ -148,7 +148,7 @@ def test_no_module_changes_sys_modules() -> None:
 
 
 PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
-PURE_STDLIB |= {"binascii", "codecs", "json"}
+PURE_STDLIB |= {"binascii", "codecs", "ipaddress", "json"}
 PURE_STDLIB |= {
     "itertools",
     "operator",
