@@ -75,6 +75,10 @@ def test_rules(rules: dict[str, list[str]], verdict: str) -> None:
     assert decide("www.example.com:443", **rules) == verdict
 
 
+def test_the_word_ask_names_no_host() -> None:
+    assert decide("ask:443", ["ask"]) == "ask"
+
+
 def test_a_deny_rule_without_a_port_holds_for_all_ports() -> None:
     assert decide("example.com:8443", deny=["Network(example.com)"]) == "deny"
     assert decide("example.com:8443", allow=["Network(example.com)"]) == "ask"

@@ -91,6 +91,8 @@ def matches_entry(entry: str, target: Target, *, any_port: bool = False) -> bool
     (`10.0.0.0/8`), each with or without a port: `example.com:8080`. With `any_port` an entry without a port covers all.
     """
     name, port = _split_port(entry)
+    if name == ASK:
+        return False
     if target.port != port if port else not any_port and target.port not in PORTS:
         return False
     if name.startswith("*."):
