@@ -1,5 +1,7 @@
 """Questions about hosts on a real terminal: asked by name, by commands and by tasks of an idle session."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def test_a_task_of_an_idle_session_asks_and_the_session_stays_idle(tmp_path: Pat
         tty.ask("go").until("So it is.").until("idle")
         tty.until("reach other.example on port 443").until(tty.keys_count).send("n")
         tty.until(lambda: not any("reach other.example" in row for row in tty.lines()))
-        tty.until("idle").until("say something")
+        tty.until("the sandbox refused a host to a background task: other.example").until("say something")
 
 
 def test_esc_withdraws_the_question_of_the_command_that_it_ends(tmp_path: Path) -> None:
@@ -67,3 +69,15 @@ def test_esc_withdraws_the_question_of_the_command_that_it_ends(tmp_path: Path) 
     with tty:
         tty.ask("go").until("reach other.example on port 443").send("\x1b")
         tty.until(lambda: not any("reach other.example" in row for row in tty.lines())).until("idle")
+
+
+def test_a_question_that_a_crash_left_open_is_not_asked_again(tmp_path: Path) -> None:
+    tty, _ = reaching(tmp_path, CURL)
+    with tty:
+        tty.ask("go").until("reach other.example on port 443")
+        os.kill(tty.pid, signal.SIGKILL)
+        tty.wait_exit()
+    places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
+    with PseudoTerminal("", tmp_path / "project", columns=120, ARGS="-c", **places) as again:
+        again.until("the last turn was cut off").until("say something").settle()
+        assert not any("reach other.example" in row for row in again.lines())

@@ -52,7 +52,9 @@ class NetworkQuestions:
         return "" if verdict.kind == "allow" else verdict.reason
 
     def refused(self, reason: str) -> None:
-        """Remember a refusal for the results of the commands that run now."""
+        """Remember a refusal for the results of the commands that run now; tell the user where only tasks run."""
+        if not self._session.running and reason not in self._refusals and not self._session.closed:
+            self._session.notice(f"the sandbox refused a host to a background task: {reason}")
         self.refused_count += 1
         self._refusals.pop(reason, None)
         self._refusals[reason] = self.refused_count
