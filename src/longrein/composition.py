@@ -309,10 +309,12 @@ def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> 
 
 def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:
     """Raise `UsageError` where the settings ask for what no sandbox gives here."""
-    if domains := [name for name in options.network if name != "*"]:
-        raise UsageError(
-            f'sandbox.network names {domains[0]}, but domains cannot be allowed one by one yet. Set it to [] or ["*"]'
-        )
+    if options.network:
+        from longrein.permissions.network_hosts import entry_problem
+
+        for entry in options.network:
+            if problem := entry_problem(entry):
+                raise UsageError(f"sandbox.network names {entry!r}: {problem}")
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(
             f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '

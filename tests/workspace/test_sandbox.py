@@ -82,6 +82,12 @@ def confined(tmp_path: Path) -> Confined:
 
 
 @needs_bubblewrap
+@pytest.mark.parametrize("name", list(escapes.PROXY_ATTEMPTS))
+async def test_attempts_past_the_proxy(tmp_path: Path, name: str) -> None:
+    assert await escapes.run_all(tmp_path, [name], network=["good.example"]) == {}
+
+
+@needs_bubblewrap
 @pytest.mark.parametrize("name", list(escapes.ATTEMPTS)[::5])
 async def test_no_attempt_leaves_the_sandbox(tmp_path: Path, name: str) -> None:
     assert await escapes.run_all(tmp_path, [name]) == {}

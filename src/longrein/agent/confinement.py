@@ -78,12 +78,21 @@ class SessionConfinement:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._refused_before = 0
 
     @property
-    def network(self) -> bool:
+    def network(self) -> str:
         """See `tools.SandboxPort.network`."""
         sandbox = self._session.deps.sandbox
-        return sandbox is not None and sandbox.network
+        if sandbox is None or sandbox.network:
+            return "all"
+        return "proxy" if sandbox.entries else "none"
+
+    @property
+    def refused_hosts(self) -> Sequence[str]:
+        """See `tools.SandboxPort.refused_hosts`."""
+        questions = self._session.network_questions
+        return questions.refusals_since(self._refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
         """See `tools.SandboxPort.confine`."""
@@ -92,6 +101,8 @@ class SessionConfinement:
     def begin(self) -> None:
         """See `tools.SandboxPort.begin`."""
         deps, tasks = self._session.deps, self._session.state.tasks.values()
+        questions = self._session.network_questions
+        self._refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
             paths = deps.sandbox.guarded_paths(deps.workspace.roots)
             deps.sandbox.missing.begin(paths, others_run=any(now.ended is None for now in tasks))
@@ -114,7 +125,13 @@ def confine(session: Session, cwd: str) -> Confinement | None:
     if sandbox is None or not sandbox.rung.confines:
         return None
     hidden, locked = find_masks(session).hidden, find_locks(session).hidden
-    return sandbox.confine(session.deps.workspace.roots, cwd, hidden, locked)
+    proxy = ""
+    if sandbox.entries:
+        questions = session.open_network_questions()
+        proxy = sandbox.open_proxy(session.id, questions.decide, questions.refused)
+    elif problem := sandbox.take_problem():
+        session.notice(problem)
+    return sandbox.confine(session.deps.workspace.roots, cwd, hidden, locked, proxy)
 
 
 def unconfined_reason(session: Session) -> str:

@@ -1,7 +1,5 @@
 """Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
 
-import msgspec
-
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
     Answer,
@@ -81,17 +79,7 @@ def _approve(session: Session, word: Answer) -> Answer:
         return word
     shown = approval_digest(open_call.asked)
     session.approvals.digests[word.call] = word.digest or shown
-    rules, proposed = word.rule.splitlines(), open_call.asked.suggestion.splitlines()
-    if word.scope == "once" or not rules or word.digest not in ("", shown) or not set(rules) <= set(proposed):
-        return msgspec.structs.replace(word, scope="once", rule="")
-    if word.scope == "always":
-        try:
-            session.deps.remember_rule(word.rule)
-        except LongreinError as error:
-            session.notice(str(error))
-            return msgspec.structs.replace(word, scope="once", rule="")
-    session.approvals.rules = tuple(dict.fromkeys((*session.approvals.rules, *rules)))
-    return word
+    return session.grant(word, open_call.asked)
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

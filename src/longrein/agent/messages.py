@@ -55,6 +55,10 @@ def approval_digest(question: PermissionAsked) -> str:
     return sha256(f"{question.name}\0{question.shown}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
+NETWORK_CALL = "network-"
+"""Start of the ids of questions about hosts, which no call of the model asks."""
+
+
 class SetMode(msgspec.Struct, frozen=True, tag=True):
     """Change the permission mode."""
 

@@ -13,6 +13,8 @@ EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's temporary files."""
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the network."""
+PROXY_SOCKET = "/dev/longrein-proxy"
+"""Socket of the proxy, as commands see it."""
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 
 Mounts = dict[str, tuple[str, ...]]
@@ -79,10 +81,11 @@ def _mounts(policy: SandboxPolicy) -> Mounts:
         ("--ro-bind", visible),
         ("--bind", policy.home_writable),
         ("--bind", policy.roots),
-        ("--bind", (policy.proxy_socket,)),
         ("--ro-bind", policy.read_only),
     ):
         mounts.update((path, (how, path, path)) for path in paths if path and os.path.lexists(path))
+    if policy.proxy_socket:
+        mounts[PROXY_SOCKET] = ("--bind", policy.proxy_socket, PROXY_SOCKET)
     kept = (*policy.roots, *policy.read_only)
     for path in [one for one in mounts if one not in kept and _is_below(one, policy.hidden)]:
         del mounts[path]
