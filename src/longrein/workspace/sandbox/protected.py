@@ -21,8 +21,8 @@ SUBMODULES_MAX = 200
 """Submodules whose settings are protected."""
 GIT_FILE_BYTES_MAX = 4096
 CONFIG_BYTES_MAX = 1 << 20
-SETTLED_NS = 50_000_000
-"""Age from which the time of a folder's last change tells it from all later changes."""
+SETTLED_S = 0.05
+"""Time after which a folder's last change has another time than all later changes."""
 _NAMED_FILE = re.compile(r"(?im)^\s*(?:hooksPath|path|attributesFile)\s*=\s*(.+)$")
 """A setting of git that names hooks or further settings."""
 _HARMLESS_SETTING = re.compile(
@@ -156,6 +156,8 @@ class MissingPaths:
         """Path -> target of the symbolic link there; '' for nothing."""
         self._versions: dict[str, tuple[int, ...] | None] = {}
         """Folder of such paths -> its version before the first of these commands; None where it tells nothing."""
+        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        """Folder -> (its version, when that was first seen)."""
         self._running = 0
 
     def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
@@ -167,9 +169,18 @@ class MissingPaths:
         for path in paths:
             folder = os.path.dirname(path)
             if folder not in self._versions:  # before the look at the path
-                self._versions[folder] = _version(folder, settled=True)
+                self._versions[folder] = self._settled_version(folder)
             if path not in self._before and (target := _link_target(path)) is not None:
                 self._before[path] = target
+
+    def _settled_version(self, folder: str) -> tuple[int, ...] | None:
+        """Return the version of a folder; None if it is new: the next change may get the same time."""
+        version, now = _version(folder), time.monotonic()
+        known = self._seen.get(folder)
+        if known is None or known[0] != version:
+            self._seen[folder] = (version, now)
+            return None
+        return version if now - known[1] >= SETTLED_S else None
 
     def accept(self) -> None:
         """Accept everything that exists now: longrein itself, or a command outside the sandbox, may have made it."""
@@ -213,17 +224,13 @@ def _link_target(path: str) -> str | None:
         return None if error.errno == errno.EINVAL else ""
 
 
-def _version(folder: str, *, settled: bool = False) -> tuple[int, ...] | None:
-    """Return what changes when an entry of a folder is made or removed; () for no folder.
-
-    With `settled`, None for a folder that has just changed: the next change may get the same time.
-    """
+def _version(folder: str) -> tuple[int, ...]:
+    """Return what changes when an entry of a folder is made or removed; () for no folder."""
     try:
         found = os.stat(folder)
     except OSError:
         return ()
-    age_ns = time.time_ns() - found.st_ctime_ns
-    return None if settled and age_ns < SETTLED_NS else (found.st_dev, found.st_ino, found.st_ctime_ns)
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
