@@ -24,6 +24,7 @@ from longrein.workspace import PlainSpawner
 from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
+from tests.load import escape_calls
 
 CANARY = "canary-0f3a77c1"
 ESCAPED = "ESCAPED"
@@ -64,7 +65,8 @@ WRITES: Mapping[str, str] = {
     "missing settings by rename": "mkdir d; echo x > d/t; mv d .husky; ln -s d .idea",
     "settings behind a link": "rm .codex; mkdir .codex; echo x > .codex/config.toml",
     "sessions": "echo x > {state}/sessions/new; rm -rf {state}/sessions",
-    "kernel": "echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; echo 1 > /sys/kernel/mm/ksm/run",
+    "kernel": "for file in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches /proc/sysrq-trigger "
+    "/sys/kernel/mm/ksm/run; do (: > $file) && echo ESCAPED; done",
     "unmount": "umount .git/config .git/hooks /tmp {home}; umount -l .env; echo x >> .git/config",
     "mount again": "mount -o remount,rw,bind .git/config; echo x >> .git/config",
 }
@@ -151,12 +153,16 @@ CALLS: Mapping[str, str] = {
 }
 """What the filter or missing rights must refuse."""
 
+SYSTEM_CALLS: Mapping[str, str] = {"all": "python3 -I escape_calls.py '{facts}'"}
+"""What a program tries by itself, some 120 attempts: see `escape_calls`."""
+
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "write": WRITES,
     "read": READS,
     "process": PROCESSES,
     "socket": SOCKETS,
     "call": CALLS,
+    "system calls": SYSTEM_CALLS,
 }
 ATTEMPTS: Mapping[str, str] = {f"{group}: {name}": line for group, one in GROUPS.items() for name, line in one.items()}
 
@@ -207,11 +213,16 @@ class Surroundings:
             (self.session / "tasks" / "log", CANARY),
             (self.root / ".env", CANARY),
             (self.root / "secrets" / "key", CANARY),
+            (self.root / "private" / "secret", CANARY),
+            (self.home / "secret", CANARY),
+            (self.state / "secret", CANARY),
+            (self.root / "escape_calls.py", Path(escape_calls.__file__).read_text()),
             (self.root / ".claude" / "settings.json", "{}"),
         ):
             name.parent.mkdir(parents=True, exist_ok=True)
             name.write_text(text)
         (self.root / "agent").mkdir()
+        (self.outside / "empty").mkdir()
         (self.root / ".codex").symlink_to("agent")
         subprocess.run(["git", "init", "-q", str(self.root)], check=True, env={"PATH": os.environ["PATH"]})
         self.outside_tmp = Path(tempfile.mkdtemp(dir="/tmp"))
@@ -222,7 +233,7 @@ class Surroundings:
             socket.socket(type=socket.SOCK_DGRAM),
             socket.socket(socket.AF_UNIX),
         )
-        self.udp.bind(("127.0.0.1", 0))
+        self.udp.bind(self.tcp.getsockname())
         self.udp.setblocking(False)
         self.abstract_name = f"escape-{os.getpid()}-{next(_numbers)}"
         self.abstract.bind("\0" + self.abstract_name)
@@ -235,7 +246,14 @@ class Surroundings:
 
     def words(self) -> dict[str, str]:
         """Return what the attempts name."""
+        port, path = self.tcp.getsockname()[1], f"{self.session}/tasks/v4.sock"
+        facts = {
+            "outside": str(self.outside), "secret": CANARY, "victim": self.process.pid, "group": self.process.pid,
+            "home": str(self.home), "store": str(self.state), "port": port, "socket": path,
+            "abstract": self.abstract_name,
+        }  # fmt: skip
         return {
+            "facts": json.dumps(facts),
             "outside": str(self.outside),
             "outside_tmp": str(self.outside_tmp),
             "home": str(self.home),
@@ -306,13 +324,14 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     for name, word in around.words().items():
         line = line.replace(f"{{{name}}}", word)
     sandbox.missing.begin(sandbox.guarded_paths([root]), others_run=False)
+    hidden = [f"{root}/.env", f"{root}/secrets", f"{root}/private"]
 
     async def decide(target: Target) -> str:
         verdict = judge_host(target, sandbox.entries, Rules(("Network",)), "dontAsk")
         return "" if verdict.kind == "allow" else verdict.reason
 
     proxy = sandbox.open_proxy("s1", decide, lambda _reason: None) if sandbox.entries else ""
-    confinement = sandbox.confine([root], root, [f"{root}/.env", f"{root}/secrets"], proxy_socket=proxy)
+    confinement = sandbox.confine([root], root, hidden, proxy_socket=proxy)
     spawner = PlainSpawner(os.environ["PATH"], [root])
     environment = {"PATH": os.environ["PATH"], "HOME": str(around.home), "GIT_CONFIG_COUNT": "0"}
     await spawner.run(
@@ -328,10 +347,14 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     await sandbox.close()
     sandbox.missing.end()
     printed = output.data.decode("utf-8", "replace")
-    said = [f"it printed {word}" for word in (CANARY, ESCAPED) if word in printed]
+    known = SEEN_IN_LANDLOCK if sandbox.rung.name == "landlock" else ()
+    said = [text for text in printed.splitlines() if ESCAPED in text and text.partition(": ")[2] not in known]
+    said += [f"it printed {CANARY}"] if CANARY in printed else []
     return [*said, *around.changes(before)]
 
 
+SEEN_IN_LANDLOCK = ("list the hidden folder",)
+"""System calls that Landlock cannot refuse: names in a folder of a readable one; `landlock.unenforced` says so."""
 OPEN_IN_LANDLOCK = ("write: mode", "write: times", "read: command lines", "process: open by pid")
 """What Landlock cannot refuse: attributes of the user's own files, `ps`, and an idle handle of a process."""
 

@@ -156,7 +156,7 @@ class Session:
         keep_bytes_max = deps.options.keep_bytes_max
         self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
-        self.masks, self.locks = MaskIndex(), MaskIndex()  # files that rules forbid to read and to change; caches
+        self.masks = MaskIndex()  # files that rules forbid to read and to change
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}

@@ -137,14 +137,14 @@ async def Bash(
     outside_sandbox: str = "",
 ) -> Outcome:
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
-    the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
-    and no input: use flags such as -y, never an editor or pager. You get stdout and stderr together, and how it ended
-    unless with exit code 0. Of long output you get head and tail; Recall brings the rest. Chain dependent commands with
-    &&; send independent ones as several calls. Servers, watchers and what takes minutes: run_in_background, never &.
+    the current folder; a cd inside the session's folders lasts, variables do not. No terminal, no input: use flags such
+    as -y, never an editor or pager. You get stdout and stderr together, and how it ended unless with exit code 0; of
+    long output head and tail, Recall brings the rest. Chain dependent commands with &&; send independent ones as
+    several calls. Servers, watchers and what takes minutes: run_in_background, never &.
 
     timeout: Milliseconds; default 120000, at most 600000.
     run_in_background: You get a task id at once.
-    outside_sandbox: After the sandbox stopped it: why it must run without. The user is asked.
+    outside_sandbox: If the sandbox stopped it: why it must run without. The user is asked.
     """
     refuse_marker(hands, command)
     if not command.strip():

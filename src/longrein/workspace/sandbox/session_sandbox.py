@@ -193,6 +193,7 @@ class SessionSandbox:
         protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
         read_only = [path for path in real_below((*protected, *git_paths), writable) if path not in real]
+        locked = real_below(locked, writable)  # a link may lead out: a mount there would show what the sandbox hides
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
@@ -218,7 +219,7 @@ class SessionSandbox:
 
     @staticmethod
     def _is_git_folder(path: str) -> bool:
-        return os.path.basename(path) == ".git" and os.path.isdir(path)
+        return path.endswith("/.git") and os.path.isdir(path)
 
     def _make_folders(self) -> None:
         filter_path = os.path.join(self._folder, "filter")
