@@ -916,7 +916,7 @@ class _Reader:
             files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
             files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
             self.parts += [Part((), text, folders, (file,)) for file in files]
-            replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
+            replaced = next((name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), "")
             replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
             inner = [
                 Word(w.text.partition(replaced)[0], "open") if replaced and replaced in w.text else w for w in inner

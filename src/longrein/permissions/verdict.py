@@ -474,10 +474,10 @@ def _why_deny(call: Call, rule: str) -> str:
 
 
 def _why_path(touched: Touched) -> str:
-    if touched.inside:
-        return f"it changes {visible(touched.given)}"
-    verb = "changes" if touched.writes else "reads"
     real = "" if touched.real == touched.path else f" (really {visible(touched.real)})"
+    if touched.inside:
+        return f"it changes {visible(touched.given)}{real}"
+    verb = "changes" if touched.writes else "reads"
     return f"it {verb} {visible(touched.path)}{real}, outside the session's folders"
 
 
