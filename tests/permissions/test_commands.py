@@ -105,6 +105,21 @@ def test_S001_S016_allow_rule_covers_plain_words_only(rule: str, command: str, k
     assert verdict(bash(command), allow=rule).kind == kind
 
 
+SUBSCRIPTS = [
+    "[ -v 'a[$(touch x)]' ]",
+    "\\[ -v 'a[$(touch x)]' ]",
+    "[ ! -v 'a[$(touch x)]' ]",
+    "[[ -v 'a[$(touch x)]' ]]",
+    "[[ 'a[$(touch x)]' -eq 1 ]]",
+    "x='a[$(touch y)]'; [[ x -eq 1 ]]",
+    "printf -v 'a[$(touch x)]' 1",
+    "printf '-va[$(touch x)]' 1",
+    "printf -v PATH .; ls",
+    "read 'a[$(touch x)]' <<< 1",
+    "LINENO='a[$(touch x)]'",
+    "x=(['$(touch x)']=1)",
+    "true {a['$(touch x)']}>&1",
+]
 READ_ONLY = [
     # what runs without a question and without a rule, and what does not
     ("ls -la src | head -5", "allow"),
@@ -167,6 +182,25 @@ READ_ONLY = [
     ("for PATH in .; do ls; done", "ask"),
     ("echo a > b", "ask"),
     ("ls() { rm x; }; ls", "ask"),
+    # S018: tests, `printf -v` and `read` evaluate subscripts, also with other words for the same
+    *((command, "ask") for command in SUBSCRIPTS),
+    *(
+        (command, "allow")
+        for command in ("[ -v x ]", "[[ 1 -lt 2 ]]", "[ $? -eq 0 ]", "printf -v x %s y", "read -r a b")
+    ),
+    # S009, S015: one word that becomes several, among them options
+    ('V="1 -o out"; sort -k $V a', "ask"),
+    ('V="y --pre ./x"; rg a$V src', "ask"),
+    ('V="x /etc/shadow"; grep -e $V a', "ask"),
+    ("grep -v /root/.ssh/* a", "ask"),
+    ("grep $X a", "ask"),
+    ("[ $X ]", "ask"),
+    *((command, "allow") for command in ('sort -k "$V" a', 'rg -e "$X" src', 'head -n "$N" a', 'grep "$X" a')),
+    # S003: a line break that a lone backslash hides from the grammar, and `~` inside a word
+    ("echo a 2>/dev/null\n\\\ntouch x", "ask"),
+    ("echo a < b\n\\\n touch x", "ask"),
+    ('cat "a"~/../../../etc/shadow', "ask"),
+    ("ls | xargs -I", "ask"),
     ("echo a\rb", "ask"),
     ("ls\u00a0-l", "ask"),
 ]

@@ -191,7 +191,7 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
         words += part.words[1:]
-    return [word.text if word.kind != "open" else word.text + "*" for word in words if word != Word("", "open")]
+    return [word.text if word.kind != "open" else word.text + "*" for word in words if word.text or word.kind != "open"]
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
