@@ -5,10 +5,9 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 
 import re
 from collections.abc import Iterator
-from unicodedata import normalize
 
-from longrein.events.escape import without_unseen
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
+from longrein.events.escape import plain_name
+from longrein.permissions.bash_parser import LENGTH_MAX, Part
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
@@ -281,10 +280,7 @@ def _visible_name(name: str) -> str:
     Without case, width and invisible characters, with a plain `i`, without blanks and dots at the end, without the
     stream that NTFS reads after `:`, and the long name for the short one that NTFS gives (`GIT~1`).
     """
-    if not name.isascii() or not name.isprintable():
-        name = normalize("NFKC", normalize("NFKC", without_unseen(name)).casefold())
-        name = without_unseen(name).replace("\u0131", "i").replace("i\u0307", "i")
-    name = name.lower().partition(":")[0].rstrip(" .")
+    name = plain_name(name).partition(":")[0].rstrip(" .")
     stem, tilde, number = name.partition("~")
     return _SHORT_NAMES.get(stem, name) if tilde and number[:1].isdigit() else name
 
