@@ -77,7 +77,7 @@ async def test_S033_an_answer_after_a_restart_holds_for_the_place_that_was_asked
         running = asyncio.create_task(turn(session, Continue()))
         if swapped:
             again = await question(session, after=asked)
-            assert again.places != asked.places and again.shown == asked.shown
+            assert (again.places == asked.places, again.shown) == (False, asked.shown)
             session.tell(Answer(asked.call, "deny", digest=approval_digest(again)))
         await running
     assert [(place / "new.txt").exists() for place in places] == [not swapped, False]

@@ -92,6 +92,8 @@ def parse_command(command: str, cwd: str, home: str) -> Script:
     ):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, cwd, home)
+    if re.search(r"\n[ \t]*\\\n", command):
+        reader.fail("a line holds nothing but a backslash")  # the grammar overlooks the line break in front
     reader.run()
     return Script(tuple(reader.parts), reader.problem)
 
@@ -943,6 +945,7 @@ class _Reader:
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
+        at += name == "env" and at < len(words) and words[at].text == "-"  # the same as `-i`
         while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
