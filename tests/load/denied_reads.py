@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a table of commands
 """Ways to read `.env` although `Read(.env)` denies it, run for real: `python -m tests.load.denied_reads bubblewrap`.
 
 The argument is the rung: `bubblewrap`, `landlock` or `none`. In a sandbox every way runs, as after a yes of the user,
@@ -51,9 +52,9 @@ def leaks(root: Path, printed: bytes) -> Iterator[str]:
     if CANARY.encode() in printed:
         yield "printed"
     for path in root.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.name not in (".env", "hard"):
-            if CANARY.encode() in path.read_bytes() and not path.samefile(root / "hard"):
-                yield f"copied to {path.name}"
+        is_copy = path.is_file() and not path.is_symlink() and path.name not in (".env", "hard")
+        if is_copy and not path.samefile(root / "hard") and CANARY.encode() in path.read_bytes():
+            yield f"copied to {path.name}"
 
 
 async def attempt(base: Path, rung: str, way: str) -> list[str]:
@@ -67,7 +68,7 @@ async def attempt(base: Path, rung: str, way: str) -> list[str]:
         environ=os.environ,
         roots=[str(root)],
     )
-    if rung != "none" and sandbox.rung.name != rung:
+    if rung not in ("none", sandbox.rung.name):
         sandbox.rung = Rung(rung, "chosen by the test")
     for name in ("session", "home", "state"):
         (base / name).mkdir(exist_ok=True)

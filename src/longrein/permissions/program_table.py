@@ -328,7 +328,7 @@ mkdir | writes | -pv -m= --mode= --parents --verbose
 touch | writes | -acm -dt= --reference< -r< --date= --no-create
 rm | writes | -dfirRvI --dir --force --recursive --verbose
 rmdir | writes | -pv --ignore-fail-on-non-empty --parents --verbose
-cp | copies | -afinprRuvTLPHdx --archive --dereference --force --no-clobber --no-dereference --no-target-directory
+cp | copies | -afinprRuvLPHdx --archive --dereference --force --no-clobber --no-dereference
     --preserve --recursive --update --verbose
 mv | moves | -finuvT --force --no-clobber --no-target-directory --update --verbose
 tee | writes | -ai --append --ignore-interrupts
@@ -772,6 +772,8 @@ def _operand_effect(
             return Effect((*reads, *outside))
         case "writes":
             return Effect(tuple(reads), tuple(operands))
+        case "copies" if any(word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]):
+            return Effect((*reads, *operands[:-1]), (OPEN,))  # what is in the folder gets names that nobody reads here
         case "copies":
             return Effect((*reads, *operands[:-1]), tuple(operands[-1:]))
         case "moves":
