@@ -192,9 +192,8 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes)
-    moved = _leave_folders(session, run_context, state)
-    notes = (*first, *told, *lapsed, *moved, *unread, *_left_behind(ended, roots, state))
+    first = (left_out_note(run_context), *settings.notes, *log.notes, *_leave_folders(session, run_context, state))
+    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
