@@ -166,11 +166,14 @@ PLACES_MAX = 20
 
 
 def _places(made: Call, cwd: str) -> tuple[str, ...]:
-    """Return what a verdict was based on: real paths of a call; of a command the current folder and links."""
+    """Return what a verdict was based on: real paths of a call; of a command the current folder and links.
+
+    A name that is not UTF-8 is written with escapes, since the log is UTF-8.
+    """
     if made.command is None:
-        return tuple(touched.real for touched in made.touched)
+        return tuple(touched.real.encode("utf-8", "backslashreplace").decode() for touched in made.touched)
     links = (f"{t.path} -> {t.real}" for part in made.parts for t in part.touched if t.real != t.path)
-    places = (cwd, *dict.fromkeys(links))
+    places = tuple(p.encode("utf-8", "backslashreplace").decode() for p in (cwd, *dict.fromkeys(links)))
     if len(places) <= PLACES_MAX:
         return places
     rest = "\0".join(places[PLACES_MAX:]).encode("utf-8", "surrogatepass")
