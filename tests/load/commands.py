@@ -80,7 +80,7 @@ ATOMS = [
     "~", "~/x", "~x", "$V", '"$V"', "${V}", "${V:-d}", "${V:=rm}", "${V/a/b}", "${V%t}", "${#V}", "${!V}", "$W", "$1", "$@",
     '"$@"', "$#", "$?", "$$", "$HOME", "$PWD", "$IFS", "$RANDOM", "${V[0]}", "$((1+2))", "$((V))", "$[1+2]", "$'a\\tb'",
     "$'\\x72m'", "$'\\u0041'", '$"x"', "\\a", "\\$V", "'$V'", "a\\ b", "''", '""', "{a,b}", "{a,b}.txt", "{1..3}",
-    "a{b,c{d,e}}", "{a}", "{,x}", "-{n,r}", "@(a|b).txt", "!(a).txt", "a=b", "V=rm", "#x", "a#b", "!", "a!b", "=", "%",
+    "a{b,c{d,e}}", "{a}", "{,x}", "-{n,r}", "@(a|b).txt", "!(a).txt", "a=b", "V=rm", "'a[$(rm x)]'", "-v", "#x", "a#b", "!", "a!b", "=", "%",
     "s/a/b/", "p", "1p", "'s/a/b/e'", "'w out'", "a'b'c", 'a"b"c', 'x"$(true)"y', "if", "then", "}", "{", "é", "--", "a,b",
     "<", "2", "status", "log", "-c core.pager=rm", "diff", "$-", "$_", "${V@P}", "${V@Q}", "${V^^}", "${V:0:1}", "\\\n",
     "a\\\nb", "$", "a$", '"$"', '"a\\\nb"', '"\\a"', "'\\'", "`true`", "\\`", '"\\`"', "[a", "a]", "\\*", '"*"', "1>x",
@@ -93,6 +93,7 @@ REDIRECTS = [
 ASSIGNMENTS = [
     "V=rm", "V=x", "V='rm x'", "V=", "V+=m", "V=$(echo rm)", "V=a.txt", "V=(rm x)", "V[0]=rm", "export V=rm", "declare V=rm",
     "W=$V", "readonly V=x", "PATH=.", "IFS=,", "local V=rm", "printf -v V rm", "read V <<<rm", "V=${W:-rm}", "unset V",
+    "V='1 -o o'", "V='a[$(rm x)]'", "V='x --pre ./x'", "V=(['$(rm x)']=1)", "LINENO='a[$(rm x)]'",
     "V=*", "V=-n", "declare -n V=W", "mapfile V <<<rm", "set -- rm", "set -f", "shopt -s extglob", "alias cat=rm", "let V=1",
     "export PATH=.", "V='a b' W=x", "BASH_ENV=x", "getopts a V", "typeset -i V=1", "V=\"a b\"", "enable -n echo", "hash -r",
 ]  # fmt: skip
@@ -104,7 +105,7 @@ WRAPPERS = [
 ]  # fmt: skip
 SEPARATORS = [
     ";", " ; ", "&&", " && ", "||", " || ", "|", " | ", " |& ", "&", " & ", "\n", "; \n", " &&\n", " |\n", "\n\n", " # c\n",
-    "\\\n;", ";\\\n", ";\t", "& ", " 2>&1 | ",
+    "\\\n;", ";\\\n", "\n\\\n", " 2>o\n\\\n", ";\t", "& ", " 2>&1 | ",
 ]  # fmt: skip
 NOISE = [
     *"'\"\\$`(){}[]<>|&;#*?!~= \t\n-,",

@@ -34,6 +34,13 @@ class Word(msgspec.Struct, frozen=True):
     """The argument itself; the pattern of a glob; the known beginning of an open word."""
     kind: Literal["literal", "glob", "open"] = "literal"
     """`open`: the rest is known only when the command runs, and may be several words."""
+    single: bool = False
+    """True if an open word is surely one word: it is quoted, or a number."""
+
+    @property
+    def may_split(self) -> bool:
+        """True if it may stand for several arguments, of which the later ones can be options."""
+        return self.kind == "open" and not self.single
 
     @property
     def may_be_option(self) -> bool:
@@ -85,6 +92,8 @@ def parse_command(command: str, cwd: str, home: str) -> Script:
     ):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, cwd, home)
+    if re.search(r"\n[ \t]*\\\n", command):
+        reader.fail("a line holds nothing but a backslash")  # the grammar overlooks the line break in front
     reader.run()
     return Script(tuple(reader.parts), reader.problem)
 
@@ -104,6 +113,7 @@ def join_path(folder: str, path: str) -> str:
 
 
 OPEN = Word("", "open")
+ONE_OPEN = Word("", "open", single=True)
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
@@ -115,10 +125,11 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", 
 def _joined(first: Word, second: Word) -> Word:
     """Concatenate two pieces of one word."""
     if first.kind == "open":
-        return first
+        return first if second.kind == "literal" or second.single else Word(first.text, "open")
     text = first.text + second.text
     if second.kind == "open":
-        return Word(_GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text, "open")
+        text = _GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text
+        return Word(text, "open", second.single and first.kind != "glob")
     if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
         return Word(first.text, "open")
     return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
@@ -278,11 +289,15 @@ _WITHOUT_GAPS = word_set(
     "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
 )
 """Nodes whose text is that of their children, but for blanks."""
+_ONE_LINE = frozenset(
+    ("command", "file_redirect", "herestring_redirect", "variable_assignments", "declaration_command")
+)
+"""Nodes that a line break ends; the grammar reads on where `\\` stands alone in the next line."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 SPECIAL_VARIABLES = re.compile(
     r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
-    r"FCEDIT|OPTARG|OPTIND|RANDOM|SECONDS|TMOUT|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
+    r"FCEDIT|OPTARG|OPTIND|S?RANDOM|SECONDS|TMOUT|LINENO|DIRSTACK|FUNCNAME|GROUPS|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
 )
 """Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
 
@@ -393,6 +408,8 @@ class _Reader:
             joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
             if gap and not gap.replace(b"\\\n", b"") and not joins:
                 self.fail("a line is continued inside a word")
+            if node.type in _ONE_LINE and b"\n" in gap.replace(b"\\\n", b""):
+                self.fail("words of one command stand in two lines")
             if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
@@ -400,6 +417,8 @@ class _Reader:
 
     def variable(self, name: str, quoted: bool) -> list[Word]:
         """Return the values that a variable of the script may have."""
+        if name in ("?", "#", "$", "!"):
+            return [ONE_OPEN]
         if name == "HOME" and name not in self.values and self.home:
             return [Word(self.home)]
         if name == "PWD" and len(self.folders) == 1 and name not in self.values:
@@ -448,7 +467,9 @@ class _Reader:
                 decoded = decode_ansi(self.text(node)[2:-1])
                 return [OPEN] if decoded is None else [Word(decoded)]
             case "string":
-                return _products(self.string(node))
+                several = "@" in self.text(node)  # `"$@"`, `"${a[@]}"`
+                words = _products(self.string(node))
+                return words if several else [msgspec.structs.replace(w, single=w.kind == "open") for w in words]
             case "concatenation":
                 return self.concatenation(node)
             case "simple_expansion":
@@ -460,7 +481,7 @@ class _Reader:
                 return [OPEN] if node.type == "command_substitution" else [Word("/dev/fd/63")]
             case "arithmetic_expansion":
                 self.arithmetic(node)
-                return [OPEN]
+                return [ONE_OPEN]
             case _:
                 return self.visit_inside(node)
 
@@ -473,19 +494,19 @@ class _Reader:
                 self.word(child)
         return [OPEN]
 
-    def plain(self, text: str) -> list[Word]:
-        """Return the words of an unquoted text: braces, `~` and globs."""
-        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
+    def plain(self, text: str, begins: bool = True) -> list[Word]:
+        """Return the words of an unquoted text: braces, globs, and `~` where the text `begins` a word."""
+        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.match(
+            r"\{\w+(\[|\}\Z)", text
+        ):
             self.fail(f"`{text[:40]}` is not read")
             return [OPEN]
-        if text.startswith("~"):
+        if text.startswith("~") and begins:
             user, sign, rest = text.partition("/")
             if user != "~" or not self.home:
                 return [OPEN]
             return (
-                [_joined(Word(self.home + sign), word) for word in self.plain(rest)]
-                if rest and not rest.startswith("~")
-                else [OPEN]
+                [_joined(Word(self.home + sign), word) for word in self.plain(rest, begins=False)]
                 if rest
                 else [Word(self.home + sign)]
             )
@@ -493,7 +514,11 @@ class _Reader:
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
                 return [Word(_unescaped(text.partition("{")[0])[0], "open")]
-            return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
+            return (
+                [word for one in expanded if one for word in self.plain(one, begins)]
+                if expanded != [text]
+                else [Word(text)]
+            )
         bare, glob = _unescaped(text)
         if glob:
             return [_joined(Word("", "glob"), Word(bare, "glob"))]
@@ -502,12 +527,16 @@ class _Reader:
     def concatenation(self, node: Any) -> list[Word]:
         if all(child.type in ("word", "brace_expression", "number") for child in node.children):
             return self.plain(self.text(node))
+        if re.match(r"\{\w+\[", self.text(node)):  # `{a[…]}>` evaluates a subscript
+            self.fail(f"`{self.text(node)[:40]}` is not read")
         text = "".join(self.text(child) for child in node.children if child.type == "word")
         open_braces = "{" in text and ("," in text or ".." in text)
-        words = _products([self.word(child) for child in node.children])
+        first, *others = node.children
+        pieces = [self.word(first)]
+        pieces += [self.plain(self.text(c), begins=False) if c.type == "word" else self.word(c) for c in others]
+        words = _products(pieces)
         if open_braces:  # braces around quotes or expansions
             return [Word(words[0].text.partition("{")[0], "open")]
-        first = node.children[0]
         if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
             return [OPEN]
         return words
@@ -683,8 +712,11 @@ class _Reader:
             child = todo.pop()
             if child.type in _WORDS:
                 words = self.word(child)
-                if (evaluates or numeric) and any(word.kind != "literal" for word in words):
-                    self.fail("a test that evaluates an unknown value")
+                known = re.compile(r"[+-]?\d+" if numeric else r"\w+")
+                if (evaluates or numeric) and any(w.kind != "literal" or not known.fullmatch(w.text) for w in words):
+                    self.fail("a test that evaluates a value")
+                elif not text.startswith("[[") and any(word.may_split for word in words):
+                    self.fail("a test of a value that may be several words")
             elif child.type not in (*_TOKENS, "variable_name"):
                 todo += child.children
                 if child.type not in ("binary_expression", "unary_expression", "parenthesized_expression"):
@@ -719,9 +751,13 @@ class _Reader:
         if value is not None:
             self.certain_at[value.id] = self.certain
         for child in value.children if value is not None and value.type == "array" else [value]:
-            if child is not None and child.type in _WORDS:
+            if (
+                child is not None
+                and child.type in _WORDS
+                and not (child.parent == value and self.text(child)[0] == "[")
+            ):
                 self.word(child)
-            elif child is not None and child.type not in ("(", ")"):
+            elif child is not None and child.type not in ("(", ")"):  # also `([…]=1)`: it evaluates the subscript
                 self.fail(f"`{self.text(node)[:40]}` is not read")
         return self.text(name)
 
@@ -909,6 +945,7 @@ class _Reader:
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
+        at += name == "env" and at < len(words) and words[at].text == "-"  # the same as `-i`
         while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
@@ -916,7 +953,7 @@ class _Reader:
             files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
             files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
             self.parts += [Part((), text, folders, (file,)) for file in files]
-            replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
+            replaced = next((name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), "")
             replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
             inner = [
                 Word(w.text.partition(replaced)[0], "open") if replaced and replaced in w.text else w for w in inner

@@ -95,6 +95,9 @@ def matches(spec: str, command: Command) -> bool:
         return True
     texts = [text for part in command.script.parts for text in _forms(part)]
     parts = [part for part in command.script.parts if part.words]
+    begun = [part.words[0].text for part in parts if part.words[0].kind != "literal"]
+    if any(word and spec.startswith(word) for word in begun):  # `r$X` may be `rm`
+        return True
     runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
     if command.script.problem or runs_text or not all(part.program for part in parts):
         if len(command.text) > LENGTH_MAX:

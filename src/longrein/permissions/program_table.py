@@ -163,8 +163,29 @@ def _shell_options(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    special = [word.text for word in arguments if word.kind != "literal" or SPECIAL_VARIABLES.fullmatch(word.text)]
-    return Effect(problem="read may set a special variable") if special else None
+    names = [word for word in arguments if not word.text.startswith("-") or word.kind != "literal"]
+    return None if all(map(_is_plain_variable, names)) else Effect(problem="read may set a special variable")
+
+
+def _printf(arguments: Sequence[Word]) -> Effect | None:
+    """`printf -v NAME` sets a variable and evaluates the subscript of an array."""
+    first = arguments[0] if arguments else Word("-")
+    if first.kind == "literal" and not first.text.startswith("-v"):
+        return None
+    name = Word(first.text[2:]) if first.text[2:] else arguments[1] if len(arguments) > 1 else OPEN
+    sets = first.text.startswith("-v") and _is_plain_variable(name)
+    return None if sets or not first.may_be_option else Effect(problem="printf may set a special variable")
+
+
+def _is_plain_variable(word: Word) -> bool:
+    """Return True for the name of a variable without a meaning to Bash, and without a subscript."""
+    plain = word.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", word.text)
+    return bool(plain) and not SPECIAL_VARIABLES.fullmatch(word.text)
+
+
+def _test(arguments: Sequence[Word]) -> Effect | None:
+    """`[` with unusual quotes; the usual one is read as a test."""
+    return Effect(problem="a test that is not read") if arguments else Effect()
 
 
 def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effect | None]:
@@ -307,7 +328,7 @@ mkdir | writes | -pv -m= --mode= --parents --verbose
 touch | writes | -acm -dt= --reference< -r< --date= --no-create
 rm | writes | -dfirRvI --dir --force --recursive --verbose
 rmdir | writes | -pv --ignore-fail-on-non-empty --parents --verbose
-cp | copies | -afinprRuvTLPHdx --archive --dereference --force --no-clobber --no-dereference --no-target-directory
+cp | copies | -afinprRuvLPHdx --archive --dereference --force --no-clobber --no-dereference
     --preserve --recursive --update --verbose
 mv | moves | -finuvT --force --no-clobber --no-target-directory --update --verbose
 tee | writes | -ai --append --ignore-interrupts
@@ -533,7 +554,9 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
     **dict.fromkeys(("find", "gfind"), _find),
-    **dict.fromkeys(("[", "expr"), lambda _: Effect()),
+    "[": _test,
+    "expr": lambda _: Effect(),
+    "printf": _printf,
     "tar": _tar,
     "date": _date,
     "set": _shell_options,
@@ -577,7 +600,21 @@ def _variable_problem(part: Part) -> str:
     return next((f"it sets {name}" for name in part.assigned if not is_harmless_variable(name)), "")
 
 
+def _may_gain_options(name: str, arguments: Sequence[Word]) -> bool:
+    """Return True if an argument may turn into several, among them an option that does harm."""
+    program = _tables()[0].get(name)
+    harmless = name in _SAFE_WITH_ANY_OPTION or (program is not None and program.operands == "text")
+    return not harmless and any(word.may_split for word in arguments)
+
+
 def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
+    effect = _single_effect(name, arguments)
+    if effect.problem or not _may_gain_options(name, arguments):
+        return effect
+    return msgspec.structs.replace(effect, problem=f"an argument of {name} may be several")
+
+
+def _single_effect(name: str, arguments: Sequence[Word]) -> Effect:
     if name == "git":
         return _git(arguments)
     if len(arguments) == 1 and name in VERSIONED and arguments[0] in (Word("--version"), Word("-V"), Word("version")):
@@ -604,6 +641,8 @@ def has_known_options(part: Part) -> bool:
     if name != "git":
         return not effect_of(part).problem
     verb, arguments, _, problem = _git_verb(part.words[1:])
+    if any(word.may_split for word in part.words):
+        return False
     readers, writers = _tables()[1:]
     programs = [table[verb] for table in (readers, writers) if verb in table]
     return not problem and any(isinstance(_scan(verb, program, arguments), tuple) for program in programs)
@@ -683,6 +722,10 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
                 f"the option {word.text} of {name}" if word.kind == "literal" else f"an argument of {name} is not known"
             )
         value = rest.pop(0) if valued and value is None else value
+        if value is not None and (value.may_split or value.kind == "glob"):  # its other words are operands
+            if name not in _SAFE_WITH_ANY_OPTION:
+                return f"an argument of {name} may be several"
+            reads.append(value)
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
@@ -714,7 +757,8 @@ def _operand_effect(
         case "text":
             return Effect(tuple(reads))
         case "pattern":
-            files = operands if pattern_given else operands[1:]
+            several = not operands or operands[0].may_split or operands[0].kind == "glob"
+            files = operands if pattern_given or several else operands[1:]
             searches = name == "rg" or (name in ("grep", "egrep", "fgrep") and recursive)
             return Effect((*reads, *(files or ([Word(".")] if searches else []))))
         case (
@@ -728,6 +772,8 @@ def _operand_effect(
             return Effect((*reads, *outside))
         case "writes":
             return Effect(tuple(reads), tuple(operands))
+        case "copies" if any(word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]):
+            return Effect((*reads, *operands[:-1]), (OPEN,))  # what is in the folder gets names that nobody reads here
         case "copies":
             return Effect((*reads, *operands[:-1]), tuple(operands[-1:]))
         case "moves":

@@ -5,10 +5,9 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 
 import re
 from collections.abc import Iterator
-from unicodedata import normalize
 
-from longrein.events.escape import without_unseen
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
+from longrein.events.escape import plain_name
+from longrein.permissions.bash_parser import LENGTH_MAX, Part
 from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
@@ -191,7 +190,7 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
         words += part.words[1:]
-    return [word.text if word.kind != "open" else word.text + "*" for word in words if word != Word("", "open")]
+    return [word.text if word.kind != "open" else word.text + "*" for word in words if word.text or word.kind != "open"]
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -283,10 +282,7 @@ def _visible_name(name: str) -> str:
     Without case, width and invisible characters, with a plain `i`, without blanks and dots at the end, without the
     stream that NTFS reads after `:`, and the long name for the short one that NTFS gives (`GIT~1`).
     """
-    if not name.isascii() or not name.isprintable():
-        name = normalize("NFKC", normalize("NFKC", without_unseen(name)).casefold())
-        name = without_unseen(name).replace("\u0131", "i").replace("i\u0307", "i")
-    name = name.lower().partition(":")[0].rstrip(" .")
+    name = plain_name(name).partition(":")[0].rstrip(" .")
     stem, tilde, number = name.partition("~")
     return _SHORT_NAMES.get(stem, name) if tilde and number[:1].isdigit() else name
 
@@ -476,10 +472,10 @@ def _why_deny(call: Call, rule: str) -> str:
 
 
 def _why_path(touched: Touched) -> str:
-    if touched.inside:
-        return f"it changes {visible(touched.given)}"
-    verb = "changes" if touched.writes else "reads"
     real = "" if touched.real == touched.path else f" (really {visible(touched.real)})"
+    if touched.inside:
+        return f"it changes {visible(touched.given)}{real}"
+    verb = "changes" if touched.writes else "reads"
     return f"it {verb} {visible(touched.path)}{real}, outside the session's folders"
 
 
