@@ -23,6 +23,18 @@ PARTS_MAX = 400
 """Most simple commands of one line."""
 DEPTH_MAX = 40
 """Deepest nesting of syntax nodes and of scripts in arguments (`bash -c`)."""
+TREE_DEPTH_MAX = 100
+"""Deepest syntax tree that is walked; in a script inside a script a half, a third …"""
+NODES_MAX = 12_000
+"""Most nodes of a syntax tree that is walked."""
+VALUES_DEPTH_MAX = 8
+"""Longest chain of variables whose values name each other."""
+LOOKUPS_MAX = 2_000
+"""Most values of variables that are read for one script."""
+NESTED_STARTS_MAX = 8
+"""Most words of `ssh` and its kind that are tried as the beginning of a command."""
+WRAPPERS_MAX = 10
+"""Most wrappers in front of one program."""
 ALTERNATIVES_MAX = 16
 """Most values of one word with braces and variables."""
 
@@ -104,7 +116,15 @@ def join_path(folder: str, path: str) -> str:
 
 
 OPEN = Word("", "open")
+PIPE = Word("/dev/fd/63")
+"""What Bash puts in the place of `<(…)`; the number may differ."""
+STREAMS = frozenset((PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero"))))
+"""Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_CHARACTER_CLASS = re.compile(
+    r"\[[!^]?\]?(?:\[([:=.])[^]]*\1\]|[^]\[])*\[([:=.])[^]]*\2\](?:\[([:=.])[^]]*\3\]|[^]\[])*\]"
+)
+"""`[[:alpha:]]`, which is read as `?`."""
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -334,6 +354,7 @@ class _Reader:
         self.certain_at: dict[int, frozenset[str]] = {}
         """The certain variables at each value, by node."""
         self.busy: set[str] = set()
+        self.lookups = 0
         self.counts: dict[str, int] | None = None
         """Number of values of each variable with several that the present command uses; None outside a command."""
         self.chosen: dict[str, int] = {}
@@ -343,8 +364,10 @@ class _Reader:
         root = _parser().parse(self.source).root_node
         if root.has_error:
             self.problem = "it does not read as Bash"
-        self.collect_variables(root)
-        self.statement(root, 0)
+        if root.descendant_count > NODES_MAX:
+            self.fail("it has too many words")
+        elif self.collect_variables(root):
+            self.statement(root, 0)
 
     def fail(self, problem: str) -> None:
         self.problem = self.problem or problem
@@ -354,12 +377,18 @@ class _Reader:
 
     # -- variables
 
-    def collect_variables(self, root: Any) -> None:
-        """Note all values that the script gives to its variables; check what lies between the nodes."""
-        todo = [root]
+    def collect_variables(self, root: Any) -> bool:
+        """Note all values that the script gives to its variables; check what lies between the nodes.
+
+        Returns False for a tree that is too deep to walk.
+        """
+        todo = [(root, 0)]
         while todo:
-            node = todo.pop()
-            todo += node.children
+            node, depth = todo.pop()
+            if depth > TREE_DEPTH_MAX // (self.depth + 1):
+                self.fail("it is nested too deeply")
+                return False
+            todo += [(child, depth + 1) for child in node.children]
             self.check_gaps(node)
             match node.type:
                 case "variable_assignment":
@@ -383,6 +412,7 @@ class _Reader:
                     self.unknown.add(match[1])
                 case "command":
                     self.unknown |= _assigned_by_arguments(self.text(node))
+        return True
 
     def check_gaps(self, node: Any) -> None:
         """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
@@ -395,6 +425,8 @@ class _Reader:
                 self.fail("a line is continued inside a word")
             if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
+            if not gap and after.type.endswith("_redirect") and re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
+                self.fail("a file descriptor that reads as a word")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
@@ -405,6 +437,9 @@ class _Reader:
         if name == "PWD" and len(self.folders) == 1 and name not in self.values:
             return [Word(self.folders[0])]
         if name not in self.certain or name in self.busy or self.unknown & {name, "*"}:
+            return [OPEN]
+        self.lookups += 1
+        if self.lookups > LOOKUPS_MAX or len(self.busy) >= VALUES_DEPTH_MAX:
             return [OPEN]
         self.busy.add(name)
         here = self.certain
@@ -457,7 +492,7 @@ class _Reader:
                 return self.expansion(node, quoted)
             case "command_substitution" | "process_substitution":
                 self.substitution(node)
-                return [OPEN] if node.type == "command_substitution" else [Word("/dev/fd/63")]
+                return [OPEN] if node.type == "command_substitution" else [PIPE]
             case "arithmetic_expansion":
                 self.arithmetic(node)
                 return [OPEN]
@@ -489,12 +524,16 @@ class _Reader:
                 if rest
                 else [Word(self.home + sign)]
             )
+        if "~" in text and re.search(r"[=:]~", text):  # Bash expands it in what looks like an assignment
+            return [Word(_unescaped(re.split(r"[~{*?\[]", text)[0])[0], "open")]
         if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
                 return [Word(_unescaped(text.partition("{")[0])[0], "open")]
             return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
-        bare, glob = _unescaped(text)
+        if re.search(r"[@!+?*]\(", text):
+            return [Word(_unescaped(re.split(r"[@!+?*\[]", text)[0])[0], "open")]
+        bare, glob = _unescaped(_CHARACTER_CLASS.sub("?", text))
         if glob:
             return [_joined(Word("", "glob"), Word(bare, "glob"))]
         return [Word(bare)]
@@ -504,13 +543,24 @@ class _Reader:
             return self.plain(self.text(node))
         text = "".join(self.text(child) for child in node.children if child.type == "word")
         open_braces = "{" in text and ("," in text or ".." in text)
-        words = _products([self.word(child) for child in node.children])
+        first = node.children[0]
+        words = _products([self.word(first), *map(self.later_piece, node.children[1:])])
+        if "~" in text and re.search(r"[=:]~", self.text(node)):
+            return [OPEN]
         if open_braces:  # braces around quotes or expansions
             return [Word(words[0].text.partition("{")[0], "open")]
-        first = node.children[0]
         if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
             return [OPEN]
         return words
+
+    def later_piece(self, node: Any) -> list[Word]:
+        """Return what a piece of a word after the first may stand for: `~` is no folder there."""
+        text = self.text(node)
+        bare = text.lstrip("~")
+        if node.type != "word" or bare == text:
+            return self.word(node)
+        tildes = Word("~" * (len(text) - len(bare)))
+        return [_joined(tildes, word) for word in self.plain(bare)] if bare else [tildes]
 
     def string(self, node: Any) -> list[list[Word]]:
         """Return the pieces of a double-quoted text. Blanks between expansions stand in no node."""
@@ -542,7 +592,7 @@ class _Reader:
         operator = re.match(
             r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|:[\d ]|\})", text
         ) or re.match(r"\$\{\d+(:?[-+?])", text)
-        if not operator:
+        if not operator or (quoted and "'" in text):  # inside double quotes, `'` does not quote
             self.fail(f"`{text[:40]}` is not read")
         for child in node.named_children:
             if child.type in _WORDS:
@@ -749,11 +799,12 @@ class _Reader:
             destinations = destinations[:1]
         if operator in (">&-", "<&-"):
             return
+        if operator in (">&", "<&") and any(self.text(child).startswith("-") for child in destinations):
+            self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
         targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
             return
-        harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero", "/dev/fd/63")
-        targets = [w for w in targets if w.kind != "literal" or w.text not in harmless]
+        targets = [word for word in targets if word not in STREAMS]
         if not targets:
             return
         known = operator in ("<", ">", ">>", ">|", "&>", "&>>", ">&")
@@ -874,6 +925,8 @@ class _Reader:
         if name in WRAPPERS:
             self.wrapped(name, words, text, assigned, wrappers)
             return
+        if name in ("alias", "enable") and len(words) > 1:
+            self.fail(f"{name} changes what later words mean")
         if name in SHELLS or name in (
             "eval",
             "su",
@@ -901,9 +954,9 @@ class _Reader:
         at = _after_options(words, options)
         wrappers = (*wrappers, name)
         folders = self.folders
-        if at is None:
+        if at is None or at > len(words) or len(wrappers) > WRAPPERS_MAX:
             self.parts.append(
-                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown option of {name}")
+                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown use of {name}")
             )
             return
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
@@ -946,7 +999,7 @@ class _Reader:
                 self.read_script(text)
         if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
             rest = [w for w in words[1:] if not w.text.startswith("-")]
-            for start in range(1 if name in ("ssh", "su", "flock") else 0, len(rest)):
+            for start in range(1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)):
                 self.parts.append(Part(tuple(rest[start:]), "", (), wrappers=(name,)))
         return False
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, Part, Word, word_set
+from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, STREAMS, Part, Word, word_set
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -562,7 +562,10 @@ def effect_of(part: Part) -> Effect:
     effect = _known_effect(name, arguments)
     another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
     problem = another or part.problem or effect.problem or _variable_problem(part)
-    return msgspec.structs.replace(effect, problem=problem, follows=_follows_links(name, arguments))
+    reads, writes = (tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes))
+    return msgspec.structs.replace(
+        effect, reads=reads, writes=writes, problem=problem, follows=_follows_links(name, arguments)
+    )
 
 
 def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
