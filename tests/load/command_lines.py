@@ -140,7 +140,7 @@ class Generator:
             f"[ {word} = x ] || {a}", f"coproc {{ {a}; }}", f"cat <<E > o\n{word}\nE", f"cat <<\\E\n$(rm x)\nE\n{c}", f"! {a}",
             f"if [[ $V =~ {word} ]]; then {a}; fi", f"echo ${{V:-$({a})}}", f"echo ${{V:-`{c}`}}", f"cat << E E2\nx\nE\n{c}",
             f"case {word} in a|{self.word(depth)}) {a};& x) {b};;& *) {c};; esac", f"case x in (x) {a};; esac", f"f() ( {a} ); f x | {c}",
-            f"function f() {{ {a}; }}\nf {word}", f"f() if true; then {a}; fi; f", f"cat() {{ {a}; }}; cat {word}", f"cat () rm x\ncat a.txt",
+            f"function f() {{ {a}; }}\nf {word}", f"f() if true; then {a}; fi; f", f"cat() {{ {a}; }}; cat {word}", "cat () rm x\ncat a.txt",
             f"shopt -s expand_aliases\nalias cat={quoted}\ncat {word}", f"shopt -s extglob; echo !({word}); {a}", f"trap {quoted} DEBUG; {a}",
             f"trap {quoted} ERR; false; {a}", f"trap {quoted} RETURN; f() {{ true; }}; f", f". <(echo {quoted})", f"source a.txt; {a}", ". ./b.txt",
             f"source /dev/stdin <<< {quoted}", f"eval \"{word}\" {quoted}", f"eval `echo {quoted}`", f"V=({word} $({c})); echo ${{V[@]}}; {a}",

@@ -25,7 +25,7 @@ DEPTH_MAX = 40
 """Deepest nesting of syntax nodes and of scripts in arguments (`bash -c`)."""
 TREE_DEPTH_MAX = 100
 """Deepest syntax tree that is walked; in a script inside a script a half, a third …"""
-NODES_MAX = 12_000
+NODES_MAX = 6_000
 """Most nodes of a syntax tree that is walked."""
 VALUES_DEPTH_MAX = 8
 """Longest chain of variables whose values name each other."""
@@ -121,10 +121,8 @@ PIPE = Word("/dev/fd/63")
 STREAMS = frozenset((PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero"))))
 """Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
-_CHARACTER_CLASS = re.compile(
-    r"\[[!^]?\]?(?:\[([:=.])[^]]*\1\]|[^]\[])*\[([:=.])[^]]*\2\](?:\[([:=.])[^]]*\3\]|[^]\[])*\]"
-)
-"""`[[:alpha:]]`, which is read as `?`."""
+_RARE_PATTERN = re.compile(r"\[[:=.][^]]{0,20}[:=.]\]|[@!+?*]\(")
+"""Patterns that are not compared with names: `[[:alpha:]]` and `@(a|b)`."""
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -172,6 +170,14 @@ def _unescaped(text: str) -> tuple[str, bool]:
     """Remove the backslashes of an unquoted text; return the text, and True if glob characters are left unquoted."""
     glob = bool(_GLOB_CHARACTERS.search(re.sub(r"(?s)\\.", "", text)))
     return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
+
+
+def _glob_or_literal(text: str) -> Word:
+    """Return the word of an unquoted text without braces."""
+    if _RARE_PATTERN.search(text):
+        return Word(_unescaped(re.split(r"[@!+?*\[]", text)[0])[0], "open")
+    bare, glob = _unescaped(text)
+    return _joined(Word("", "glob"), Word(bare, "glob")) if glob else Word(bare)
 
 
 def decode_ansi(text: str) -> str | None:
@@ -390,29 +396,33 @@ class _Reader:
                 return False
             todo += [(child, depth + 1) for child in node.children]
             self.check_gaps(node)
-            match node.type:
-                case "variable_assignment":
-                    name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-                    if name is not None and self.text(node).startswith(f"{self.text(name)}="):
-                        self.values.setdefault(self.text(name), []).append(value)
-                    elif name is not None:
-                        self.unknown.add(self.text(name).partition("[")[0])
-                case "for_statement":
-                    name = node.child_by_field_name("variable")
-                    words = [child for child in node.children if child.type in _WORDS]
-                    if name is not None and words:
-                        self.values.setdefault(self.text(name), []).extend(words)
-                    elif name is not None:
-                        self.unknown.add(self.text(name))
-                case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
-                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
-                case "postfix_expression":
-                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
-                case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
-                    self.unknown.add(match[1])
-                case "command":
-                    self.unknown |= _assigned_by_arguments(self.text(node))
+            self.collect_variable(node)
         return True
+
+    def collect_variable(self, node: Any) -> None:
+        """Note the values that one node gives to variables."""
+        match node.type:
+            case "variable_assignment":
+                name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+                if name is not None and self.text(node).startswith(f"{self.text(name)}="):
+                    self.values.setdefault(self.text(name), []).append(value)
+                elif name is not None:
+                    self.unknown.add(self.text(name).partition("[")[0])
+            case "for_statement":
+                name = node.child_by_field_name("variable")
+                words = [child for child in node.children if child.type in _WORDS]
+                if name is not None and words:
+                    self.values.setdefault(self.text(name), []).extend(words)
+                elif name is not None:
+                    self.unknown.add(self.text(name))
+            case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
+                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+            case "postfix_expression":
+                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+            case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
+                self.unknown.add(match[1])
+            case "command":
+                self.unknown |= _assigned_by_arguments(self.text(node))
 
     def check_gaps(self, node: Any) -> None:
         """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
@@ -425,8 +435,10 @@ class _Reader:
                 self.fail("a line is continued inside a word")
             if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
-            if not gap and after.type.endswith("_redirect") and re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
-                self.fail("a file descriptor that reads as a word")
+            if not gap and after.type.endswith("_redirect") and before.type in _WORDS | {"command", "command_name"}:
+                numbered = after.children[0].type == "file_descriptor"
+                if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
+                    self.fail("a file descriptor that reads as a word")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
@@ -531,12 +543,7 @@ class _Reader:
             if expanded is None:
                 return [Word(_unescaped(text.partition("{")[0])[0], "open")]
             return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
-        if re.search(r"[@!+?*]\(", text):
-            return [Word(_unescaped(re.split(r"[@!+?*\[]", text)[0])[0], "open")]
-        bare, glob = _unescaped(_CHARACTER_CLASS.sub("?", text))
-        if glob:
-            return [_joined(Word("", "glob"), Word(bare, "glob"))]
-        return [Word(bare)]
+        return [_glob_or_literal(text)]
 
     def concatenation(self, node: Any) -> list[Word]:
         if all(child.type in ("word", "brace_expression", "number") for child in node.children):
@@ -788,19 +795,7 @@ class _Reader:
             self.heredoc(node)
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
-        if sum(not c.is_named for c in node.children) > 1:
-            self.fail("words after a redirect")
-        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
-        if operator in (">&-", "<&-"):
-            destinations = [node, *destinations]  # it has no target: all words are the command's
-        if len(destinations) > 1:
-            if not trailing:
-                self.fail("words after a redirect")
-            destinations = destinations[:1]
-        if operator in (">&-", "<&-"):
-            return
-        if operator in (">&", "<&") and any(self.text(child).startswith("-") for child in destinations):
-            self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
+        destinations = self.destinations(node, operator, trailing=trailing)
         targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
             return
@@ -814,6 +809,19 @@ class _Reader:
         read = operator == "<"
         self.parts.append(Part((), self.text(node), self.folders, tuple(targets) if read else (),
                                () if read else tuple(targets), problem=problem))  # fmt: skip
+
+    def destinations(self, node: Any, operator: str, *, trailing: bool) -> list[Any]:
+        """Return the target of a redirect; none for `>&-`. Words after it fail unless `trailing`."""
+        found = [child for child in node.named_children if child.type != "file_descriptor"]
+        descriptors = [self.text(child) for child in node.children if child.type == "file_descriptor"]
+        if not all(map(str.isdigit, descriptors)):
+            self.fail(f"`{descriptors[0][:40]}` is not read")
+        closes = operator in (">&-", "<&-")
+        extra = found if closes else found[1:]
+        dashed = operator in (">&", "<&") and any(self.text(child).startswith("-") for child in found)
+        if sum(not c.is_named for c in node.children) > 1 or (extra and not trailing) or dashed:
+            self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
+        return [] if closes else found[:1]
 
     def heredoc(self, node: Any) -> None:
         for child in node.children:
@@ -1000,7 +1008,7 @@ class _Reader:
         if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
             rest = [w for w in words[1:] if not w.text.startswith("-")]
             for start in range(1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)):
-                self.parts.append(Part(tuple(rest[start:]), "", (), wrappers=(name,)))
+                self.parts.append(Part(tuple(rest[start : start + 50]), "", (), wrappers=(name,)))
         return False
 
     def read_script(self, source: str) -> bool:

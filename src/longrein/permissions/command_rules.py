@@ -155,16 +155,28 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
     bare = re.sub(r"\d*[<>]+[&|]*\s*\S+", " ", text)  # words may follow a redirect
     braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
     plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
-    values = re.sub(r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", r" \1 ", text)
+    value = r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}"
+    values, glued = (re.sub(value, one, text) for one in (r" \1 ", r"\1"))
     gone = re.sub(r"\$\([^()]*\)|`[^`]*`", "", text)
     found = {}
-    for variant in dict.fromkeys((text, bare, gone, braces, plain, values)):
+    for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
         for quotes in ("", " "):
             spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
             joined = " ".join(spaced.split())
             names = re.finditer(r"(?:^| )((?:[^ /]*/)*)", joined)
             found[joined] = frozenset(at for name in names for at in name.span(1))
     return tuple(found.items())
+
+
+RAW_WORDS_MAX = 2_000
+"""Most words of an unreadable command that are compared with the files of a rule; more of them match."""
+
+
+@lru_cache(maxsize=8)
+def raw_words(text: str) -> tuple[str, ...]:
+    """Return what may be the words of a command that cannot be read, without quotes; extended patterns as `*`."""
+    text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
+    return tuple(dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*")))
 
 
 # --- Folders that a command reads ------------------------------------------------------------------------------------

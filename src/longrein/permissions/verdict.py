@@ -9,7 +9,15 @@ from unicodedata import normalize
 
 from longrein.events.escape import without_unseen
 from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
-from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
+from longrein.permissions.command_rules import (
+    RAW_WORDS_MAX,
+    SUGGESTION_LENGTH_MAX,
+    Command,
+    covers,
+    matches,
+    raw_words,
+    suggest_rules,
+)
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
@@ -173,11 +181,14 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
         return True
     for part, effect, fact in _judged_parts(call, command):
         named = _named_files(part, effect, reads=rule.tool == "Read")
+        if len(named) > RAW_WORDS_MAX:
+            return True
         if any(_word_matches(word, rule.spec, rules, folder) for word in named for folder in part.folders or (cwd,)):
             return True
         if any(t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
-    return False
+    words = raw_words(command.text) if command.script.problem else ()
+    return len(words) > RAW_WORDS_MAX or any(_word_matches(word, rule.spec, rules, cwd) for word in words)
 
 
 def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
