@@ -304,6 +304,8 @@ _WITHOUT_GAPS = word_set(
     "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
 )
 """Nodes whose text is that of their children, but for blanks."""
+_WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
+"""Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 SPECIAL_VARIABLES = re.compile(
@@ -435,6 +437,8 @@ class _Reader:
                 self.fail("a line is continued inside a word")
             if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
+            if gap and (node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"):
+                self.fail(f"`{self.text(node)[:40]}` is not read")
             if not gap and after.type.endswith("_redirect") and before.type in _WORDS | {"command", "command_name"}:
                 numbered = after.children[0].type == "file_descriptor"
                 if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):

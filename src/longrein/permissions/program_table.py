@@ -11,6 +11,7 @@ from functools import cache
 import msgspec
 
 from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, STREAMS, Part, Word, word_set
+from longrein.permissions.git_history import prints_history
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Effect(msgspec.Struct, frozen=True):
     """Folder it works in instead (`git -C`, `make -C`)."""
     follows: bool = False
     """True if it follows symbolic links that it finds below its folders (`grep -R`)."""
+    history: bool = False
+    """True if git may print contents of files from the history, which no sandbox masks."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -632,11 +635,11 @@ def _git_verb(arguments: Sequence[Word]) -> tuple[str, Sequence[Word], Word | No
 def _git(arguments: Sequence[Word]) -> Effect:
     verb, rest, folder, problem = _git_verb(arguments)
     if problem:
-        return Effect(problem=problem, lock="git")
+        return Effect(problem=problem, lock="git", history=True)
     program = _tables()[1].get(verb)
     effect = _apply(f"git {verb}", program, rest)
     lock = "git" if program is None and verb in _tables()[2] else effect.lock
-    return msgspec.structs.replace(effect, folder=folder, lock=lock)
+    return msgspec.structs.replace(effect, folder=folder, lock=lock, history=prints_history(verb, rest))
 
 
 def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Effect:
