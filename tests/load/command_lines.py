@@ -29,6 +29,7 @@ ATOMS = [
     "${!V@}", "${V:$(rm x)}", "${V:-`rm x`}", "${V//[a-z]/$(rm x)}", "${V:-\"a b\"}", "${V:-'}'}", '"${V:-\'$(rm x)\'}"', "${V-$W}",
     "?(a).txt", "+(a).txt", "*(a|b).txt", "[[:alpha:]].txt", "[!a].txt", "**", "**/c.txt", "{a..c..1}", "{a,$V}", "{$(true),b}", "{a,'b c'}",
     "<(cat a.txt)", ">(tee o)", "<(rm x)", "$'\\e[2K'", "$'a\\'b'", "$'\\u00e9'", "$'\\cA'", "$'\\0'", "日本", "a\\ ", "V", "1+V", "V[0]", "a[$(rm\tx)]",
+    "'a[$(rm x)]'", "'a[$(rm x)]'", "\"a[\\$(rm x)]\"", "'V[$(rm x)]=1'", "'-v'", "-v", "${V: W}", "${V:0:W}", "-eq", "-v 'a[$(rm x)]'",
     "--", "-o", "{", "}", "do", "done", "esac", "fi", "[[", "]]", "time", "function", "coproc", "${V^}", "${V@A}", "$!", "$0", "${@:1}", "${*}",
 ]  # fmt: skip
 MILD = [
@@ -156,6 +157,10 @@ class Generator:
             f"! {{ {a}; }} | {c}", f"time -p {c} | {a}", f"{{ {a}\n}} & {c}\nwait", f"if\n{a}\nthen\n{b}\nfi", f"echo \"$({a})\" '$({c})' \"`{c}`\"",
             f"echo \\\n {word}; {a}", f"{c} # {word} `rm x`\n{a}", f"$'{c}'", f'$"{c}"', f"`{c}` {word}", f"$({c}) {word}", f"set -- {word}; $1 x; {a}",
             f"mapfile -t V < <({a}); ${{V[0]}}", f"type {word}; {a}", f"builtin eval {quoted}", f"command eval {quoted}", f"\\eval {quoted}", f"e''val {quoted}",
+            f"[ -v {word} ] && {a}", f"test '-v' {word}; {a}", f"printf -v {word} {c}", f"read -r {word} < a.txt; {a}", f"V='a[$(rm x)]'; [[ V -eq {word} ]]",
+            "V='a[$(rm x)]'; echo ${W:V} ${W:0:V} $((V)) ${W[V]}", "V='-v a[$(rm x)]'; [ $V ] && test $V", f"declare -i V={word}; {a}", f"V=; V[{word}]=1; {a}",
+            "declare -i V; V='a[$(rm x)]'", f"export {word}; {a}", f"declare {word}; {a}", f"local {word}", f"readonly {word}", f"unset {word}; {a}", "V=-va[\\`rm\\`]; printf \"$V\" x",
+            f"[[ {word} -gt 1 ]] && {a}", f"[ {word} -v {word} ]", f"V=({word}); echo ${{V[$(rm x)]}}", f"echo ${{V[{word}]}}", f"wait -p {word}; {a}",
             f"[[ -v {word} ]]; {a}", f"(( {word} )); {a}", f"echo $(( {word} ))", f"V=({word} {word}); ${{V[0]}} {word}",
         ]  # fmt: skip
         return self.random.choice(forms)

@@ -34,6 +34,7 @@ from longrein.permissions.bash_parser import PIPE, WRAPPERS, Part, Word, join_pa
 from longrein.permissions.command_rules import spelled
 from longrein.permissions.program_table import effect_of
 from tests.load.command_lines import Generator
+from tests.load.harmless_commands import harmless_commands
 
 BATCH = 250
 """Lines of one bubblewrap."""
@@ -61,7 +62,7 @@ class Ran(msgspec.Struct):
     """Files and folders that are new or have other contents."""
 
 
-RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set")
+RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait")
 
 
 # --- Real Bash -------------------------------------------------------------------------------------------------------
@@ -252,6 +253,20 @@ def campaign(count: int, seed: int, workers: int = 1) -> Iterator[tuple[str, str
                 yield line, find_error(line, cwd, ran), allowed
 
 
+HARMLESS = 3_000
+"""Harmless commands that are judged at the end of a campaign."""
+FALSE_ASKS_MAX = 0.1
+
+
+def needless_asks(count: int, seed: int) -> list[str]:
+    """Return those of `count` harmless commands that ask, in the mode `default` and without rules."""
+    calls = {text: make_call(text, "/w", "/home/x") for text in harmless_commands(count, seed)}
+    rules = Rules(base="/w", home="/home/x")
+    return [
+        text for text in harmless_commands(count, seed) if judge(calls[text], rules, "default", "/w").kind != "allow"
+    ]
+
+
 def main() -> int:
     """Run the campaign; print its figure and the first errors."""
     count, seed = (int(sys.argv[1]) if len(sys.argv) > 1 else 50_000), (int(sys.argv[2]) if len(sys.argv) > 2 else 1)
@@ -261,8 +276,12 @@ def main() -> int:
         if error:
             errors.append((line, error))
             print(f"{line!r}\n    {error}", file=sys.stderr)
-    print(f"{count:,} fuzzed commands against Bash: {len(errors)} errors, {allowed:,} allowed")
-    return 1 if errors else 0
+    asking = len(needless_asks(HARMLESS, seed)) / HARMLESS
+    print(
+        f"{count:,} fuzzed commands against Bash: {len(errors)} errors, {allowed:,} allowed; "
+        f"{asking:.1%} of {HARMLESS:,} harmless commands ask (goal: {FALSE_ASKS_MAX:.0%})"
+    )
+    return 1 if errors or asking > FALSE_ASKS_MAX else 0
 
 
 if __name__ == "__main__":

@@ -130,6 +130,11 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", 
             "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
 
 
+def may_run_subscript(word: Word) -> bool:
+    """True for `a[$(…)]`: Bash runs it where it takes the text for the name of a variable."""
+    return "[" in word.text and ("$(" in word.text or "`" in word.text)
+
+
 def _joined(first: Word, second: Word) -> Word:
     """Concatenate two pieces of one word."""
     if first.kind == "open":
@@ -308,6 +313,7 @@ _WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
 """Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_NUMERIC_EXPANSION = re.compile(r"\"?\$(?:[#?$!]|\{[#?$!]\}|\{#\w+\})\"?")
 SPECIAL_VARIABLES = re.compile(
     r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
     r"FCEDIT|OPTARG|OPTIND|RANDOM|SECONDS|TMOUT|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
@@ -558,8 +564,9 @@ class _Reader:
         words = _products([self.word(first), *map(self.later_piece, node.children[1:])])
         if "~" in text and re.search(r"[=:]~", self.text(node)):
             return [OPEN]
-        if open_braces:  # braces around quotes or expansions
-            return [Word(words[0].text.partition("{")[0], "open")]
+        if open_braces:  # Bash expands the braces first: `$a{b,c}` is `$ab $ac`
+            before = re.split(r"[{*?\[~]", self.text(first))[0] if first.type == "word" else ""
+            return [Word(_unescaped(before)[0], "open")]
         if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
             return [OPEN]
         return words
@@ -601,7 +608,7 @@ class _Reader:
         if plain:
             return self.variable(plain[1], quoted)
         operator = re.match(
-            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|:[\d ]|\})", text
+            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|: ?-?\d+(?::-?\d+)?\}|\})", text
         ) or re.match(r"\$\{\d+(:?[-+?])", text)
         if not operator or (quoted and "'" in text):  # inside double quotes, `'` does not quote
             self.fail(f"`{text[:40]}` is not read")
@@ -737,15 +744,22 @@ class _Reader:
         if text.startswith("(("):
             self.arithmetic(node)
             return
-        evaluates = bool(re.search(r"(?<!\S)-[vR](?!\S)", text))
         todo = list(node.children)
-        numeric = text.startswith("[[") and any(operator in text.split() for operator in _NUMERIC_TESTS)
+        words = text.split()
+        evaluates = any(re.fullmatch(r"['\"\\]*-[vR]['\"]*", word) for word in words)
+        numeric = text.startswith("[[") and any(operator in words for operator in _NUMERIC_TESTS)
         while todo:
             child = todo.pop()
             if child.type in _WORDS:
-                words = self.word(child)
-                if (evaluates or numeric) and any(word.kind != "literal" for word in words):
+                found = self.word(child)
+                plain = all(word.kind == "literal" for word in found) or _NUMERIC_EXPANSION.fullmatch(self.text(child))
+                splits = text.startswith("[ ") and "expansion" in child.type  # may become `-v 'a[$(…)]'`
+                if (evaluates or numeric or splits) and not plain:
                     self.fail("a test that evaluates an unknown value")
+                if numeric and plain and any(re.search(r"[A-Za-z_]", word.text) for word in found):
+                    self.fail("a test that evaluates the value of a variable")
+                if any(map(may_run_subscript, found)):
+                    self.fail("a test that may run what stands in a subscript")
             elif child.type not in (*_TOKENS, "variable_name"):
                 todo += child.children
                 if child.type not in ("binary_expression", "unary_expression", "parenthesized_expression"):
@@ -962,6 +976,9 @@ class _Reader:
     def wrapped(
         self, name: str, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
     ) -> None:
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):  # it prints what the name means
+            self.parts.append(Part((Word("type"), *words[2:]), text, self.folders, (), (), assigned, wrappers))
+            return
         options = WRAPPERS[name]
         at = _after_options(words, options)
         wrappers = (*wrappers, name)

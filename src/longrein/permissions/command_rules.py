@@ -13,6 +13,7 @@ from longrein.permissions.bash_parser import (
     Word,
     decode_ansi,
     join_path,
+    may_run_subscript,
     parse_command,
     word_set,
 )
@@ -99,6 +100,7 @@ def matches(spec: str, command: Command) -> bool:
     if any(regex.match(text) for part in parts if _may_begin_with(first, part) for text in _forms(part)):
         return True
     runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
+    runs_text = runs_text or any(may_run_subscript(word) for part in parts for word in part.words)
     if not command.script.problem and not runs_text and all(part.program for part in parts):
         return False
     if len(command.text) > LENGTH_MAX:

@@ -108,7 +108,7 @@ def _awk(arguments: Sequence[Word]) -> Effect | None:
         rest = rest[1:] if match[2] else rest[2:]
     if not rest or rest[0].kind != "literal":
         return Effect(problem="the script of awk is not known")
-    script = rest[0].text.replace("||", " ")
+    script = re.sub(r">=(?=\s*[\w$(])", " ", rest[0].text.replace("||", " "))
     if re.search(r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script):
         return Effect(problem="the script of awk may run or write something")
     return Effect(reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text)))
@@ -166,8 +166,24 @@ def _shell_options(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    special = [word.text for word in arguments if word.kind != "literal" or SPECIAL_VARIABLES.fullmatch(word.text)]
-    return Effect(problem="read may set a special variable") if special else None
+    special = [w.text for w in arguments if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)]
+    return Effect(problem="read may set a special variable or run a subscript") if special else None
+
+
+def _printf(arguments: Sequence[Word]) -> Effect | None:
+    """`printf -v NAME` sets a variable, and runs a command in the subscript of the name."""
+    if not arguments or (arguments[0].text != "-v" and not arguments[0].may_be_option):
+        return None
+    name = arguments[1] if len(arguments) > 1 else OPEN
+    plain = arguments[0] == Word("-v") and name.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", name.text)
+    known = plain and not SPECIAL_VARIABLES.fullmatch(name.text)
+    return None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
+
+
+def _test(arguments: Sequence[Word]) -> Effect | None:
+    """`test -v NAME` runs a command in the subscript of the name."""
+    plain = all(word.kind == "literal" and "[" not in word.text for word in arguments)
+    return Effect() if plain else Effect(problem="test may evaluate an unknown value")
 
 
 def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effect | None]:
@@ -541,6 +557,8 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     "date": _date,
     "set": _shell_options,
     "read": _read,
+    "printf": _printf,
+    "test": _test,
     "git stash": _one_of("list", "show"),
     "git worktree": _one_of("list"),
     "git reflog": _one_of("show", bare=True),
@@ -580,7 +598,15 @@ def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
 
 
 def _variable_problem(part: Part) -> str:
-    return next((f"it sets {name}" for name in part.assigned if not is_harmless_variable(name)), "")
+    reads = part.program == "read"  # `IFS= read x` sets it for `read` only
+    return next(
+        (
+            f"it sets {name}"
+            for name in part.assigned
+            if not is_harmless_variable(name) and not (reads and name == "IFS")
+        ),
+        "",
+    )
 
 
 def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
