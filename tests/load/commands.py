@@ -218,7 +218,8 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
     traced = [argv for words in ran.traced for argv in without_wrappers(words)]
     for argv in (*ran.commands, *traced):
         part = Part(tuple(map(Word, argv)), "", (cwd,))
-        if allowed and ((effect := effect_of(part)).problem or effect.writes):
+        bare = Part((*part.words, Word("1")), "", (cwd,))  # the value of the last option may be missing
+        if allowed and all((effect := effect_of(one)).problem or effect.writes for one in (part, bare)):
             return f"allowed, but it ran {argv}"
         if known and not any(explains(part, argv) for part in script.parts):
             return f"read without {argv}"

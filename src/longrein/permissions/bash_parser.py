@@ -309,6 +309,7 @@ _WITHOUT_GAPS = word_set(
     "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
 )
 """Nodes whose text is that of their children, but for blanks."""
+_JOINED_TO_NUMBERS = _WORDS | {"command", "command_name"}
 _WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
 """Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
@@ -321,6 +322,8 @@ SPECIAL_VARIABLES = re.compile(
 """Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
 
 
+_CHANGES_NAMES = word_set("alias enable declare typeset local export readonly")
+"""Builtins that change what later words mean; most are read as declarations, not here."""
 _ASSIGNING = re.compile(
     r"^(?:builtin|command|exec|time|!|\w+=\S*|\s)*"
     r"(read|mapfile|readarray|printf|getopts|let|wait|declare|local|typeset|export|readonly|unset|eval|source|\.)\s"
@@ -445,8 +448,8 @@ class _Reader:
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
             if gap and (node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"):
                 self.fail(f"`{self.text(node)[:40]}` is not read")
-            if not gap and after.type.endswith("_redirect") and before.type in _WORDS | {"command", "command_name"}:
-                numbered = after.children[0].type == "file_descriptor"
+            if not gap and after.type.endswith("_redirect"):
+                numbered = after.children[0].type == "file_descriptor" and before.type in _JOINED_TO_NUMBERS
                 if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
                     self.fail("a file descriptor that reads as a word")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
@@ -951,7 +954,7 @@ class _Reader:
         if name in WRAPPERS:
             self.wrapped(name, words, text, assigned, wrappers)
             return
-        if name in ("alias", "enable") and len(words) > 1:
+        if name in _CHANGES_NAMES and len(words) > 1:
             self.fail(f"{name} changes what later words mean")
         if name in SHELLS or name in (
             "eval",

@@ -159,7 +159,7 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
     plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
     value = r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}"
     values, glued = (re.sub(value, one, text) for one in (r" \1 ", r"\1"))
-    gone = re.sub(r"\$\([^()]*\)|`[^`]*`", "", text)
+    gone = re.sub(r"\$\([^()]*\)|`(?:\\.|[^`\\])*`", "", text)
     found = {}
     for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
         for quotes in ("", " "):

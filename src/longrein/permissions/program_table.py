@@ -548,6 +548,11 @@ _SAFE_WITH_ANY_OPTION = word_set(
     "cat tac head tail wc ls stat nl od grep egrep fgrep cut du basename dirname md5sum sha256sum"
 )
 """Programs with no option that writes or runs something, so that a file named like an option does no harm."""
+_ANY_ARGUMENTS = word_set(
+    "echo printf true false : sleep test exit return break continue shift seq basename dirname expr type which whoami "
+    "pwd cat tac head tail wc ls stat nl od cut du md5sum sha256sum mkdir touch rm rmdir"
+)
+"""Programs that do no harm by any argument, or whose files are looked at one by one."""
 _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
@@ -695,6 +700,8 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
     reads: list[Word] = []
     pattern_given = False
     rest = list(arguments)
+    if name not in _ANY_ARGUMENTS and any(word.kind == "open" and word.text for word in arguments):
+        return f"an argument of {name} is not known"  # it may become several words, options among them
     while rest:
         word = rest.pop(0)
         if word == Word("--"):
@@ -715,6 +722,8 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
                 f"the option {word.text} of {name}" if word.kind == "literal" else f"an argument of {name} is not known"
             )
         value = rest.pop(0) if valued and value is None else value
+        if value is not None and value.kind == "open" and name not in _ANY_ARGUMENTS:
+            return f"an argument of {name} is not known"
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
