@@ -551,7 +551,7 @@ _SAFE_WITH_ANY_OPTION = word_set(
 _ANY_ARGUMENTS = word_set(
     "echo printf true false : sleep test exit return break continue shift seq basename dirname expr type which whoami "
     "pwd cat tac head tail wc ls stat nl od cut du md5sum sha256sum mkdir touch rm rmdir"
-) | {"git commit"}
+) | {"commit"}
 """Programs that do no harm by any argument, or whose files are looked at one by one."""
 _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
