@@ -10,7 +10,8 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, Part, Word, word_set
+from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, STREAMS, Part, Word, word_set
+from longrein.permissions.git_history import prints_history
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Effect(msgspec.Struct, frozen=True):
     """Folder it works in instead (`git -C`, `make -C`)."""
     follows: bool = False
     """True if it follows symbolic links that it finds below its folders (`grep -R`)."""
+    history: bool = False
+    """True if git may print contents of files from the history, which no sandbox masks."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ def _awk(arguments: Sequence[Word]) -> Effect | None:
         rest = rest[1:] if match[2] else rest[2:]
     if not rest or rest[0].kind != "literal":
         return Effect(problem="the script of awk is not known")
-    script = rest[0].text.replace("||", " ")
+    script = re.sub(r">=(?=\s*[\w$(])", " ", rest[0].text.replace("||", " "))
     if re.search(r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script):
         return Effect(problem="the script of awk may run or write something")
     return Effect(reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text)))
@@ -163,29 +166,24 @@ def _shell_options(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    names = [word for word in arguments if not word.text.startswith("-") or word.kind != "literal"]
-    return None if all(map(_is_plain_variable, names)) else Effect(problem="read may set a special variable")
+    special = [w.text for w in arguments if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)]
+    return Effect(problem="read may set a special variable or run a subscript") if special else None
 
 
 def _printf(arguments: Sequence[Word]) -> Effect | None:
-    """`printf -v NAME` sets a variable and evaluates the subscript of an array."""
-    first = arguments[0] if arguments else Word("-")
-    if first.kind == "literal" and not first.text.startswith("-v"):
+    """`printf -v NAME` sets a variable, and runs a command in the subscript of the name."""
+    if not arguments or (arguments[0].text != "-v" and not arguments[0].may_be_option):
         return None
-    name = Word(first.text[2:]) if first.text[2:] else arguments[1] if len(arguments) > 1 else OPEN
-    sets = first.text.startswith("-v") and _is_plain_variable(name)
-    return None if sets or not first.may_be_option else Effect(problem="printf may set a special variable")
-
-
-def _is_plain_variable(word: Word) -> bool:
-    """Return True for the name of a variable without a meaning to Bash, and without a subscript."""
-    plain = word.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", word.text)
-    return bool(plain) and not SPECIAL_VARIABLES.fullmatch(word.text)
+    name = arguments[1] if len(arguments) > 1 else OPEN
+    plain = arguments[0] == Word("-v") and name.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", name.text)
+    known = plain and not SPECIAL_VARIABLES.fullmatch(name.text)
+    return None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
 
 
 def _test(arguments: Sequence[Word]) -> Effect | None:
-    """`[` with unusual quotes; the usual one is read as a test."""
-    return Effect(problem="a test that is not read") if arguments else Effect()
+    """`test -v NAME` runs a command in the subscript of the name."""
+    plain = all(word.kind == "literal" and "[" not in word.text for word in arguments)
+    return Effect() if plain else Effect(problem="test may evaluate an unknown value")
 
 
 def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effect | None]:
@@ -561,6 +559,7 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     "date": _date,
     "set": _shell_options,
     "read": _read,
+    "test": _test,
     "git stash": _one_of("list", "show"),
     "git worktree": _one_of("list"),
     "git reflog": _one_of("show", bare=True),
@@ -585,7 +584,10 @@ def effect_of(part: Part) -> Effect:
     effect = _known_effect(name, arguments)
     another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
     problem = another or part.problem or effect.problem or _variable_problem(part)
-    return msgspec.structs.replace(effect, problem=problem, follows=_follows_links(name, arguments))
+    reads, writes = (tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes))
+    return msgspec.structs.replace(
+        effect, reads=reads, writes=writes, problem=problem, follows=_follows_links(name, arguments)
+    )
 
 
 def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
@@ -597,7 +599,15 @@ def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
 
 
 def _variable_problem(part: Part) -> str:
-    return next((f"it sets {name}" for name in part.assigned if not is_harmless_variable(name)), "")
+    reads = part.program == "read"  # `IFS= read x` sets it for `read` only
+    return next(
+        (
+            f"it sets {name}"
+            for name in part.assigned
+            if not is_harmless_variable(name) and not (reads and name == "IFS")
+        ),
+        "",
+    )
 
 
 def _may_gain_options(name: str, arguments: Sequence[Word]) -> bool:
@@ -668,11 +678,11 @@ def _git_verb(arguments: Sequence[Word]) -> tuple[str, Sequence[Word], Word | No
 def _git(arguments: Sequence[Word]) -> Effect:
     verb, rest, folder, problem = _git_verb(arguments)
     if problem:
-        return Effect(problem=problem, lock="git")
+        return Effect(problem=problem, lock="git", history=True)
     program = _tables()[1].get(verb)
     effect = _apply(f"git {verb}", program, rest)
     lock = "git" if program is None and verb in _tables()[2] else effect.lock
-    return msgspec.structs.replace(effect, folder=folder, lock=lock)
+    return msgspec.structs.replace(effect, folder=folder, lock=lock, history=prints_history(verb, rest))
 
 
 def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Effect:

@@ -81,6 +81,16 @@ class Glob:
         text = _folded(text) if self._loose else text
         return any(self._matches(text, start) for start in starts)
 
+    def search(self, text: str, starts: frozenset[int]) -> bool:
+        """Return True as `match` does; fast for many starts."""
+        text = _folded(text) if self._loose else text
+        at = text.find(self._first)
+        while at >= 0:
+            if at in starts and self._matches(text, at):
+                return True
+            at = text.find(self._first, at + 1)
+        return False
+
     def _matches(self, text: str, start: int) -> bool:
         if not text.startswith(self._first, start):
             return False
