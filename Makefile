@@ -63,7 +63,7 @@ measures: .venv/ready  ## measure the context engine against its targets
 	$(PY) -m benchmarks.context
 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
-	$(PY) -m benchmarks.trust
+	$(PY) -m benchmarks.trust $(SESSIONS)
 
 mutants: .venv/ready  ## count the sampled one-line bugs that the suite notices (about an hour)
 	$(PY) -m benchmarks.mutants

@@ -8,6 +8,7 @@ paths are compared as text, and the root is the deepest folder that holds four f
 """
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -83,18 +84,21 @@ def questions(calls: Sequence[tuple[str, Arguments]], mode: str, *, sandbox: boo
     return asked
 
 
-def main() -> None:
-    """Print the table."""
+def main() -> int:
+    """Print the table; return 1 if the median with the sandbox is above 5, or above 1 in `auto`."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     sessions = [calls_of(path) for path in sorted(parser.parse_args().folder.rglob("*.jsonl.gz"))]
     print(f"{len(sessions)} sessions, {sum(map(len, sessions))} calls")
+    missed = False
     for mode, sandbox in (("default", False), ("default", True), ("auto", True)):
         counts = sorted(questions(calls, mode, sandbox=sandbox) for calls in sessions)
         where = "sandbox" if sandbox else "no sandbox"
         middle, high = median(counts), counts[len(counts) * 9 // 10]
         print(f"{mode:8} {where:10}  median {middle:4g}   90 % {high:4}   most {counts[-1]:4}")
+        missed = missed or (sandbox and middle > (1 if mode == "auto" else 5))
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

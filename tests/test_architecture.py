@@ -111,6 +111,10 @@ LAZY_OWN = {
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
     "longrein.workspace.net",  # brings h11 and httpx2 along
+    "longrein.workspace.sandbox.proxy",  # where `sandbox.network` names hosts; it needs `h11`
+    "longrein.workspace.sandbox.proxy_forwarder",
+    "longrein.permissions.network_hosts",
+    "longrein.agent.network_questions",
     "longrein.workspace.supervisor.landlock_process",
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
@@ -147,7 +151,7 @@ def test_no_module_changes_sys_modules() -> None:
 
 
 PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
-PURE_STDLIB |= {"binascii", "codecs", "json"}
+PURE_STDLIB |= {"binascii", "codecs", "ipaddress", "json"}
 PURE_STDLIB |= {
     "itertools",
     "operator",

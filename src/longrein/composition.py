@@ -38,7 +38,7 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import SCHEMA_VERSION, BudgetError, Opened, PrefixSet, SessionBusy, UsageError, redactor
+from longrein.events import SCHEMA_VERSION, BudgetError, CwdSet, Opened, PrefixSet, SessionBusy, UsageError, redactor
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -141,7 +141,7 @@ def _around(
 ) -> Composition:
     state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
-    roots = tuple(state.roots or run_context.roots)
+    roots = run_context.roots  # never those of the log, which could be edited
     opened = None if state.session == log.session else _opened(run_context, log.session)
     nonce = opened.nonce if opened else state.nonce
     secrets = known_secrets(run_context.environ, settings)
@@ -193,8 +193,15 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes, missing)
-    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
+    first = [left_out_note(run_context), missing, *settings.notes, *log.notes]
+    notes = (
+        *first,
+        *_leave_folders(session, run_context, state),
+        *told,
+        *lapsed,
+        *unread,
+        *_left_behind(ended, roots, state),
+    )
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -285,6 +292,17 @@ def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
     return mode, [f"mode {was} is not restored: the session goes on in mode {mode}; {again}"]
 
 
+def _leave_folders(session: OpenSession, run_context: RunContext, state: State) -> list[str]:
+    """Leave the folders of an earlier run that this start does not name; return a note for the user."""
+    look, written = session.deps.workspace.resolve, run_context.roots[0]
+    gone = [folder for folder in state.roots if not look(folder, "/").inside]
+    if not gone:
+        return []
+    if not look(state.cwd, "/").inside:
+        session.append(CwdSet(written))
+    return [f"this session worked in {', '.join(gone)}, and goes on in {written}; --add-dir names further folders"]
+
+
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:
     """Describe what a crash left: processes that were ended, temporary files that were removed."""
     told = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
@@ -326,10 +344,12 @@ def _sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> 
 
 def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:
     """Raise `UsageError` where the settings ask for what no sandbox gives here."""
-    if domains := [name for name in options.network if name != "*"]:
-        raise UsageError(
-            f'sandbox.network names {domains[0]}, but domains cannot be allowed one by one yet. Set it to [] or ["*"]'
-        )
+    if options.network:
+        from longrein.permissions.network_hosts import entry_problem
+
+        for entry in options.network:
+            if problem := entry_problem(entry):
+                raise UsageError(f"sandbox.network names {entry!r}: {problem}")
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(
             f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '

@@ -84,6 +84,10 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     home = home_folder(environ)
     cwd = _folder(folder, "folder") if folder else _present_folder()
     roots = (cwd, *(_folder(written, "--add-dir") for written in options.add_dirs))
+    for root in roots:
+        if any("\udc80" <= char <= "\udcff" for char in root):  # its bytes are no UTF-8, and the log is
+            shown = root.encode("utf-8", "backslashreplace").decode()
+            raise UsageError(f"the name of {shown} is not UTF-8, so no session can be kept there: rename the folder")
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     options = _with_files(options)
     trusted = read_trusted(state) if _uses(options, "project") else TrustedFolders()

@@ -308,7 +308,12 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     ] = ()
     network: Annotated[
         tuple[str, ...],
-        Setting('`[]`: confined commands have no network but loopback of their own; `["*"]`: all of it', "nothing"),
+        Setting(
+            "`[]`: confined commands have no network but loopback of their own. Hosts (`pypi.org`, `*.debian.org`, "
+            '`10.1.0.0/16:8080`): those, by an HTTP proxy; another host is asked for at its first use. `["ask"]`: each '
+            'host is asked for. `["*"]`: all of the network',
+            "nothing",
+        ),
     ] = ()
 
 

@@ -123,10 +123,10 @@ async def turn(session: OpenSession, *messages: str | InboxMessage) -> None:
     await session.run(once=True)
 
 
-async def question(session: OpenSession) -> PermissionAsked:
-    """Wait for a permission question."""
+async def question(session: OpenSession, after: PermissionAsked | None = None) -> PermissionAsked:
+    """Wait for a permission question, another one than `after`."""
     async for heard in session.follow():
-        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked) and heard.event != after:
             return heard.event
     raise AssertionError("nothing was asked")
 

@@ -7,19 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.agent import Answer, Continue, SetMode
+from longrein.agent import Answer, Continue, SetMode, UserMessage
 from longrein.agent.messages import InboxMessage
 from longrein.events import (
     AnyEvent,
     ChildStarted,
     CwdSet,
     Entry,
+    Grant,
     ModeSet,
     Opened,
     PermissionAnswered,
     PermissionAsked,
     Replied,
     TaskStarted,
+    Text,
     ToolCall,
     ToolStarted,
 )
@@ -178,14 +180,33 @@ TAMPERINGS: dict[str, Tamper] = {
     "queued task": adding(TaskStarted("b1", "touch ran_task", state="queued", **TASK)),
     "queued tasks": adding(*(TaskStarted(f"b{n}", f"touch ran_{n}", state="queued", **TASK) for n in (1, 2, 3))),
     "running task": adding(TaskStarted("b1", "touch ran_task", **TASK)),
+    **{
+        f"queued task after mode {mode}": adding(
+            ModeSet(mode), TaskStarted("b1", "touch ran_task", state="queued", **TASK)
+        )
+        for mode in ("acceptEdits", "auto", "bypassPermissions")
+    },
+    "queued task outside": adding(TaskStarted("b1", "touch ran_task", state="queued", outside_sandbox=True, **TASK)),
     "folder": adding(CwdSet("/")),
+    "folder between": adding(CwdSet("/"), PermissionAnswered(BASH, "allow", "user")),
     "roots": roots("/"),
+    "spending limits": adding(
+        ChildStarted(
+            "00000000-0000-4000-8000-0000000c0002", "general", BASH, task="x", grant=Grant(usd=1e9, tokens=1 << 60)
+        )
+    ),
+    "worktree": adding(ChildStarted("00000000-0000-4000-8000-0000000c0003", "general", BASH, task="x", worktree="/")),
+    "judged places": adding(
+        PermissionAsked(LAST, "Bash", "sh run.sh", "harmless", places=("/",)), PermissionAnswered(LAST, "allow", "user")
+    ),
 }
 LEFT: dict[str, list[InboxMessage]] = {
     "answers": [Answer(one, "allow") for one in (BASH, WRITE, EDIT, LAST)],
     "rules": [Answer(BASH, "allow", "session", "Bash"), Answer(WRITE, "allow", "always", "Write")],
     "mode": [SetMode("bypassPermissions"), SetMode("acceptEdits")],
     "auto": [SetMode("auto")],
+    "queued messages": [UserMessage((Text("run it"),), how="queued"), Continue()],
+    "stop and steer": [UserMessage((Text("go on"),), how="steer"), Answer(LAST, "allow")],
 }
 
 

@@ -253,6 +253,26 @@ def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, h
     assert (modes or ["default"])[-1] == holds
 
 
+@pytest.mark.parametrize(("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")])
+def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wanted: str) -> None:
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
+        ALPHA=[
+            says(call("ExitPlanMode", plan="1. Write x"), call("Write", file_path="/w/new.txt", content="x")),
+            says("found"),
+        ],
+    )
+    harness.kinds = (kind("odd", mode=wanted),)
+    harness.play(mode=parent)
+    [child] = harness.disk.children()
+    events = [entry.event for entry in harness.disk.entries(child)]
+    ended = [event.status for event in events if isinstance(event, ToolEnded)]
+    assert ended == ["failed", "denied"]
+    assert [event.mode for event in events if isinstance(event, ModeSet)][-1] == "plan"
+    assert not [event for event in (*events, *harness.events(PermissionAsked)) if isinstance(event, PermissionAsked)]
+    assert [event.mode for event in harness.events(ModeSet)][-1:] in ([parent], [])
+
+
 def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
     harness = SubagentHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],

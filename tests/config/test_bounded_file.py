@@ -67,10 +67,10 @@ def test_a_link_that_came_into_a_judged_path_is_not_followed(tmp_path: Path) -> 
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/f").write_text("canary")
     (tmp_path / "a/f").symlink_to("../secrets/f")
-    with pytest.raises(OSError, match=r"symbolic links|by a link"):
+    with pytest.raises(OSError, match="symbolic link"):
         read_bounded(str(tmp_path / "a/f"), 100, exact=True)
     (tmp_path / "b").symlink_to("secrets")
-    with pytest.raises(OSError, match="replaced by a link"):
+    with pytest.raises(OSError, match="symbolic link"):
         read_bounded(str(tmp_path / "b/f"), 100, exact=True)
 
 

@@ -436,3 +436,12 @@ def test_a_tool_that_raises_is_told_to_the_model_and_the_session_goes_on(cli: Cl
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert cli.results() == [("failed", "the tool Weigh failed inside: KeyError: 'sand'")]
     assert cli.said() == ["I do without."]
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_in_one_line(cli: CliHarness) -> None:
+    folder = os.fsencode(cli.folder) + b"/p\xff"
+    os.mkdir(folder)
+    cli.plays(says("so"))
+    ran = cli.run("-p", "x", cwd=folder)
+    assert (ran.code, cli.sessions) == (2, [])
+    assert ran.err.endswith("\\udcff is not UTF-8, so no session can be kept there: rename the folder\n")

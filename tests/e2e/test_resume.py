@@ -292,3 +292,30 @@ def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHa
     assert going.end().code == 143
     assert (ran.code, ran.text) == (1, "")
     assert re.match(rf"longrein: session {other} is open in process \d+ on \S+; close that one, or go on in a", ran.err)
+
+
+@pytest.mark.parametrize("forged", [b'"roots":["/"]', b'"roots":["/","/etc"]'])
+def test_S052_roots_of_an_edited_log_count_for_nothing(forged: bytes, cli: CliHarness) -> None:
+    cli.without_sandbox()
+    secret = cli.folder / "secret.txt"
+    secret.write_text("canary-4711")
+    cli.plays(says("one"), calls(call("Read", file_path=str(secret)), bash(f"cat {secret}")), says("two"))
+    cli.run("-p", "x", "--session-id", UUID)
+    body = encode_event(cli.entries()[0].event)
+    change(cli, 1, re.sub(rb'"roots":\[[^]]*\]', forged, body))
+    ran = cli.run("-p", "y", "-c")
+    assert ran.code == 3
+    assert [status for status, _ in cli.results()] == ["denied", "denied"]
+    assert f"this session worked in /, and goes on in {cli.project}" in ran.err or "/etc" in ran.err
+    assert "canary-4711" not in "".join(text for _, text in cli.results())
+
+
+def test_a_session_that_goes_on_in_another_folder_works_there(cli: CliHarness) -> None:
+    other = cli.folder / "other"
+    other.mkdir()
+    cli.plays(says("one"), calls(bash("pwd")), says("two"))
+    cli.run("-p", "x", "--session-id", UUID)
+    ran = cli.run("-p", "y", "-r", UUID, cwd=other)
+    note = f"longrein: this session worked in {cli.project}, and goes on in {other}; --add-dir names further folders\n"
+    assert ran.told() == (0, "two\n", note)
+    assert cli.results() == [("ok", str(other))]

@@ -3,25 +3,38 @@
 
     python -m tests.load.commands 50000 1
 
-Each line runs by Bash inside bubblewrap, in a folder of its own, where all programs but the wrappers (`env`, `xargs` …)
-are stubs that record their arguments. Two things are errors: Bash runs a program that no part of a line without a
-problem names, and a line that is allowed without any rule runs something that is not read-only or creates a file.
+Each line runs by `bash -x` inside bubblewrap, in a folder of its own, where all programs but the wrappers (`env`,
+`xargs` …) are stubs. Three records are compared with the parts:
+
+- The stubs record the exact arguments of every program that starts, whoever starts it: `xargs`, `find -exec`, a
+  `sh -c`. They prove which programs run, but see no builtin.
+- The trace of Bash (`set -x`, also in a nested Bash) holds every simple command that Bash itself runs: builtins,
+  functions, `eval`, programs that do not exist. It sees nothing that another program starts.
+- The folder of the line shows which files are new or changed, by redirects too.
+
+Two things are errors: Bash runs a command that no part of a line without a problem names, and a line that is allowed
+without any rule runs something that is not read-only, or changes a file. A line that runs `rm` must also be denied by
+the rule `Bash(rm *)`. At the end, 3,000 harmless commands are judged: at most 10 % may ask.
 """
 
 import fnmatch
-import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
-from longrein.permissions.bash_parser import Part, Word, join_path, word_set
+from longrein.permissions.bash_parser import PIPE, WRAPPERS, Part, Word, join_path, parse_command, word_set
+from longrein.permissions.command_rules import spelled
 from longrein.permissions.program_table import effect_of
+from tests.load.command_lines import Generator
+from tests.load.harmless_commands import harmless_commands
 
 BATCH = 250
 """Lines of one bubblewrap."""
@@ -29,11 +42,11 @@ STUBS = word_set("cat ls grep head wc sort uniq sed awk git rg jq rm touch tool 
 REAL = word_set("env timeout nice nohup xargs find bash sh dash setsid stdbuf")
 STUB = '#!/bin/sh\n{ printf \'%s\\0\' "$#" "${0##*/}" "$@"; } >&9\necho a.txt\n'
 DRIVER = """
-export PATH=/stubs LANG=C.UTF-8 HOME=/home/x
+export PATH=/stubs LANG=C.UTF-8 HOME=/home/x SHELLOPTS=xtrace BASH_XTRACEFD=8 PS4=$'\\1 '
 for i in "$@"; do
   cd /w/$i || exit
   IFS= read -r -d "" line </lines/$i
-  timeout -s KILL 1 bash -c "$line" 9>>/log/$i </dev/null >/dev/null 2>&1
+  timeout -s KILL 1 bash -c "$line" 9>>/log/$i 8>>/trace/$i </dev/null >/dev/null 2>&1
 done
 """
 
@@ -42,164 +55,14 @@ class Ran(msgspec.Struct):
     """What Bash did with one line."""
 
     commands: list[list[str]]
-    """Programs and arguments."""
+    """Programs and arguments that the stubs recorded."""
+    traced: list[list[str]]
+    """Simple commands of the trace, wrappers included."""
     changed: list[str]
     """Files and folders that are new or have other contents."""
 
 
-# --- Random lines ----------------------------------------------------------------------------------------------------
-
-
-SAFE = ["cat", "ls", "grep", "head", "wc", "sort", "echo", "printf", "true", "git", "test", "sed", "["]
-UNSAFE = ["rm", "touch", "tool", "make", "tee", "python3"]
-SPELLINGS = [
-    "{0}{1}", "{0}''{1}", '"{0}{1}"', "\\{0}{1}", "{0}\\{1}", "{0}\\\n{1}", "$'{0}{1}'", "{0}$@{1}", "{0}${{V-}}{1}",
-    '{0}"{1}"', "{0}${{V:+}}{1}", "/stubs/{0}{1}", "{0}$V{1}", "{{{0}{1},a}}", "{0}`true`{1}", "$V{0}{1}", "{0}{1}*",
-    "{0}$(true){1}", "~/{0}{1}", "./{0}{1}", "$\"{0}{1}\"", "{0}{{{1},}}", "{0}[{1}]",
-]  # fmt: skip
-RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source .")
-OPTIONS = [
-    "-n",
-    "-r",
-    "-i",
-    "--color",
-    "-e",
-    "-la",
-    "-o",
-    "--output=o",
-    "--",
-    "-",
-    "-c",
-    "-exec",
-    "-1",
-    "-nr",
-    "-o out",
-]
-ATOMS = [
-    "a.txt", "b.txt", "sub/c.txt", "sub", ".", "..", "/etc/x", "'a b'", '"a b"', "*.txt", "?.txt", "[ab].txt", "*", ".*",
-    "~", "~/x", "~x", "$V", '"$V"', "${V}", "${V:-d}", "${V:=rm}", "${V/a/b}", "${V%t}", "${#V}", "${!V}", "$W", "$1", "$@",
-    '"$@"', "$#", "$?", "$$", "$HOME", "$PWD", "$IFS", "$RANDOM", "${V[0]}", "$((1+2))", "$((V))", "$[1+2]", "$'a\\tb'",
-    "$'\\x72m'", "$'\\u0041'", '$"x"', "\\a", "\\$V", "'$V'", "a\\ b", "''", '""', "{a,b}", "{a,b}.txt", "{1..3}",
-    "a{b,c{d,e}}", "{a}", "{,x}", "-{n,r}", "@(a|b).txt", "!(a).txt", "a=b", "V=rm", "#x", "a#b", "!", "a!b", "=", "%",
-    "s/a/b/", "p", "1p", "'s/a/b/e'", "'w out'", "a'b'c", 'a"b"c', 'x"$(true)"y', "if", "then", "}", "{", "é", "--", "a,b",
-    "<", "2", "status", "log", "-c core.pager=rm", "diff", "$-", "$_", "${V@P}", "${V@Q}", "${V^^}", "${V:0:1}", "\\\n",
-    "a\\\nb", "$", "a$", '"$"', '"a\\\nb"', '"\\a"', "'\\'", "`true`", "\\`", '"\\`"', "[a", "a]", "\\*", '"*"', "1>x",
-]  # fmt: skip
-REDIRECTS = [
-    ">o", "> o", ">>o", "2>&1", "2>/dev/null", ">/dev/null", "&>o", "&>>o", ">|o", "<a.txt", "< a.txt", "<>o", ">&o", ">&2",
-    "1>&2", "<&0", ">&-", "{fd}>o", "2>o", "12>o", ">$V", ">'o'", "<<<x", '<<<"$V"', ">o{a,b}", ">*", "&>/dev/null", ">(cat)",
-    ">/dev/tcp/x/1", "3<a.txt", ">\\\no", "2>& 1", ">&$V", "<${V}", "2>&o",
-]  # fmt: skip
-ASSIGNMENTS = [
-    "V=rm", "V=x", "V='rm x'", "V=", "V+=m", "V=$(echo rm)", "V=a.txt", "V=(rm x)", "V[0]=rm", "export V=rm", "declare V=rm",
-    "W=$V", "readonly V=x", "PATH=.", "IFS=,", "local V=rm", "printf -v V rm", "read V <<<rm", "V=${W:-rm}", "unset V",
-    "V=*", "V=-n", "declare -n V=W", "mapfile V <<<rm", "set -- rm", "set -f", "shopt -s extglob", "alias cat=rm", "let V=1",
-    "export PATH=.", "V='a b' W=x", "BASH_ENV=x", "getopts a V", "typeset -i V=1", "V=\"a b\"", "enable -n echo", "hash -r",
-]  # fmt: skip
-WRAPPERS = [
-    "env ", "env -i ", "env V=rm ", "timeout 5 ", "timeout -s KILL 5 ", "nice ", "nice -n 1 ", "nohup ", "time ", "time -p ",
-    "command ", "builtin ", "exec ", "eval ", "xargs ", "xargs -n 1 ", "xargs -I{} ", "xargs -I X ", "! ", "setsid ",
-    "stdbuf -o0 ", "command -p ", "command -v ", "exec -a x ", "env -u V ", "env -S ", "timeout ", "xargs -0 ", "nice -1 ",
-    "env - ", "xargs -a a.txt ", "exec -c ", "coproc ", "\\time ",
-]  # fmt: skip
-SEPARATORS = [
-    ";", " ; ", "&&", " && ", "||", " || ", "|", " | ", " |& ", "&", " & ", "\n", "; \n", " &&\n", " |\n", "\n\n", " # c\n",
-    "\\\n;", ";\\\n", ";\t", "& ", " 2>&1 | ",
-]  # fmt: skip
-NOISE = [
-    *"'\"\\$`(){}[]<>|&;#*?!~= \t\n-,",
-    "$(",
-    "${",
-    "<<",
-    "((",
-    "[[",
-    "$'",
-    "]]",
-    "))",
-    "\\\n",
-    "&&",
-    "in ",
-    "do ",
-]
-
-
-class Generator:
-    """Random lines; the same for the same seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-
-    def line(self) -> str:
-        text = self.script(self.random.choice((1, 2, 2, 3)))
-        for _ in range(self.random.choice((0, 0, 0, 1, 2))):
-            text = self.mutated(text)
-        return text.replace("\0", "")[:400]
-
-    def mutated(self, text: str) -> str:
-        at = self.random.randrange(len(text) + 1)
-        end = min(len(text), at + self.random.choice((0, 1, 1, 2, 5)))
-        return text[:at] + self.random.choice((self.random.choice(NOISE), "", text[at:end] * 2)) + text[end:]
-
-    def script(self, depth: int) -> str:
-        count = self.random.choice((1, 1, 1, 2, 2, 3))
-        pieces = [self.statement(depth) for _ in range(count)]
-        text = pieces[0]
-        for piece in pieces[1:]:
-            text += self.random.choice(SEPARATORS) + piece
-        return text + self.random.choice(("",) * 12 + ("\n", ";", " # end", "&", " "))
-
-    def statement(self, depth: int) -> str:
-        if depth > 0 and self.random.random() < 0.3:
-            return self.compound(depth - 1)
-        if self.random.random() < 0.15:
-            return self.random.choice(ASSIGNMENTS)
-        return self.simple(depth)
-
-    def compound(self, depth: int) -> str:
-        a, b, c = self.script(depth), self.script(depth), self.simple(depth)
-        word, redirect = self.word(depth), self.random.choice(REDIRECTS)
-        quoted = "'" + c.replace("'", "'\\''") + "'"
-        forms = [
-            f"if {a}; then {b}; fi", f"if {c}; then {a}; else {b}; fi", f"while {a}; do {b}; break; done",
-            f"until {c}; do {b}; break; done", f"for V in {word} {self.word(depth)}; do {a}; done", "for V in rm; do $V x; done",
-            f"for ((i=0;i<1;i++)); do {a}; done", f"case {word} in {self.word(depth)}) {a};; *) {b};; esac", f"{{ {a}; }}",
-            f"( {a} )", f"({a})", f"[[ {word} == {self.word(depth)} ]] && {a}", f"((V++)); {a}", f"f() {{ {a}; }}; f",
-            f"function f {{ {a}; }}; f", f"bash -c {quoted}", f"sh -c {quoted} x y", f"bash -ec {quoted}", f"eval {quoted}",
-            f"find . -name a.txt -exec {c} \\;", f"find sub -exec {c} {{}} +", f"cat <<E\n{word} $(rm x)\nE\n{a}",
-            f"cat <<'E'\n$(rm x)\nE\n{a}", f"cat <<-E | {c}\n\t{word}\n\tE\n{b}", f"{{ {a}; }} {redirect}", f"( {a} ) {redirect}",
-            f"trap {quoted} EXIT", f"echo $({a})", f'echo "$({a})"', f"echo `{c}`", f"cat <({a})", f"V=$({a}); $V {word}",
-            f"V={word}; {c} $V", f"cd {word} && {a}", f"cd sub; {c}", f"select V in {word}; do {a}; break; done", f"time {{ {a}; }}",
-            f"bash -c {quoted} x rm", f"bash <<< {quoted}", f"echo {quoted} | bash", f"{a} | while read V; do {c}; done",
-            f"[ {word} = x ] || {a}", f"coproc {{ {a}; }}", f"cat <<E > o\n{word}\nE", f"cat <<\\E\n$(rm x)\nE\n{c}", f"! {a}",
-            f"if [[ $V =~ {word} ]]; then {a}; fi", f"echo ${{V:-$({a})}}", f"echo ${{V:-`{c}`}}", f"cat << E E2\nx\nE\n{c}",
-            f"[[ -v {word} ]]; {a}", f"(( {word} )); {a}", f"echo $(( {word} ))", f"V=({word} {word}); ${{V[0]}} {word}",
-        ]  # fmt: skip
-        return self.random.choice(forms)
-
-    def simple(self, depth: int) -> str:
-        words = [self.program()]
-        if self.random.random() < 0.25:
-            words[0] = self.random.choice(WRAPPERS) + words[0]
-        if self.random.random() < 0.1:
-            words.insert(0, self.random.choice(ASSIGNMENTS))
-        for _ in range(self.random.choice((0, 1, 1, 2, 2, 3))):
-            words.append(self.random.choice(OPTIONS) if self.random.random() < 0.2 else self.word(depth))
-        for _ in range(self.random.choice((0, 0, 0, 1))):
-            words.insert(self.random.randrange(len(words) + 1), self.random.choice(REDIRECTS))
-        return self.random.choice((" ",) * 9 + ("  ", "\t", " \\\n")).join(words)
-
-    def program(self) -> str:
-        name = self.random.choice(SAFE if self.random.random() < 0.6 else UNSAFE)
-        if self.random.random() < 0.85:
-            return name
-        return self.random.choice(SPELLINGS).format(name[:1], name[1:])
-
-    def word(self, depth: int) -> str:
-        if depth > 0 and self.random.random() < 0.1:
-            inner = self.script(depth - 1)
-            return self.random.choice((f"$({inner})", f'"$({inner})"', f"`{inner}`", f"<({inner})", f"x$({inner})"))
-        atom = self.random.choice(ATOMS)
-        return atom + self.random.choice(ATOMS) if self.random.random() < 0.12 else atom
+RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait")
 
 
 # --- Real Bash -------------------------------------------------------------------------------------------------------
@@ -209,7 +72,7 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
     """Run lines by Bash inside bubblewrap; return what each of them did."""
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
-        for folder in ("w", "lines", "log", "stubs", "home"):
+        for folder in ("w", "lines", "log", "trace", "stubs", "home"):
             (base / folder).mkdir()
         for stub in STUBS:
             (base / "stubs" / stub).write_text(STUB)
@@ -222,13 +85,14 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
             sub.mkdir(parents=True)
             (sub / "c.txt").write_text("c\n")
             for file in ("a.txt", "b.txt"):
-                (sub.parent / file).write_text("rm x\n")
+                (sub.parent / file).write_text("tool x\n")
             (base / "lines" / str(i)).write_text(line)
             (base / "log" / str(i)).touch()
+            (base / "trace" / str(i)).touch()
         binds = [w for f in ("lines", "stubs") for w in ("--ro-bind", str(base / f), f"/{f}")]
-        binds += [w for f in ("w", "log") for w in ("--bind", str(base / f), f"/{f}")]
+        binds += [w for f in ("w", "log", "trace") for w in ("--bind", str(base / f), f"/{f}")]
         subprocess.run(
-            ["bwrap", "--unshare-all", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home",
+            ["bwrap", "--unshare-all", "--uid", "1000", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home",
              "--dev", "/dev", "--proc", "/proc", *binds, "/usr/bin/bash", "-c", DRIVER, "driver",
              *map(str, range(len(lines)))],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=900, check=False,
@@ -255,14 +119,41 @@ def _ran(base: Path, index: int) -> Ran:
         commands.append([field.decode(errors="surrogateescape") for field in fields[at + 1 : at + 1 + count]])
         at += 1 + count
     folder = base / "w" / str(index)
-    known = {"a.txt": "rm x\n", "b.txt": "rm x\n", "sub/c.txt": "c\n"}
+    known = {"a.txt": "tool x\n", "b.txt": "tool x\n", "sub/c.txt": "c\n"}
     found = {
         str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file() or p.is_symlink() or p.name != "sub"
     }
     changed = [
         name for name, path in found.items() if path.is_dir() or path.read_text(errors="replace") != known.get(name)
     ]
-    return Ran(commands, changed + [name for name in known if name not in found])
+    traced = traced_commands((base / "trace" / str(index)).read_bytes().decode(errors="surrogateescape"))
+    return Ran(commands, traced, changed + [name for name in known if name not in found])
+
+
+_TRACED_WORD = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.|[^\s'\\])+", re.DOTALL)
+_NO_COMMAND = re.compile(r"(?:for|case|select|function) |\(\(|\[\[ |[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
+
+
+def traced_commands(trace: str) -> list[list[str]]:
+    """Return the simple commands of a trace. `case`, `[[ … ]]` and assignments are left out."""
+    found = []
+    for line in trace.split("\n"):
+        text = line.lstrip("\1").removeprefix(" ")
+        if line.startswith("\1") and text and not _NO_COMMAND.match(text):
+            found.append([_unquoted(word) for word in _TRACED_WORD.findall(text)])
+    return found
+
+
+def _unquoted(text: str) -> str:
+    """Remove the quotes that Bash puts around a word of the trace."""
+
+    def piece(match: re.Match[str]) -> str:
+        text = match[0]
+        if text.startswith("$'"):
+            return text[2:-1].replace("\\E", "\x1b").encode().decode("unicode_escape")
+        return text[1:-1] if text.startswith("'") else text[1:]
+
+    return re.sub(r"(?s)\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.", piece, text)
 
 
 # --- Comparison ------------------------------------------------------------------------------------------------------
@@ -285,6 +176,7 @@ def make_call(line: str, cwd: str, home: str) -> Call:
 
 def explains(part: Part, argv: Sequence[str]) -> bool:
     """True if the words of a part can become these arguments."""
+    argv = [re.sub(r"^/dev/fd/\d+", PIPE.text, word) for word in argv]
     return bool(part.words) and part.program.rpartition("/")[2] == argv[0] and _fits(part.words[1:], argv[1:])
 
 
@@ -299,11 +191,12 @@ def _fits(words: Sequence[Word], argv: Sequence[str]) -> bool:
         lengths = range(0 if not first.text else 1, len(argv) + 1)
         return any(all(fits[: n + 1]) and _fits(rest, argv[n:]) for n in lengths)
     pattern = first.text
+    plain = re.sub(r"\[:\w+:\]", "a-zA-Z0-9", pattern.replace("\\", ""))
     argv = [f"{a}/" if pattern.startswith(f"{a}/") else a for a in argv]  # `find` also gives the folder itself
     if pattern.endswith("/**") and _fits(rest, argv):
         return True
     for n in range(1, len(argv) + 1):
-        if argv[n - 1] != pattern and not fnmatch.fnmatchcase(argv[n - 1], pattern.replace("\\", "")):
+        if argv[n - 1] != pattern and not fnmatch.fnmatchcase(argv[n - 1], plain):
             return False
         if _fits(rest, argv[n:]):
             return True
@@ -318,44 +211,78 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
     allowed = judge(call, Rules(base=cwd, home="/home/x"), "default", cwd).kind == "allow"
     if allowed and ran.changed:
         return f"allowed, but it changed {ran.changed[:3]}"
-    for argv in ran.commands:
+    known = not script.problem and not any(
+        part.problem or (part.program in RUNS_TEXT and effect.problem)
+        for part, effect in zip(script.parts, call.command.effects, strict=True)
+    )
+    traced = [argv for words in ran.traced for argv in without_wrappers(words)]
+    for argv in (*ran.commands, *traced):
         part = Part(tuple(map(Word, argv)), "", (cwd,))
-        if allowed and ((effect := effect_of(part)).problem or effect.writes):
+        bare = Part((*part.words, Word("1")), "", (cwd,))  # the value of the last option may be missing
+        if allowed and all((effect := effect_of(one)).problem or effect.writes for one in (part, bare)):
             return f"allowed, but it ran {argv}"
-        known = script.problem or any(
-            part.problem or (part.program in RUNS_TEXT and effect.problem)
-            for part, effect in zip(script.parts, call.command.effects, strict=True)
-        )
-        if not known and not any(explains(part, argv) for part in script.parts):
+        if known and not any(explains(part, argv) for part in script.parts):
             return f"read without {argv}"
-        denied = judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
-        if argv[0] == "rm" and len(argv) > 1 and not denied:
-            return f"not denied by Bash(rm *), but it ran {argv}"
-    return ""
+    denied = judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
+    removing = [argv for argv in ran.commands if argv[0] == "rm" and len(argv) > 1]
+    return f"not denied by Bash(rm *), but it ran {removing[0]}" if removing and not denied else ""
 
 
-def campaign(count: int, seed: int) -> Iterator[tuple[str, str, bool]]:
+def without_wrappers(words: list[str]) -> list[list[str]]:
+    """Return a traced command without its wrappers; none where the stubs or the trace show the command itself."""
+    if words[0] in RUNS_TEXT - WRAPPERS.keys():
+        return []
+    if words[0].rpartition("/")[2] not in WRAPPERS:
+        return [[words[0].rpartition("/")[2], *words[1:]]]
+    if words[0].rpartition("/")[2] in ("xargs", "env", "find"):
+        return []  # the stubs show what they start
+    parts = parse_command(spelled(words), "/w", "/home/x").parts
+    inner = [[word.text for word in part.words] for part in parts if not part.problem and part.program]
+    return [argv for argv in inner if argv[0] not in RUNS_TEXT and argv[0] not in WRAPPERS]
+
+
+def campaign(count: int, seed: int, workers: int = 1) -> Iterator[tuple[str, str, bool]]:
     """Yield (line, error, True if it is allowed) for `count` random lines."""
     generator = Generator(seed)
-    for start in range(0, count, BATCH):
-        lines = [generator.line() for _ in range(min(BATCH, count - start))]
-        for i, (line, ran) in enumerate(zip(lines, run_lines(lines), strict=True)):
-            cwd = f"/w/{i}"
-            allowed = judge(make_call(line, cwd, "/home/x"), Rules(base=cwd), "default", cwd).kind == "allow"
-            yield line, find_error(line, cwd, ran), allowed
+    lines = [generator.line() for _ in range(count)]
+    batches = [lines[start : start + BATCH] for start in range(0, count, BATCH)]
+    with ThreadPoolExecutor(workers) as pool:
+        for batch, results in zip(batches, pool.map(run_lines, batches), strict=True):
+            for i, (line, ran) in enumerate(zip(batch, results, strict=True)):
+                cwd = f"/w/{i}"
+                allowed = judge(make_call(line, cwd, "/home/x"), Rules(base=cwd), "default", cwd).kind == "allow"
+                yield line, find_error(line, cwd, ran), allowed
+
+
+HARMLESS = 3_000
+"""Harmless commands that are judged at the end of a campaign."""
+FALSE_ASKS_MAX = 0.1
+
+
+def needless_asks(count: int, seed: int) -> list[str]:
+    """Return those of `count` harmless commands that ask, in the mode `default` and without rules."""
+    calls = {text: make_call(text, "/w", "/home/x") for text in harmless_commands(count, seed)}
+    rules = Rules(base="/w", home="/home/x")
+    return [
+        text for text in harmless_commands(count, seed) if judge(calls[text], rules, "default", "/w").kind != "allow"
+    ]
 
 
 def main() -> int:
     """Run the campaign; print its figure and the first errors."""
     count, seed = (int(sys.argv[1]) if len(sys.argv) > 1 else 50_000), (int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     errors, allowed = [], 0
-    for line, error, is_allowed in campaign(count, seed):
+    for line, error, is_allowed in campaign(count, seed, workers=2):
         allowed += is_allowed
         if error:
             errors.append((line, error))
             print(f"{line!r}\n    {error}", file=sys.stderr)
-    print(f"{count:,} fuzzed commands against Bash: {len(errors)} errors, {allowed:,} allowed")
-    return 1 if errors else 0
+    asking = len(needless_asks(HARMLESS, seed)) / HARMLESS
+    print(
+        f"{count:,} fuzzed commands against Bash: {len(errors)} errors, {allowed:,} allowed; "
+        f"{asking:.1%} of {HARMLESS:,} harmless commands ask (goal: {FALSE_ASKS_MAX:.0%})"
+    )
+    return 1 if errors or asking > FALSE_ASKS_MAX else 0
 
 
 if __name__ == "__main__":

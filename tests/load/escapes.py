@@ -6,6 +6,7 @@ prints a canary or the word ESCAPED, or if anything outside changed.
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -16,11 +17,14 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from longrein.permissions import Rules
+from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner
 from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
+from tests.load import escape_calls
 
 CANARY = "canary-0f3a77c1"
 ESCAPED = "ESCAPED"
@@ -61,7 +65,8 @@ WRITES: Mapping[str, str] = {
     "missing settings by rename": "mkdir d; echo x > d/t; mv d .husky; ln -s d .idea",
     "settings behind a link": "rm .codex; mkdir .codex; echo x > .codex/config.toml",
     "sessions": "echo x > {state}/sessions/new; rm -rf {state}/sessions",
-    "kernel": "echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; echo 1 > /sys/kernel/mm/ksm/run",
+    "kernel": "for file in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches /proc/sysrq-trigger "
+    "/sys/kernel/mm/ksm/run; do (: > $file) && echo ESCAPED; done",
     "unmount": "umount .git/config .git/hooks /tmp {home}; umount -l .env; echo x >> .git/config",
     "mount again": "mount -o remount,rw,bind .git/config; echo x >> .git/config",
 }
@@ -148,14 +153,46 @@ CALLS: Mapping[str, str] = {
 }
 """What the filter or missing rights must refuse."""
 
+SYSTEM_CALLS: Mapping[str, str] = {"all": "python3 -I escape_calls.py '{facts}'"}
+"""What a program tries by itself, some 120 attempts: see `escape_calls`."""
+
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "write": WRITES,
     "read": READS,
     "process": PROCESSES,
     "socket": SOCKETS,
     "call": CALLS,
+    "system calls": SYSTEM_CALLS,
 }
 ATTEMPTS: Mapping[str, str] = {f"{group}: {name}": line for group, one in GROUPS.items() for name, line in one.items()}
+
+_CONNECT = """python3 -c '
+import socket
+def ask(made, line):
+    made.settimeout(20)
+    made.sendall(line.encode() + b"\\r\\nHost: good.example\\r\\n\\r\\n")
+    answer = made.recv(100)
+    print("ESCAPED" if b" 200 " in answer else answer)
+for target in {targets!r}:
+    for line in ("CONNECT " + target + " HTTP/1.1", "GET http://" + target + "/ HTTP/1.1"):
+        ask(socket.create_connection(("127.0.0.1", 3128)), line)
+        made = socket.socket(socket.AF_UNIX); made.connect("/dev/longrein-proxy"); ask(made, line)
+'"""
+
+
+def _connect(*targets: str) -> str:
+    return _CONNECT.replace("{targets!r}", json.dumps(targets))
+
+
+PROXY_ATTEMPTS: Mapping[str, str] = {
+    "proxy: loopback": _connect("127.0.0.1:{tcp}", "localhost:{tcp}", "[::1]:{tcp}", "[::ffff:127.0.0.1]:{tcp}"),
+    "proxy: odd numbers": _connect("0.0.0.0:{tcp}", "2130706433:{tcp}", "0x7f.1:{tcp}", "127.1:{tcp}", "[::]:{tcp}"),
+    "proxy: name of this machine": _connect(f"{socket.gethostname()}:{{tcp}}", "x.localhost:{tcp}", "localhost.:{tcp}"),
+    "proxy: inside": _connect("10.0.0.1:80", "169.254.169.254:80", "192.168.0.1:443", "[fd00::1]:80"),
+    "proxy: two names": _connect("good.example@127.0.0.1:{tcp}", "127.0.0.1:{tcp}#good.example", "127.0.0.1:{tcp}?x"),
+    "proxy: its socket": "rm -f /dev/longrein-proxy; mv /dev/longrein-proxy /tmp; ls {session}/sandbox",
+}
+"""Attempts where `sandbox.network` names hosts; a rule allows all public ones."""
 
 
 class Surroundings:
@@ -176,11 +213,16 @@ class Surroundings:
             (self.session / "tasks" / "log", CANARY),
             (self.root / ".env", CANARY),
             (self.root / "secrets" / "key", CANARY),
+            (self.root / "private" / "secret", CANARY),
+            (self.home / "secret", CANARY),
+            (self.state / "secret", CANARY),
+            (self.root / "escape_calls.py", Path(escape_calls.__file__).read_text()),
             (self.root / ".claude" / "settings.json", "{}"),
         ):
             name.parent.mkdir(parents=True, exist_ok=True)
             name.write_text(text)
         (self.root / "agent").mkdir()
+        (self.outside / "empty").mkdir()
         (self.root / ".codex").symlink_to("agent")
         subprocess.run(["git", "init", "-q", str(self.root)], check=True, env={"PATH": os.environ["PATH"]})
         self.outside_tmp = Path(tempfile.mkdtemp(dir="/tmp"))
@@ -191,7 +233,7 @@ class Surroundings:
             socket.socket(type=socket.SOCK_DGRAM),
             socket.socket(socket.AF_UNIX),
         )
-        self.udp.bind(("127.0.0.1", 0))
+        self.udp.bind(self.tcp.getsockname())
         self.udp.setblocking(False)
         self.abstract_name = f"escape-{os.getpid()}-{next(_numbers)}"
         self.abstract.bind("\0" + self.abstract_name)
@@ -204,7 +246,14 @@ class Surroundings:
 
     def words(self) -> dict[str, str]:
         """Return what the attempts name."""
+        port, path = self.tcp.getsockname()[1], f"{self.session}/tasks/v4.sock"
+        facts = {
+            "outside": str(self.outside), "secret": CANARY, "victim": self.process.pid, "group": self.process.pid,
+            "home": str(self.home), "store": str(self.state), "port": port, "socket": path,
+            "abstract": self.abstract_name,
+        }  # fmt: skip
         return {
+            "facts": json.dumps(facts),
             "outside": str(self.outside),
             "outside_tmp": str(self.outside_tmp),
             "home": str(self.home),
@@ -252,10 +301,12 @@ class Surroundings:
         shutil.rmtree(self.outside_tmp, ignore_errors=True)
 
 
-def open_sandbox(around: Surroundings, mode: str = "auto", rung: str = "") -> SessionSandbox:
+def open_sandbox(
+    around: Surroundings, mode: str = "auto", rung: str = "", network: Sequence[str] = ()
+) -> SessionSandbox:
     """Open the sandbox of the project; `rung` replaces the one that would be chosen."""
     sandbox = SessionSandbox(
-        SandboxOptions(mode),
+        SandboxOptions(mode, network=tuple(network)),
         folder=str(around.session),
         home=str(around.home),
         state_dir=str(around.state),
@@ -273,7 +324,14 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     for name, word in around.words().items():
         line = line.replace(f"{{{name}}}", word)
     sandbox.missing.begin(sandbox.guarded_paths([root]), others_run=False)
-    confinement = sandbox.confine([root], root, [f"{root}/.env", f"{root}/secrets"])
+    hidden = [f"{root}/.env", f"{root}/secrets", f"{root}/private"]
+
+    async def decide(target: Target) -> str:
+        verdict = judge_host(target, sandbox.entries, Rules(("Network",)), "dontAsk")
+        return "" if verdict.kind == "allow" else verdict.reason
+
+    proxy = sandbox.open_proxy("s1", decide, lambda _reason: None) if sandbox.entries else ""
+    confinement = sandbox.confine([root], root, hidden, proxy_socket=proxy)
     spawner = PlainSpawner(os.environ["PATH"], [root])
     environment = {"PATH": os.environ["PATH"], "HOME": str(around.home), "GIT_CONFIG_COUNT": "0"}
     await spawner.run(
@@ -286,23 +344,31 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
         confinement=confinement,
     )
     await spawner.drain()
+    await sandbox.close()
     sandbox.missing.end()
     printed = output.data.decode("utf-8", "replace")
-    said = [f"it printed {word}" for word in (CANARY, ESCAPED) if word in printed]
+    known = SEEN_IN_LANDLOCK if sandbox.rung.name == "landlock" else ()
+    said = [text for text in printed.splitlines() if ESCAPED in text and text.partition(": ")[2] not in known]
+    said += [f"it printed {CANARY}"] if CANARY in printed else []
     return [*said, *around.changes(before)]
 
 
+SEEN_IN_LANDLOCK = ("list the hidden folder",)
+"""System calls that Landlock cannot refuse: names in a folder of a readable one; `landlock.unenforced` says so."""
 OPEN_IN_LANDLOCK = ("write: mode", "write: times", "read: command lines", "process: open by pid")
 """What Landlock cannot refuse: attributes of the user's own files, `ps`, and an idle handle of a process."""
 
 
-async def run_all(base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str = "") -> dict[str, list[str]]:
+async def run_all(
+    base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str = "", network: Sequence[str] = ()
+) -> dict[str, list[str]]:
     """Run attempts one after the other; return those that reached something."""
+    lines = {**ATTEMPTS, **PROXY_ATTEMPTS}
     reached = {}
     for number, name in enumerate(names):
         around = Surroundings(base / str(number))
         try:
-            if found := await attempt(around, open_sandbox(around, rung=rung), ATTEMPTS[name]):
+            if found := await attempt(around, open_sandbox(around, rung=rung, network=network), lines[name]):
                 reached[name] = found
         finally:
             around.close()
@@ -310,24 +376,33 @@ async def run_all(base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str 
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Run all attempts, print one line, return 1 if one succeeded. `landlock` in the words chooses that rung."""
+    """Run all attempts, print one line, return 1 if one succeeded.
+
+    `landlock` in the words chooses that rung, `proxy` a network of single hosts.
+    """
     open_here = list[str]()
+    network = ("good.example",) if "proxy" in words else ()
+    names = (*ATTEMPTS, *(PROXY_ATTEMPTS if network else ()))
     base = Path(tempfile.mkdtemp(prefix="escapes", dir=os.environ.get("ESCAPES_DIR", "/var/tmp")))
     try:
         probe = SessionSandbox(
             SandboxOptions(), folder=str(base), home=str(base), state_dir=str(base), environ=os.environ, roots=[]
         )
         rung = Rung("landlock", "") if "landlock" in words else probe.rung
-        reached = asyncio.run(run_all(base, rung=rung.name)) if rung.confines else {}
+        reached = asyncio.run(run_all(base, names, rung.name, network)) if rung.confines else {}
         open_here = [name for name in reached if rung.name == "landlock" and name in OPEN_IN_LANDLOCK]
         reached = {name: found for name, found in reached.items() if name not in open_here}
     finally:
         shutil.rmtree(base, ignore_errors=True)
     for name, found in reached.items():
         print(f"  {name}: {'; '.join(found)}"[:300])
-    what = f"{rung.name} as uid {os.getuid()}" if rung.confines else f"no sandbox: {rung.reason}"
+    what = (
+        f"{rung.name}{' with the proxy' if network else ''} as uid {os.getuid()}"
+        if rung.confines
+        else f"no sandbox: {rung.reason}"
+    )
     known = f"; known to be open: {', '.join(open_here)}" if open_here else ""
-    print(f"escape battery ({what}): {len(reached)} of {len(ATTEMPTS)} succeeded{known}")
+    print(f"escape battery ({what}): {len(reached)} of {len(names)} succeeded{known}")
     return 1 if reached or not rung.confines else 0
 
 

@@ -28,6 +28,7 @@ from longrein.events import (
     FileSeen,
     Opened,
     PrefixSet,
+    Replied,
     Text,
     ToolCall,
     ToolEnded,
@@ -45,7 +46,8 @@ from longrein.workspace import PlainSpawner, open_workspace
 SESSION = "00000000-0000-4000-8000-0000000000ce"
 CANARY = "canary"
 """Word that stands in files outside only."""
-FILES = 6
+MODES_OF_NAMES = ("files_with_matches", "count")
+"""Modes of Grep without content. The model looks for the canary in them: each file in a result is one too many."""
 SWAPS = ((".sub", "sub"), ("sub/.deep", "sub/deep"), ("sub/.r0.txt", "sub/r0.txt"), ("sub/.e0.txt", "sub/e0.txt"))
 """(link, place) that are exchanged."""
 PAUSE_S = 0.002
@@ -88,8 +90,9 @@ class RacedModel:
             case 0:
                 return ToolCall("", "Write", {"file_path": f"{folder}/new{self.number}.txt", "content": "new\n"})
             case 1:
-                arguments = {"pattern": f"word|{CANARY}", "path": folder, "output_mode": "content", "-C": 1}
-                return ToolCall("", "Grep", arguments)
+                mode = self.chance.choice(["content", *MODES_OF_NAMES])
+                pattern = CANARY if mode in MODES_OF_NAMES else f"word|{CANARY}"
+                return ToolCall("", "Grep", {"pattern": pattern, "path": folder, "output_mode": mode})
             case 2:
                 return ToolCall("", "Glob", {"pattern": "*.txt", "path": folder})
             case 3 | 4 if edit := self.edit(file):
@@ -161,6 +164,8 @@ def make_world(folder: Path) -> None:
             for number in range(2):
                 (folder / top / place / f"r{number}.txt").write_text(f"{word} r\n")
                 (folder / top / place / f"e{number}.txt").write_text("word e\n")
+    for place in ("sub", "sub/deep"):
+        (folder / "outside" / place / f"{CANARY}.txt").write_text("word\n")  # even its name must not be seen
     for link, place in SWAPS:
         (folder / "root" / link).symlink_to(folder / "outside" / place)
 
@@ -171,12 +176,18 @@ def content_of(folder: Path) -> dict[str, str]:
 
 
 def leaks(folder: Path) -> Iterator[str]:
-    """Yield the results and blobs that hold content from outside."""
+    """Yield the results and blobs that hold content or names from outside, or tell that a file outside matches."""
     reader = Reader(str(folder / "state"), SESSION)
+    of_names = set[str]()
     for event in (entry.event for entry in reader.entries()):
         match event:
-            case ToolEnded(name=name) if CANARY in text_of(event.parts):
-                yield f"{name}: {text_of(event.parts)[:200]}"
+            case Replied():
+                calls = (part for part in event.parts if isinstance(part, ToolCall))
+                of_names |= {call.id for call in calls if call.arguments.get("output_mode") in MODES_OF_NAMES}
+            case ToolEnded(call=call, name=name):
+                said = text_of(event.parts)
+                if CANARY in said.replace(f"No match for {CANARY}", "") or (call in of_names and ".txt" in said):
+                    yield f"{name}: {said[:200]}"
             case FileChanged() | FileSeen() if event.blob and CANARY in reader.blob(event.blob).decode():
                 yield f"blob of {event.path}"
             case _:

@@ -105,6 +105,21 @@ def test_S001_S016_allow_rule_covers_plain_words_only(rule: str, command: str, k
     assert verdict(bash(command), allow=rule).kind == kind
 
 
+SUBSCRIPTS = [
+    "[ -v 'a[$(touch x)]' ]",
+    "\\[ -v 'a[$(touch x)]' ]",
+    "[ ! -v 'a[$(touch x)]' ]",
+    "[[ -v 'a[$(touch x)]' ]]",
+    "[[ 'a[$(touch x)]' -eq 1 ]]",
+    "x='a[$(touch y)]'; [[ x -eq 1 ]]",
+    "printf -v 'a[$(touch x)]' 1",
+    "printf '-va[$(touch x)]' 1",
+    "printf -v PATH .; ls",
+    "read 'a[$(touch x)]' <<< 1",
+    "LINENO='a[$(touch x)]'",
+    "x=(['$(touch x)']=1)",
+    "true {a['$(touch x)']}>&1",
+]
 READ_ONLY = [
     # what runs without a question and without a rule, and what does not
     ("ls -la src | head -5", "allow"),
@@ -167,6 +182,25 @@ READ_ONLY = [
     ("for PATH in .; do ls; done", "ask"),
     ("echo a > b", "ask"),
     ("ls() { rm x; }; ls", "ask"),
+    # S018: tests, `printf -v` and `read` evaluate subscripts, also with other words for the same
+    *((command, "ask") for command in SUBSCRIPTS),
+    *(
+        (command, "allow")
+        for command in ("[ -v x ]", "[[ 1 -lt 2 ]]", "[ $? -eq 0 ]", "printf -v x %s y", "read -r a b")
+    ),
+    # S009, S015: one word that becomes several, among them options
+    ('V="1 -o out"; sort -k $V a', "ask"),
+    ('V="y --pre ./x"; rg a$V src', "ask"),
+    ('V="x /etc/shadow"; grep -e $V a', "ask"),
+    ("grep -v /root/.ssh/* a", "ask"),
+    ("grep $X a", "ask"),
+    ("[ $X ]", "ask"),
+    *((command, "allow") for command in ('sort -k "$V" a', 'rg -e "$X" src', 'head -n "$N" a')),
+    # S003: a line break that a lone backslash hides from the grammar, and `~` inside a word
+    ("echo a 2>/dev/null\n\\\ntouch x", "ask"),
+    ("echo a < b\n\\\n touch x", "ask"),
+    ('cat "a"~/../../../etc/shadow', "ask"),
+    ("ls | xargs -I", "ask"),
     ("echo a\rb", "ask"),
     ("ls\u00a0-l", "ask"),
 ]
@@ -188,6 +222,9 @@ ACCEPT_EDITS = [
     ("rm -rf ~/x", "ask"),
     ("cp a .git/hooks/pre-commit", "ask"),
     ("echo a >> .envrc", "ask"),
+    ("cp -r other/. .", "ask"),
+    ("cp -rT other .", "ask"),
+    ("cp -r other copy", "allow"),
     ("make", "ask"),
 ]
 
@@ -195,6 +232,59 @@ ACCEPT_EDITS = [
 @pytest.mark.parametrize(("command", "kind"), ACCEPT_EDITS)
 def test_S040_accept_edits_runs_the_file_commands_inside_the_roots(command: str, kind: str) -> None:
     assert verdict(bash(command), mode="acceptEdits").kind == kind
+
+
+WRITES = [
+    *("echo a > {0}", "echo a >> {0}", "cp a {0}", "mv a {0}", "tee {0} < a", "install a {0}", "sed -i s/a/b/ {0}"),
+    *(
+        "touch {0}",
+        "rm {0}",
+        "rm -r {0}",
+        "ln -s a {0}",
+        "dd of={0}",
+        "cp -r a/. {0}",
+        "mkdir -p {0}",
+        "cat <<E > {0}\na\nE",
+    ),
+    *("git apply a.patch {0}", "patch {0} a.patch", "tar xf a.tar {0}", "chmod +x {0}", "rsync a {0}", "xargs rm {0}"),
+    *(
+        "echo a | tee -a {0}",
+        "(cd sub; echo a > ../{0})",
+        "bash -c 'echo a > {0}'",
+        "timeout 5 cp a {0}",
+        ": > './{0}'",
+    ),
+    *(
+        "cp -t {0} a",
+        "mv --target-directory={0} a",
+        "find . -fprint {0}",
+        "sort -o {0} a",
+        "unzip a -d {0}",
+        "echo a >| {0}",
+    ),
+]
+LATER = [
+    *(
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".GIT/hooks/x",
+        ".venv/bin/python",
+        "venv/bin/pip",
+        "node_modules/.bin/tsc",
+    ),
+    *(".github/workflows/ci.yml", ".github/actions/x/action.yml", ".gitlab-ci.yml", ".claude/settings.json", ".envrc"),
+    *(".longrein/config.toml", ".mcp.json", ".vscode/tasks.json", ".idea/x", ".husky/pre-commit", ".bashrc", ".npmrc"),
+    *(".pre-commit-config.yaml", "sub/.git/hooks/x", ".gitattributes", ".agents/agents/x.md", ".ssh/authorized_keys"),
+]
+
+
+@pytest.mark.parametrize("form", WRITES)
+@pytest.mark.parametrize("mode", ["acceptEdits", "auto", "default"])
+def test_S040_commands_that_write_what_runs_later_ask_without_a_sandbox(form: str, mode: str) -> None:
+    allowed = [path for path in LATER if verdict(bash(form.format(path)), mode=mode).kind != "ask"]
+    assert allowed == []
+    assert verdict(bash(form.format(LATER[0])), mode="plan").kind == "deny"
+    assert verdict(bash(form.format(LATER[0])), mode="bypassPermissions").kind == "allow"
 
 
 DENY = [

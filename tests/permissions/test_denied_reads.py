@@ -69,8 +69,8 @@ TOOLS = [
     "cat sub/link", "ls -la .env", "stat .env", "du .env",
 ]  # fmt: skip
 WAYS = tuple(dict.fromkeys((*PLAIN, *SPELLED, *SHELL, *TOOLS)))
-ELSEWHERE = ("ls -la .env", "stat .env", "du .env", "git stash show -p", "cat sub/link")
-"""Show names, the history, or a link that only the workspace can follow."""
+ELSEWHERE = ("ls -la .env", "stat .env", "du .env", "cat sub/link")
+"""Show names, or a link that only the workspace can follow."""
 
 
 def outcome(command: str, deny: str = "Read(.env)") -> str:
@@ -91,3 +91,46 @@ def test_the_ways_are_many_and_most_are_denied() -> None:
     assert len(WAYS) >= 174
     denied = sum(outcome(command) == "denied" for command in WAYS)
     assert denied >= 0.7 * len(WAYS)
+
+
+HISTORY = [
+    # command, verdict without a sandbox, verdict in it
+    ("git stash show -p", "ask", "ask"),
+    ("git stash show", "allow", "allow"),
+    ("git show stash@{0}", "ask", "ask"),
+    ("git log -p", "ask", "ask"),
+    ("git log -5 --stat --oneline", "allow", "allow"),
+    ("git log --format=%h -L1,2:a.py", "ask", "ask"),
+    ("git log -p -- .env", "deny", "deny"),
+    ("git show HEAD:.env", "deny", "deny"),
+    ("git diff HEAD~1 -- .", "ask", "ask"),
+    ("git diff", "ask", "ask"),
+    ("git diff --stat", "allow", "allow"),
+    ("git show --stat HEAD", "allow", "allow"),
+    ("git show --stat 1a2b3c4", "ask", "ask"),
+    ("git status -sb", "allow", "allow"),
+    ("git status -v", "ask", "ask"),
+    ("git blame a.py", "ask", "ask"),
+    ("git grep KEY", "ask", "ask"),
+    ("git cat-file -p HEAD", "ask", "ask"),
+    ("git cat-file -t HEAD", "allow", "allow"),
+    ("git -C sub log -p", "ask", "ask"),
+    ("git archive HEAD", "ask", "ask"),
+    ("git unknown", "ask", "ask"),
+    ("git add -A", "ask", "allow"),
+    ("bash -c 'git log -p'", "ask", "ask"),
+    ("echo $(git show HEAD)", "ask", "ask"),
+    ("$X git show", "ask", "ask"),
+    ("ls | xargs git diff", "ask", "ask"),
+    ("make test", "ask", "allow"),
+]
+
+
+@pytest.mark.parametrize(("command", "open_kind", "confined_kind"), HISTORY)
+def test_S033_the_history_of_git_asks_where_reading_is_denied(command: str, open_kind: str, confined_kind: str) -> None:
+    deny = "Read(.env)"
+    assert verdict(bash(command), deny=deny).kind == open_kind
+    assert verdict(bash(command, confined=True), deny=deny, mode="auto").kind == confined_kind
+    allowed = verdict(bash(command), allow="Bash(git log:*) + Bash(git show:*)", deny=deny).kind
+    assert allowed == ("allow" if command in ("git log -p", "git show stash@{0}") else allowed)
+    assert verdict(bash(command, confined=True), mode="auto").kind == "allow"

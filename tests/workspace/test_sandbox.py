@@ -54,7 +54,7 @@ class Confined:
         return told.stdout.decode()
 
     async def run(
-        self, line: str, *, hidden: tuple[str, ...] = (), root: Path | None = None
+        self, line: str, *, hidden: tuple[str, ...] = (), locked: tuple[str, ...] = (), root: Path | None = None
     ) -> tuple[CommandExit, str]:
         cwd = str(root or self.root)
         sink = CollectingSink()
@@ -65,7 +65,7 @@ class Confined:
             sink=sink,
             timeout_s=HANG_S,
             output_bytes_max=1 << 20,
-            confinement=self.sandbox.confine([cwd], cwd, hidden),
+            confinement=self.sandbox.confine([cwd], cwd, hidden, locked),
         )
         return ended, sink.data.decode()
 
@@ -82,7 +82,13 @@ def confined(tmp_path: Path) -> Confined:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("name", list(escapes.ATTEMPTS)[::5])
+@pytest.mark.parametrize("name", list(escapes.PROXY_ATTEMPTS))
+async def test_attempts_past_the_proxy(tmp_path: Path, name: str) -> None:
+    assert await escapes.run_all(tmp_path, [name], network=["good.example"]) == {}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", dict.fromkeys((*list(escapes.ATTEMPTS)[::5], "write: kernel", "system calls: all")))
 async def test_no_attempt_leaves_the_sandbox(tmp_path: Path, name: str) -> None:
     assert await escapes.run_all(tmp_path, [name]) == {}
 
@@ -259,7 +265,7 @@ def test_masks_follow_new_files(tmp_path: Path) -> None:
     index = MaskIndex()
 
     def find() -> list[str]:
-        masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), "rule", HANG_S)
+        masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S)
         assert masks.problem == ""
         return sorted(path.removeprefix(f"{tmp_path}/") for path in masks.hidden)
 
@@ -272,8 +278,71 @@ def test_masks_follow_new_files(tmp_path: Path) -> None:
     assert find() == ["deep/er/.env", "deep/er/file"]
     os.link(tmp_path / "deep/er/.env", tmp_path / "other")
     os.utime(tmp_path / "deep/er", (1, 1))
-    masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), "rule", HANG_S)
+    masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S)
     assert "hard link" in masks.problem
+
+
+def env_files(path: str, _real: str) -> bool:
+    return path.endswith("/.env")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mkdir new; echo canary > new/.env",
+        "mv conf new",
+        "touch -r . /tmp/times; mv conf new; touch -r /tmp/times .",
+        "touch -r . /tmp/times; mkdir conf/in; mv sub conf/in; touch -r /tmp/times .",
+        "mkdir new; mv conf/* conf/.e* new; rmdir conf; mv new conf",
+        "mv conf x; mv sub conf; mv x sub",
+        "cp -r conf new; ln -s conf link; ln conf/.env new/name",
+    ],
+)
+async def test_what_a_command_moves_stays_hidden_from_the_next_one(confined: Confined, line: str) -> None:
+    for folder in ("conf", "sub"):
+        (confined.root / folder).mkdir()
+        (confined.root / folder / ".env").write_text("canary")
+    index, root = MaskIndex(), str(confined.root)
+
+    def hidden() -> tuple[str, ...]:
+        return index.find([root], env_files, lambda *_: False, "rule", HANG_S).hidden
+
+    for _ in range(3):  # until the folders are known and not read again
+        assert len(hidden()) == 2
+        await asyncio.sleep(0.06)
+    await confined.run(line, hidden=hidden())
+    _, printed = await confined.run("cat .env */.env */*/.env */*/*/.env; grep -r canary .", hidden=hidden())
+    assert "canary" not in printed
+
+
+@needs_bubblewrap
+async def test_a_lock_shows_nothing_that_the_sandbox_hides(confined: Confined) -> None:
+    (confined.home / "secret").write_text("canary")
+    (confined.root / "a.lock").write_text("text")
+    await confined.run(f"ln -s {confined.home}/secret b.lock")
+    found = MaskIndex().find([str(confined.root)], env_files, lambda path, _: path.endswith(".lock"), "rule", HANG_S)
+    assert sorted(found.locked) == [str(confined.home / "secret"), str(confined.root / "a.lock")]
+    _, printed = await confined.run("cat ~/secret; echo x > a.lock", locked=found.locked)
+    assert "canary" not in printed
+    assert (confined.root / "a.lock").read_text() == "text"
+
+
+async def test_new_settings_are_found_whatever_time_their_folder_has(tmp_path: Path) -> None:
+    confined = Confined(tmp_path)
+    missing = confined.sandbox.missing
+    for name in (".envrc", ".git/commondir"):
+        for _ in range(2):  # until the folders are known
+            missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+            assert missing.end() == []
+            await asyncio.sleep(0.06)
+        missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+        before = (confined.root / name).parent.stat()
+        (confined.root / name).write_text("x")
+        os.utime((confined.root / name).parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert [path for path, _ in missing.end()] == [str(confined.root / name)]
+    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    assert missing.end() == []
 
 
 # --- The rung --------------------------------------------------------------------------------------------------------

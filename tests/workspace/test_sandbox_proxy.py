@@ -14,15 +14,10 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace.sandbox.proxy import (
-    Connection,
-    Proxy,
-    Target,
-    canonical_host,
-    is_public,
-    matches_domain,
-    proxy_environment,
-)
+from longrein.permissions import Rules
+from longrein.permissions.network_hosts import Target, canonical_host, is_public, judge_host, matches_entry
+from longrein.workspace.sandbox import proxy as proxy_module
+from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
 from tests.timeouts import HANG_S
 
@@ -73,11 +68,18 @@ class World:
 
 
 @asynccontextmanager
-async def opened(allowed: list[str] | None, **options: Any) -> AsyncIterator[tuple[World, Proxy, int]]:
+async def opened(
+    entries: list[str], mode: str = "dontAsk", allow: tuple[str, ...] = (), **options: Any
+) -> AsyncIterator[tuple[World, Proxy, int]]:
     world = World()
+
+    async def decide(target: Target) -> str:
+        verdict = judge_host(target, entries, Rules(allow), mode)
+        return "" if verdict.kind == "allow" else verdict.reason
+
     server = await asyncio.start_server(world.serve, "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
-    proxy = Proxy(allowed, **{"resolve": world.resolve, "connect": world.connect, **options})
+    proxy = Proxy(entries, decide, **{"resolve": world.resolve, "connect": world.connect, **options})
     try:
         yield world, proxy, await proxy.listen_loopback()
     finally:
@@ -186,10 +188,17 @@ async def test_public_addresses() -> None:
         ("127.0.0.1:8000", "127.0.0.1", 8000, True),
         ("[::1]:8000", "::1", 8000, True),
         ("[::1]", "::1", 443, True),
+        ("10.0.0.0/8", "10.1.2.3", 443, True),
+        ("10.0.0.0/8", "11.1.2.3", 443, False),
+        ("10.0.0.0/8", "10.example.com", 443, False),
+        ("10.0.0.0/8:5000", "10.1.2.3", 5000, True),
+        ("10.0.0.0/8:5000", "10.1.2.3", 443, False),
+        ("fd00::/8", "fd12::1", 443, True),
+        ("ask", "example.com", 443, False),
     ],
 )
 async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, covered: bool) -> None:
-    assert matches_domain(pattern, Target(host, port)) is covered
+    assert matches_entry(pattern, Target(host, port)) is covered
 
 
 # --- Requests --------------------------------------------------------------------------------------------------------
@@ -250,52 +259,29 @@ async def test_requests_are_answered_by_the_allow_list(allowed: list[str], reque
         *("2130706433", "0x7f.1", "localhost.", "metadata.google.internal"),
     ],
 )
-async def test_s063_asking_does_not_lead_inside(host: str) -> None:
-    async def ask(_: str) -> bool:
-        return True
-
-    async with opened(None, ask=ask) as (world, _, port):
+async def test_s063_rules_do_not_lead_inside(host: str) -> None:
+    async with opened(["ask"], allow=("Network",)) as (world, _, port):
         for line in (f"CONNECT {host}:443 HTTP/1.1", f"GET http://{host}/ HTTP/1.1"):
             assert status(await exchange(port, f"{line}\r\nHost: x\r\n\r\n".encode())) in {400, 403}
         assert not world.connected
 
 
-async def test_s099_an_empty_list_is_no_network_and_asks_nobody() -> None:
-    asked: list[str] = []
-
-    async def ask(host: str) -> bool:
-        asked.append(host)
-        return True
-
-    async with opened([], ask=ask) as (world, _, port):
-        answer = await exchange(port, b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (status(answer), world.connected, world.resolved, asked) == (403, [], [], [])
+async def test_a_named_range_opens_names_that_lead_there() -> None:
+    async with opened(["inside.example", "10.0.0.0/8"]) as (world, _, port):
+        answer = await exchange(port, b"CONNECT inside.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (status(answer), world.connected) == (200, [("10.0.0.1", 443)])
 
 
-async def test_a_host_is_asked_for_once() -> None:
-    asked: list[str] = []
-    release = asyncio.Event()
-
-    async def ask(host: str) -> bool:
-        asked.append(host)
-        if len(asked) == 2:
-            release.set()
-        await release.wait()
-        return host == "good.example"
-
-    async with opened(None, ask=ask) as (_, _proxy, port):
-        lines = [f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n" for host in ("good.example", "other.example") * 3]
-        running = [asyncio.ensure_future(exchange(port, line.encode())) for line in lines]
-        answers = [status(answer) for answer in await asyncio.gather(*running)]
-        assert answers == [200, 403] * 3
-        assert sorted(asked) == ["good.example", "other.example"]
-
-
-async def test_a_refusal_names_the_host_and_the_setting() -> None:
-    async with opened(["good.example"], setting="sandbox.domains") as (_, _proxy, port):
-        answer = await exchange(port, b"CONNECT other.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"longrein: the sandbox does not allow other.example:443" in answer
-        assert b"`sandbox.domains`" in answer
+async def test_refusals_name_the_host_the_address_and_the_setting() -> None:
+    told: list[str] = []
+    async with opened(["good.example", "inside.example"], refused=told.append) as (_, _proxy, port):
+        for host in ("other.example", "inside.example"):
+            answer = await exchange(port, f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert host.encode() in answer
+            assert b"sandbox.network" in answer
+    assert told[0].startswith("other.example is not allowed, and the mode dontAsk asks for no host")
+    assert told[0].endswith('add "other.example" to sandbox.network to allow it')
+    assert told[1].startswith("inside.example leads to 10.0.0.1, ::1, 169.254.169.254, which is not public")
 
 
 async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
@@ -342,6 +328,71 @@ async def test_headers_without_end_are_refused() -> None:
         assert not world.connected
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Content-Length: 4\r\nContent-Length: 5\r\n",
+        "Content-Length: +4\r\n",
+        "Content-Length : 4\r\n",
+        "X: a\rHost: other.example\r\n",
+        "X: a\0b\r\n",
+        "Host: other.example\r\n",
+    ],
+)
+async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) -> None:
+    body = "4\r\nbody\r\n0\r\n\r\nGET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
+    async with opened(["good.example"]) as (world, _, port):
+        request = f"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\n{headers}\r\n{body}"
+        assert status(await exchange(port, request.encode())) in {0, 400}
+        assert b"other.example" not in world.received
+        assert not (b"content-length" in world.received.lower() and b"transfer-encoding" in world.received.lower())
+
+
+async def test_a_slow_client_is_dropped_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
+    async with opened(["good.example"]) as (_, _proxy, port):
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        for _, writer in slow:
+            writer.write(b"CONNECT good.exam")
+        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(answer) == 200
+        for reader, writer in slow:
+            assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 400
+            writer.close()
+
+
+async def test_more_connections_than_the_limit_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
+    async with opened(["good.example"]) as (_, _proxy, port):
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert status(await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")) == 503
+        for _, writer in waiting:
+            writer.close()
+
+
+async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
+    async with opened(["good.example"]) as (_, proxy, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        proxy.listen_unix(str(tmp_path / "s"))
+        await proxy.close()
+        assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+        writer.close()
+
+
+async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
+    folder = tmp_path / ("a" * 100) / ("b" * 100)
+    folder.mkdir(parents=True)
+    (folder / "s").write_text("left by a crash")
+    async with opened([]) as (_, proxy, _port):
+        proxy.listen_unix(str(folder / "s"))
+        assert os.stat(folder / "s").st_mode & 0o777 == 0o600
+
+
 # --- Real clients ----------------------------------------------------------------------------------------------------
 
 
@@ -368,7 +419,7 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
         pytest.skip("bubblewrap is not installed")
     async with opened(["good.example"]) as (_, proxy, _port):
         path = str(tmp_path / "proxy.sock")
-        await proxy.listen_unix(path)
+        proxy.listen_unix(path)
         assert os.stat(path).st_mode & 0o777 == 0o600
         bare = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
         script = (

@@ -2,6 +2,7 @@
 
 from longrein.agent.loop import run
 from longrein.agent.messages import (
+    NETWORK_CALL,
     Answer,
     Compact,
     Continue,
@@ -39,6 +40,7 @@ from longrein.settings_schema import Limits, TaskOptions
 
 __all__ = [
     "BYPASS",
+    "NETWORK_CALL",
     "RESTORED_MODES",
     "Answer",
     "Clock",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from longrein.agent.session import Session
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
@@ -23,22 +25,16 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
 
 
 def find_masks(session: Session) -> Masks:
-    """Return the existing files and folders that rules forbid to read."""
-    deny = _deny_rules(session, "Read")
-    if not deny:
-        return Masks((), "")
-    elsewhere = [base for rule in deny if (base := _base_outside(session, rule))]
+    """Return the existing files and folders that rules forbid to read or to change."""
+    unreadable, unchangeable = _deny_rules(session, "Read"), _deny_rules(session, "Edit")
+    if not unreadable and not unchangeable:
+        return Masks()
+    elsewhere = [base for rule in unreadable if (base := _base_outside(session, rule))]
     if "/" in elsewhere:
-        return Masks((), f"the rule {visible(deny[0])} forbids files anywhere on this machine")
+        return Masks(problem=f"the rule {visible(unreadable[0])} forbids files anywhere on this machine")
     places = (*session.deps.workspace.roots, *_visible_places(session, elsewhere))
-    return session.masks.find(places, _forbidden(session, "Read"), (deny, session.state.cwd), LOOK_S)
-
-
-def find_locks(session: Session) -> Masks:
-    """Return the existing files and folders in the roots that rules forbid to change."""
-    deny = _deny_rules(session, "Edit")
-    roots = session.deps.workspace.roots if deny else ()
-    return session.locks.find(roots, _forbidden(session, "Edit"), (deny, session.state.cwd), LOOK_S)
+    tests = (_forbidden(session, "Read", unreadable), _forbidden(session, "Edit", unchangeable))
+    return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
 
 
 def _deny_rules(session: Session, tool: str) -> tuple[str, ...]:
@@ -47,8 +43,13 @@ def _deny_rules(session: Session, tool: str) -> tuple[str, ...]:
     return tuple(rule for _, _, rules, _ in views for rule in rules.deny if rule.lstrip().startswith(f"{tool}("))
 
 
-def _forbidden(session: Session, tool: str) -> Callable[[str, str], bool]:
-    """Return a test (path, real path) whether a rule forbids `tool`."""
+def _forbidden(session: Session, tool: str, deny: Sequence[str]) -> Callable[[str, str], bool]:
+    """Return a test (path, real path) whether a rule forbids `tool`; `deny` are all rules for it."""
+    if not deny:
+        return lambda _path, _real: False
+    if session.deps.parent_policy is None:
+        rules, cwd = msgspec.structs.replace(session.rules, deny=tuple(deny)), session.state.cwd
+        return lambda path, real: bool(read_deny_rule(path, real, rules, cwd, tool))
     return lambda path, real: any(read_deny_rule(*place, tool) for place in policy_views(session, path, real))
 
 
@@ -78,12 +79,21 @@ class SessionConfinement:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._refused_before = 0
 
     @property
-    def network(self) -> bool:
+    def network(self) -> str:
         """See `tools.SandboxPort.network`."""
         sandbox = self._session.deps.sandbox
-        return sandbox is not None and sandbox.network
+        if sandbox is None or sandbox.network:
+            return "all"
+        return "proxy" if sandbox.entries else "none"
+
+    @property
+    def refused_hosts(self) -> Sequence[str]:
+        """See `tools.SandboxPort.refused_hosts`."""
+        questions = self._session.network_questions
+        return questions.refusals_since(self._refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
         """See `tools.SandboxPort.confine`."""
@@ -92,6 +102,8 @@ class SessionConfinement:
     def begin(self) -> None:
         """See `tools.SandboxPort.begin`."""
         deps, tasks = self._session.deps, self._session.state.tasks.values()
+        questions = self._session.network_questions
+        self._refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
             paths = deps.sandbox.guarded_paths(deps.workspace.roots)
             deps.sandbox.missing.begin(paths, others_run=any(now.ended is None for now in tasks))
@@ -113,19 +125,24 @@ def confine(session: Session, cwd: str) -> Confinement | None:
     sandbox = session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
-    hidden, locked = find_masks(session).hidden, find_locks(session).hidden
-    return sandbox.confine(session.deps.workspace.roots, cwd, hidden, locked)
+    masks = find_masks(session)
+    proxy = ""
+    if sandbox.entries:
+        questions = session.open_network_questions()
+        proxy = sandbox.open_proxy(session.id, questions.decide, questions.refused)
+    elif problem := sandbox.take_problem():
+        session.notice(problem)
+    return sandbox.confine(session.deps.workspace.roots, cwd, masks.hidden, masks.locked, proxy)
 
 
 def unconfined_reason(session: Session) -> str:
     """Return why the sandbox does not confine commands as the rules demand; '' if it does."""
     if not confines(session):
         return "there is no sandbox"
-    locks = find_locks(session)
-    sandbox = session.deps.sandbox
-    if locks.hidden and sandbox is not None and sandbox.rung.name == "landlock":
+    masks, sandbox = find_masks(session), session.deps.sandbox
+    if masks.locked and sandbox is not None and sandbox.rung.name == "landlock":
         return "Landlock cannot lock single files that a rule forbids to change"
-    return find_masks(session).problem or locks.problem
+    return masks.problem
 
 
 def accept_present(session: Session) -> None:

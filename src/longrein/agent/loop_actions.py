@@ -87,17 +87,7 @@ def _approve(session: Session, word: Answer) -> Answer:
         return msgspec.structs.replace(word, scope="once", rule="")
     shown = approval_digest(open_call.asked)
     session.approvals.digests[word.call] = word.digest or shown
-    rules, proposed = word.rule.splitlines(), open_call.asked.suggestion.splitlines()
-    if word.scope == "once" or not rules or word.digest not in ("", shown) or not set(rules) <= set(proposed):
-        return msgspec.structs.replace(word, scope="once", rule="")
-    if word.scope == "always":
-        try:
-            session.deps.remember_rule(word.rule)
-        except LongreinError as error:
-            session.notice(str(error))
-            return msgspec.structs.replace(word, scope="once", rule="")
-    session.approvals.rules = tuple(dict.fromkeys((*session.approvals.rules, *rules)))
-    return word
+    return session.grant(word, open_call.asked)
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

@@ -53,8 +53,13 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 def approval_digest(question: PermissionAsked) -> str:
-    """Return the hash of what an approval covers: the tool and the exact text shown."""
-    return sha256(f"{question.name}\0{question.shown}".encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the hash of what an approval covers: the tool, the exact text shown, the places that were judged."""
+    covered = "\0".join((question.name, question.shown, *question.places))
+    return sha256(covered.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+NETWORK_CALL = "network-"
+"""Start of the ids of questions about hosts, which no call of the model asks."""
 
 
 class SetMode(msgspec.Struct, frozen=True, tag=True):

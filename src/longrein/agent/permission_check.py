@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from hashlib import sha256
 
 import msgspec
 
@@ -134,19 +135,17 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(session, tool, arguments)
     made = _call(session, call.name, tool, arguments)
-    if open_call.asked is None or call.id not in session.judged_paths:  # else the user answers for what was shown
-        session.judged_paths[call.id] = {touched.given: touched.real for touched in made.touched}
+    session.judged_paths[call.id] = {touched.given: touched.real for touched in made.touched}
     mode = narrower(session.mode, "default") if call.id in session.approvals.earlier_calls else session.mode
-    verdict = judge(made, session.rules, mode, state.cwd)
-    above = session.deps.parent_policy
-    for there in above.elsewhere(made, state.cwd) if above is not None else ():
-        verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
-    verdict = _narrowed(session, made, verdict)
+    verdict = _verdict(session, made, mode, state.cwd)
     if verdict.kind == "allow":
         return allowed
     if verdict.kind == "deny":
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
-    question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions))
+    places = _places(made, state.cwd)
+    question = PermissionAsked(
+        call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions), places
+    )
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
         return allowed
@@ -163,13 +162,51 @@ def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[
         session.approvals.digests[call] = approval_digest(redacted(question, session.deps.redact))
 
 
-def is_command_allowed(session: Session, command: str, cwd: str) -> bool:
-    """Return True if a command that the log names may start in `cwd` without a question."""
+def _verdict(session: Session, made: Call, mode: str, cwd: str) -> Verdict:
+    """Return the verdict on a call, by the rules here and in the folders that a worktree stands for."""
+    verdict = judge(made, session.rules, mode, cwd)
+    above = session.deps.parent_policy
+    for there in above.elsewhere(made, cwd) if above is not None else ():
+        verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
+    return _narrowed(session, made, verdict)
+
+
+PLACES_MAX = 20
+"""Places of one question that are stored; more are stored as one hash."""
+
+
+def _places(made: Call, cwd: str) -> tuple[str, ...]:
+    """Return what a verdict was based on: real paths of a call; of a command the current folder and links.
+
+    A name that is not UTF-8 is written with escapes, since the log is UTF-8.
+    """
+    if made.command is None:
+        return tuple(touched.real.encode("utf-8", "backslashreplace").decode() for touched in made.touched)
+    links = (f"{t.path} -> {t.real}" for part in made.parts for t in part.touched if t.real != t.path)
+    places = tuple(p.encode("utf-8", "backslashreplace").decode() for p in (cwd, *dict.fromkeys(links)))
+    if len(places) <= PLACES_MAX:
+        return places
+    rest = "\0".join(places[PLACES_MAX:]).encode("utf-8", "surrogatepass")
+    return (*places[:PLACES_MAX], f"{len(places) - PLACES_MAX} more: {sha256(rest).hexdigest()}")
+
+
+def command_places(session: Session, command: str, cwd: str) -> tuple[str, ...]:
+    """Return the places on which the verdict on a command depends, as they are now."""
     tool = session.deps.tools.get("Bash")
-    if tool is None:
+    return _places(_call(session, "Bash", tool, {"command": command}, cwd), cwd) if tool is not None else ()
+
+
+def is_command_allowed(session: Session, command: str, cwd: str, *, outside: bool = False) -> bool:
+    """Return True if a command that the log names may start in `cwd` without a question.
+
+    `outside`: it is to run outside the sandbox, which always asks.
+    """
+    tool = session.deps.tools.get("Bash")
+    if tool is None or (outside and confines(session)):
         return False
     made = _call(session, "Bash", tool, {"command": command}, cwd)
-    return _narrowed(session, made, judge(made, session.rules, session.mode, cwd)).kind == "allow"
+    mode = narrower(session.mode, "default") if session.approvals.mode_restored else session.mode
+    return _verdict(session, made, mode, cwd).kind == "allow"
 
 
 def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:

@@ -15,12 +15,14 @@ from longrein.agent.file_watcher import FileWatcher
 from longrein.agent.inbox import Inbox, WakeSchedule
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
+    Answer,
     InboxMessage,
     PendingMessage,
     SessionUpdate,
     StopTask,
     SubagentView,
     UserNotice,
+    approval_digest,
     for_child,
 )
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
@@ -32,6 +34,8 @@ from longrein.events import (
     AskFailed,
     Entry,
     Interrupted,
+    LongreinError,
+    PermissionAsked,
     Replied,
     ToolCall,
     ToolEnded,
@@ -45,6 +49,7 @@ from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.network_questions import NetworkQuestions
     from longrein.agent.subagents.runner import SubagentRunner
 
 # --- Background summary request --------------------------------------------------------------------------------------
@@ -134,6 +139,9 @@ class Approvals:
 class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
+    network_questions: "NetworkQuestions | None" = None
+    """None until a confined command is started where `sandbox.network` names hosts."""
+
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log = log
         self.deps = deps
@@ -150,7 +158,7 @@ class Session:
         keep_bytes_max = deps.options.keep_bytes_max
         self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
         """Cache of file stamps; saves reading unchanged files again."""
-        self.masks, self.locks = MaskIndex(), MaskIndex()  # files that rules forbid to read and to change; caches
+        self.masks = MaskIndex()  # files that rules forbid to read and to change
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
@@ -322,12 +330,30 @@ class Session:
             self.background_tasks.stop(word.task)  # immediately; the inbox keeps the message in case of a crash
         child = for_child(word)
         if not child or child == self.id:
+            questions = self.network_questions
+            if isinstance(word, Answer) and questions is not None and questions.is_open(word.call):
+                return questions.answer(word)
             return self.inbox.put(word)
         told = self.subagents.tell(word, child) if self.subagents is not None else None
         if told is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             return resolved_future()
         return told
+
+    def grant(self, word: Answer, question: PermissionAsked) -> Answer:
+        """Grant the rules of an answer to `question`; return it as a single answer where they were not proposed."""
+        rules, proposed = word.rule.splitlines(), question.suggestion.splitlines()
+        wrong_digest = word.digest not in ("", approval_digest(question))
+        if word.scope == "once" or word.verdict != "allow" or not rules or wrong_digest or not {*rules} <= {*proposed}:
+            return msgspec.structs.replace(word, scope="once", rule="")
+        if word.scope == "always":
+            try:
+                self.deps.remember_rule(word.rule)
+            except LongreinError as error:
+                self.notice(str(error))
+                return msgspec.structs.replace(word, scope="once", rule="")
+        self.approvals.rules = tuple(dict.fromkeys((*self.approvals.rules, *rules)))
+        return word
 
     def unqueue(self, number: int = 0) -> str:
         """Take a waiting user message (the newest for 0) back for editing; '' when there is none."""
@@ -399,6 +425,14 @@ class Session:
         """Tasks of this session and its subagents; None while the tree has run no command."""
         pool = self.deps.pool
         return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
+
+    def open_network_questions(self) -> "NetworkQuestions":
+        """Return the questions about hosts, opened with the first command that has a proxy."""
+        if self.network_questions is None:
+            from longrein.agent.network_questions import NetworkQuestions
+
+            self.network_questions = NetworkQuestions(self)
+        return self.network_questions
 
     def open_background_tasks(self) -> "BackgroundControl | None":
         """Return this session's tasks, opened on first use; None where there is no supervisor."""
@@ -508,6 +542,8 @@ class Session:
         if self.subagents is not None:
             await self.subagents.close()
         self.wake_schedule.stop()
+        if self.network_questions is not None:
+            self.network_questions.close()
         if self.own_background_tasks is not None:
             await self.own_background_tasks.close()
         await self.summary_request.stop()
@@ -518,5 +554,7 @@ class Session:
         self.keep_snapshot()
         if self.deps.parent_policy is None:  # shared by the tree, so closed by its root
             await self.deps.workspace.spawner.drain()
+            if self.deps.sandbox is not None:
+                await self.deps.sandbox.close()
         if self.deps.model is not self._shared_model:
             await self.deps.model.aclose()

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
-from longrein.frontends.text_format import counted
+from longrein.frontends.text_format import counted, escape_line
 from longrein.models import look_up
 from longrein.run_context import RunContext, chosen_model, left_out_note
+from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions
-from longrein.workspace.sandbox import find_rung
+from longrein.workspace.sandbox import SandboxPolicy, find_rung, network_problem
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), _sandbox(place), *_state(place), _trust(place), *_model(place), *_settings(place)]
+    findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
@@ -41,16 +42,38 @@ def _machine() -> list[Finding]:
     return found
 
 
-def _sandbox(place: RunContext) -> Finding:
-    """Report how commands are confined, and why not."""
+def _sandbox(place: RunContext) -> list[Finding]:
+    """Report how commands are confined, why not, and what the sandbox cannot stop."""
     options = place.settings.sandbox
     if options.mode == "off":
-        return True, "sandbox", "none (sandbox.mode is off): commands run as you"
+        return [(True, "sandbox", "none (sandbox.mode is off): commands run as you")]
     rung = find_rung(place.environ, place.roots)
     if rung.confines:
-        network = "all of the network" if "*" in options.network else "no network"
-        return True, "sandbox", f"{rung.name} ({rung.reason}), {network}"
-    return False, "sandbox", f"none, so commands run as you and ask: {rung.reason}"
+        problem = network_problem(options, rung)
+        told = f"{rung.name} ({rung.reason}), {f'no network: {problem}' if problem else _network(options)}"
+        return [(not problem, "sandbox", told), *_unenforced(rung.name)]
+    return [(False, "sandbox", f"none, so commands run as you and ask: {rung.reason}")]
+
+
+def _unenforced(rung: str) -> list[Finding]:
+    if rung != "landlock":
+        return []
+    from longrein.workspace.sandbox.landlock import unenforced
+
+    return [(False, "sandbox", f"landlock does not stop commands that {one}") for one in unenforced(SandboxPolicy(()))]
+
+
+def _network(options: SandboxOptions) -> str:
+    if "*" in options.network:
+        return "all of the network"
+    hosts = [escape_line(entry) for entry in options.network if entry != "ask"]
+    if not options.network:
+        return "no network"
+    return (
+        f"network by a proxy: {', '.join(hosts)}; asks for others"
+        if hosts
+        else "network by a proxy: asks for each host"
+    )
 
 
 def _state(place: RunContext) -> list[Finding]:

@@ -19,6 +19,7 @@ from longrein.models import known_models, known_providers, look_up
 from longrein.run_context import CLOCK, RunContext, discard_unused, fork
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
+from longrein.workspace.sandbox import network_problem
 
 FILES_MAX = 500_000
 """Files searched for `@`, where git does not list them."""
@@ -112,7 +113,9 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
 
 def _sandbox(built: Composition) -> str:
     rung = built.deps.sandbox.rung if built.deps.sandbox is not None else None
-    return rung.name if rung is not None and rung.confines else "no sandbox"
+    if rung is None or not rung.confines:
+        return "no sandbox"
+    return f"{rung.name}, no network" if network_problem(built.run_context.settings.sandbox, rung) else rung.name
 
 
 async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:

@@ -8,7 +8,8 @@ import errno
 import os
 import stat
 
-FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+from longrein.workspace.files import READING, read_up_to
+from longrein.workspace.openat import open_real
 
 
 def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
@@ -20,43 +21,27 @@ def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
     """
     try:
         _check(os.stat(path), path, bytes_max)  # before opening: opening a device can have effects
-        descriptor = os.open(path, FLAGS | (os.O_NOFOLLOW if exact else 0))
+        descriptor = open_real(path, READING) if exact else os.open(path, READING | os.O_CLOEXEC)
     except ValueError:
         raise FileNotFoundError(errno.ENOENT, "the path holds a NUL", path) from None
     try:
-        _check(os.fstat(descriptor), path, bytes_max)
-        if exact and _opened_path(descriptor, path) != path:
-            raise OSError(errno.ELOOP, "replaced by a link while it was read", path)
-        return _read(descriptor, path, bytes_max)
+        size = _check(os.fstat(descriptor), path, bytes_max)
+        data = read_up_to(descriptor, bytes_max + 1, size)  # a file of /proc has more than its size says
     finally:
         os.close(descriptor)
+    if len(data) > bytes_max:
+        raise too_large(path, bytes_max)
+    return data
 
 
-def _check(status: os.stat_result, path: str, bytes_max: int) -> None:
+def _check(status: os.stat_result, path: str, bytes_max: int) -> int:
+    """Return the size of a regular file within the limit. Raises OSError."""
     if not stat.S_ISREG(status.st_mode):
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "device, pipe or socket"
         raise OSError(errno.EINVAL, f"a {kind}, not a file", path)
     if status.st_size > bytes_max:
         raise too_large(path, bytes_max)
-
-
-def _opened_path(descriptor: int, path: str) -> str:
-    """Return the path of an open file as the kernel knows it; `path` where it cannot be told."""
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:
-        return path
-
-
-def _read(descriptor: int, path: str, bytes_max: int) -> bytes:
-    """Read to the end; a file of /proc has more than its size says."""
-    pieces, left = [], bytes_max + 1
-    while left > 0 and (piece := os.read(descriptor, min(left, 1 << 20))):
-        pieces.append(piece)
-        left -= len(piece)
-    if left <= 0:
-        raise too_large(path, bytes_max)
-    return b"".join(pieces)
+    return status.st_size
 
 
 def too_large(path: str, bytes_max: int) -> OSError:

@@ -1,9 +1,9 @@
 """Recognise files that hold secrets, by name or content, so that instructions never carry one to a provider."""
 
 import re
-import unicodedata
 
 from longrein.events import redact
+from longrein.events.escape import plain_name
 
 _FOLDERS = frozenset(
     (".git", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".gcloud", ".terraform.d")
@@ -39,7 +39,7 @@ def has_secret_name(path: str) -> bool:
 
     Case, compatibility forms and invisible characters make no difference.
     """
-    *folders, name = _plain(path).split("/")
+    *folders, name = plain_name(path).split("/")
     return not _FOLDERS.isdisjoint(folders) or re.compile(_NAMES).fullmatch(name) is not None
 
 
@@ -49,8 +49,3 @@ def has_secrets(text: str) -> bool:
         return True
     shapes = (_ASSIGNED, _QUOTED, _ADDRESS)
     return any(not re.compile(_PLACEHOLDER).search(found[1]) for s in shapes for found in re.compile(s).finditer(text))
-
-
-def _plain(path: str) -> str:
-    plain = unicodedata.normalize("NFKC", path).casefold()
-    return "".join(c for c in plain if unicodedata.category(c) != "Cf")

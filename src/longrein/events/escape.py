@@ -6,6 +6,7 @@ Letters of every script and emoji with their joiners are kept.
 import re
 from collections.abc import Callable
 from functools import cache
+from unicodedata import normalize
 
 _UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
@@ -36,6 +37,14 @@ def count_unseen(text: str) -> int:
 def without_unseen(text: str) -> str:
     """Return `text` without the characters that nobody sees, for a comparison of names."""
     return "".join(c for c in _unseen().sub("", text) if c.isprintable())
+
+
+def plain_name(path: str) -> str:
+    """Return a file name or path without case, width and invisible characters, with a plain `i`, for a comparison."""
+    if path.isascii() and path.isprintable():
+        return path.lower()
+    plain = normalize("NFKC", normalize("NFKC", without_unseen(path)).casefold())
+    return without_unseen(plain).replace("\u0131", "i").replace("i\u0307", "i").lower()
 
 
 @cache

@@ -312,6 +312,7 @@ class PermissionAsked(Event, frozen=True):
     shown: str  # Exact text shown to the user
     reason: str  # Why permission is needed
     suggestion: str = ""  # Rules that "always" would store, one per line
+    places: tuple[str, ...] = ()  # Real paths that were judged; of a command the current folder and links
 
 
 class PermissionAnswered(Event, frozen=True):

@@ -23,6 +23,18 @@ PARTS_MAX = 400
 """Most simple commands of one line."""
 DEPTH_MAX = 40
 """Deepest nesting of syntax nodes and of scripts in arguments (`bash -c`)."""
+TREE_DEPTH_MAX = 100
+"""Deepest syntax tree that is walked; in a script inside a script a half, a third …"""
+NODES_MAX = 6_000
+"""Most nodes of a syntax tree that is walked."""
+VALUES_DEPTH_MAX = 8
+"""Longest chain of variables whose values name each other."""
+LOOKUPS_MAX = 2_000
+"""Most values of variables that are read for one script."""
+NESTED_STARTS_MAX = 8
+"""Most words of `ssh` and its kind that are tried as the beginning of a command."""
+WRAPPERS_MAX = 10
+"""Most wrappers in front of one program."""
 ALTERNATIVES_MAX = 16
 """Most values of one word with braces and variables."""
 
@@ -34,6 +46,13 @@ class Word(msgspec.Struct, frozen=True):
     """The argument itself; the pattern of a glob; the known beginning of an open word."""
     kind: Literal["literal", "glob", "open"] = "literal"
     """`open`: the rest is known only when the command runs, and may be several words."""
+    single: bool = False
+    """True if an open word is surely one word: it is quoted, or a number."""
+
+    @property
+    def may_split(self) -> bool:
+        """True if it may stand for several arguments, of which the later ones can be options."""
+        return self.kind == "open" and not self.single
 
     @property
     def may_be_option(self) -> bool:
@@ -85,6 +104,8 @@ def parse_command(command: str, cwd: str, home: str) -> Script:
     ):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, cwd, home)
+    if re.search(r"\n[ \t]*\\\n", command):
+        reader.fail("a line holds nothing but a backslash")  # the grammar overlooks the line break in front
     reader.run()
     return Script(tuple(reader.parts), reader.problem)
 
@@ -104,7 +125,14 @@ def join_path(folder: str, path: str) -> str:
 
 
 OPEN = Word("", "open")
+ONE_OPEN = Word("", "open", single=True)
+PIPE = Word("/dev/fd/63")
+"""What Bash puts in the place of `<(…)`; the number may differ."""
+STREAMS = frozenset((PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero"))))
+"""Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_RARE_PATTERN = re.compile(r"\[[:=.][^]]{0,20}[:=.]\]|[@!+?*]\(")
+"""Patterns that are not compared with names: `[[:alpha:]]` and `@(a|b)`."""
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -112,13 +140,19 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", 
             "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
 
 
+def may_run_subscript(word: Word) -> bool:
+    """True for `a[$(…)]`: Bash runs it where it takes the text for the name of a variable."""
+    return "[" in word.text and ("$(" in word.text or "`" in word.text)
+
+
 def _joined(first: Word, second: Word) -> Word:
     """Concatenate two pieces of one word."""
     if first.kind == "open":
-        return first
+        return first if second.kind == "literal" or second.single else Word(first.text, "open")
     text = first.text + second.text
     if second.kind == "open":
-        return Word(_GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text, "open")
+        text = _GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text
+        return Word(text, "open", second.single and first.kind != "glob")
     if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
         return Word(first.text, "open")
     return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
@@ -152,6 +186,14 @@ def _unescaped(text: str) -> tuple[str, bool]:
     """Remove the backslashes of an unquoted text; return the text, and True if glob characters are left unquoted."""
     glob = bool(_GLOB_CHARACTERS.search(re.sub(r"(?s)\\.", "", text)))
     return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
+
+
+def _glob_or_literal(text: str) -> Word:
+    """Return the word of an unquoted text without braces."""
+    if _RARE_PATTERN.search(text):
+        return Word(_unescaped(re.split(r"[@!+?*\[]", text)[0])[0], "open")
+    bare, glob = _unescaped(text)
+    return _joined(Word("", "glob"), Word(bare, "glob")) if glob else Word(bare)
 
 
 def decode_ansi(text: str) -> str | None:
@@ -278,15 +320,25 @@ _WITHOUT_GAPS = word_set(
     "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
 )
 """Nodes whose text is that of their children, but for blanks."""
+_ONE_LINE = frozenset(
+    ("command", "file_redirect", "herestring_redirect", "variable_assignments", "declaration_command")
+)
+"""Nodes that a line break ends; the grammar reads on where `\\` stands alone in the next line."""
+_JOINED_TO_NUMBERS = _WORDS | {"command", "command_name"}
+_WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
+"""Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
 _LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_NUMERIC_EXPANSION = re.compile(r"\"?\$(?:[#?$!]|\{[#?$!]\}|\{#\w+\})\"?")
 SPECIAL_VARIABLES = re.compile(
     r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
-    r"FCEDIT|OPTARG|OPTIND|RANDOM|SECONDS|TMOUT|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
+    r"FCEDIT|OPTARG|OPTIND|S?RANDOM|SECONDS|TMOUT|LINENO|DIRSTACK|FUNCNAME|GROUPS|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
 )
 """Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
 
 
+_CHANGES_NAMES = word_set("alias enable declare typeset local export readonly")
+"""Builtins that change what later words mean; most are read as declarations, not here."""
 _ASSIGNING = re.compile(
     r"^(?:builtin|command|exec|time|!|\w+=\S*|\s)*"
     r"(read|mapfile|readarray|printf|getopts|let|wait|declare|local|typeset|export|readonly|unset|eval|source|\.)\s"
@@ -334,6 +386,7 @@ class _Reader:
         self.certain_at: dict[int, frozenset[str]] = {}
         """The certain variables at each value, by node."""
         self.busy: set[str] = set()
+        self.lookups = 0
         self.counts: dict[str, int] | None = None
         """Number of values of each variable with several that the present command uses; None outside a command."""
         self.chosen: dict[str, int] = {}
@@ -343,8 +396,10 @@ class _Reader:
         root = _parser().parse(self.source).root_node
         if root.has_error:
             self.problem = "it does not read as Bash"
-        self.collect_variables(root)
-        self.statement(root, 0)
+        if root.descendant_count > NODES_MAX:
+            self.fail("it has too many words")
+        elif self.collect_variables(root):
+            self.statement(root, 0)
 
     def fail(self, problem: str) -> None:
         self.problem = self.problem or problem
@@ -354,35 +409,46 @@ class _Reader:
 
     # -- variables
 
-    def collect_variables(self, root: Any) -> None:
-        """Note all values that the script gives to its variables; check what lies between the nodes."""
-        todo = [root]
+    def collect_variables(self, root: Any) -> bool:
+        """Note all values that the script gives to its variables; check what lies between the nodes.
+
+        Returns False for a tree that is too deep to walk.
+        """
+        todo = [(root, 0)]
         while todo:
-            node = todo.pop()
-            todo += node.children
+            node, depth = todo.pop()
+            if depth > TREE_DEPTH_MAX // (self.depth + 1):
+                self.fail("it is nested too deeply")
+                return False
+            todo += [(child, depth + 1) for child in node.children]
             self.check_gaps(node)
-            match node.type:
-                case "variable_assignment":
-                    name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-                    if name is not None and self.text(node).startswith(f"{self.text(name)}="):
-                        self.values.setdefault(self.text(name), []).append(value)
-                    elif name is not None:
-                        self.unknown.add(self.text(name).partition("[")[0])
-                case "for_statement":
-                    name = node.child_by_field_name("variable")
-                    words = [child for child in node.children if child.type in _WORDS]
-                    if name is not None and words:
-                        self.values.setdefault(self.text(name), []).extend(words)
-                    elif name is not None:
-                        self.unknown.add(self.text(name))
-                case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
-                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
-                case "postfix_expression":
-                    self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
-                case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
-                    self.unknown.add(match[1])
-                case "command":
-                    self.unknown |= _assigned_by_arguments(self.text(node))
+            self.collect_variable(node)
+        return True
+
+    def collect_variable(self, node: Any) -> None:
+        """Note the values that one node gives to variables."""
+        match node.type:
+            case "variable_assignment":
+                name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+                if name is not None and self.text(node).startswith(f"{self.text(name)}="):
+                    self.values.setdefault(self.text(name), []).append(value)
+                elif name is not None:
+                    self.unknown.add(self.text(name).partition("[")[0])
+            case "for_statement":
+                name = node.child_by_field_name("variable")
+                words = [child for child in node.children if child.type in _WORDS]
+                if name is not None and words:
+                    self.values.setdefault(self.text(name), []).extend(words)
+                elif name is not None:
+                    self.unknown.add(self.text(name))
+            case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
+                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+            case "postfix_expression":
+                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+            case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
+                self.unknown.add(match[1])
+            case "command":
+                self.unknown |= _assigned_by_arguments(self.text(node))
 
     def check_gaps(self, node: Any) -> None:
         """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
@@ -393,18 +459,31 @@ class _Reader:
             joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
             if gap and not gap.replace(b"\\\n", b"") and not joins:
                 self.fail("a line is continued inside a word")
+            if node.type in _ONE_LINE and b"\n" in gap.replace(b"\\\n", b""):
+                self.fail("words of one command stand in two lines")
             if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
                 self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
+            if gap and (node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"):
+                self.fail(f"`{self.text(node)[:40]}` is not read")
+            if not gap and after.type.endswith("_redirect"):
+                numbered = after.children[0].type == "file_descriptor" and before.type in _JOINED_TO_NUMBERS
+                if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
+                    self.fail("a file descriptor that reads as a word")
             if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
     def variable(self, name: str, quoted: bool) -> list[Word]:
         """Return the values that a variable of the script may have."""
+        if name in ("?", "#", "$", "!"):
+            return [ONE_OPEN]
         if name == "HOME" and name not in self.values and self.home:
             return [Word(self.home)]
         if name == "PWD" and len(self.folders) == 1 and name not in self.values:
             return [Word(self.folders[0])]
         if name not in self.certain or name in self.busy or self.unknown & {name, "*"}:
+            return [OPEN]
+        self.lookups += 1
+        if self.lookups > LOOKUPS_MAX or len(self.busy) >= VALUES_DEPTH_MAX:
             return [OPEN]
         self.busy.add(name)
         here = self.certain
@@ -448,7 +527,9 @@ class _Reader:
                 decoded = decode_ansi(self.text(node)[2:-1])
                 return [OPEN] if decoded is None else [Word(decoded)]
             case "string":
-                return _products(self.string(node))
+                several = "@" in self.text(node)  # `"$@"`, `"${a[@]}"`
+                words = _products(self.string(node))
+                return words if several else [msgspec.structs.replace(w, single=w.kind == "open") for w in words]
             case "concatenation":
                 return self.concatenation(node)
             case "simple_expansion":
@@ -457,10 +538,10 @@ class _Reader:
                 return self.expansion(node, quoted)
             case "command_substitution" | "process_substitution":
                 self.substitution(node)
-                return [OPEN] if node.type == "command_substitution" else [Word("/dev/fd/63")]
+                return [OPEN] if node.type == "command_substitution" else [PIPE]
             case "arithmetic_expansion":
                 self.arithmetic(node)
-                return [OPEN]
+                return [ONE_OPEN]
             case _:
                 return self.visit_inside(node)
 
@@ -473,41 +554,51 @@ class _Reader:
                 self.word(child)
         return [OPEN]
 
-    def plain(self, text: str) -> list[Word]:
-        """Return the words of an unquoted text: braces, `~` and globs."""
-        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.fullmatch(r"\{\w+\}", text):
+    def plain(self, text: str, begins: bool = True) -> list[Word]:
+        """Return the words of an unquoted text: braces, globs, and `~` where the text `begins` a word."""
+        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.match(
+            r"\{\w+(\[|\}\Z)", text
+        ):
             self.fail(f"`{text[:40]}` is not read")
             return [OPEN]
-        if text.startswith("~"):
+        if text.startswith("~") and begins:
             user, sign, rest = text.partition("/")
             if user != "~" or not self.home:
                 return [OPEN]
             return (
-                [_joined(Word(self.home + sign), word) for word in self.plain(rest)]
-                if rest and not rest.startswith("~")
-                else [OPEN]
+                [_joined(Word(self.home + sign), word) for word in self.plain(rest, begins=False)]
                 if rest
                 else [Word(self.home + sign)]
             )
+        if "~" in text and re.search(r"[=:]~", text):  # Bash expands it in what looks like an assignment
+            return [Word(_unescaped(re.split(r"[~{*?\[]", text)[0])[0], "open")]
         if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
             expanded = _braces(text) if "\\" not in text else None
             if expanded is None:
                 return [Word(_unescaped(text.partition("{")[0])[0], "open")]
-            return [word for one in expanded if one for word in self.plain(one)] if expanded != [text] else [Word(text)]
-        bare, glob = _unescaped(text)
-        if glob:
-            return [_joined(Word("", "glob"), Word(bare, "glob"))]
-        return [Word(bare)]
+            if expanded == [text]:
+                return [Word(text)]
+            return [word for one in expanded if one for word in self.plain(one, begins)]
+        return [_glob_or_literal(text)]
 
     def concatenation(self, node: Any) -> list[Word]:
         if all(child.type in ("word", "brace_expression", "number") for child in node.children):
             return self.plain(self.text(node))
+        if re.match(r"\{\w+\[", self.text(node)):  # `{a[…]}>` evaluates a subscript
+            self.fail(f"`{self.text(node)[:40]}` is not read")
         text = "".join(self.text(child) for child in node.children if child.type == "word")
         open_braces = "{" in text and ("," in text or ".." in text)
-        words = _products([self.word(child) for child in node.children])
-        if open_braces:  # braces around quotes or expansions
-            return [Word(words[0].text.partition("{")[0], "open")]
         first = node.children[0]
+        pieces = [self.word(first)]
+        pieces += [
+            self.plain(self.text(c), begins=False) if c.type == "word" else self.word(c) for c in node.children[1:]
+        ]
+        words = _products(pieces)
+        if "~" in text and re.search(r"[=:]~", self.text(node)):
+            return [OPEN]
+        if open_braces:  # Bash expands the braces first: `$a{b,c}` is `$ab $ac`
+            before = re.split(r"[{*?\[~]", self.text(first))[0] if first.type == "word" else ""
+            return [Word(_unescaped(before)[0], "open")]
         if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
             return [OPEN]
         return words
@@ -540,9 +631,9 @@ class _Reader:
         if plain:
             return self.variable(plain[1], quoted)
         operator = re.match(
-            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|:[\d ]|\})", text
+            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|: ?-?\d+(?::-?\d+)?\}|\})", text
         ) or re.match(r"\$\{\d+(:?[-+?])", text)
-        if not operator:
+        if not operator or (quoted and "'" in text):  # inside double quotes, `'` does not quote
             self.fail(f"`{text[:40]}` is not read")
         for child in node.named_children:
             if child.type in _WORDS:
@@ -676,15 +767,22 @@ class _Reader:
         if text.startswith("(("):
             self.arithmetic(node)
             return
-        evaluates = bool(re.search(r"(?<!\S)-[vR](?!\S)", text))
         todo = list(node.children)
-        numeric = text.startswith("[[") and any(operator in text.split() for operator in _NUMERIC_TESTS)
+        words = text.split()
+        evaluates = any(re.fullmatch(r"['\"\\]*-[vR]['\"]*", word) for word in words)
+        numeric = text.startswith("[[") and any(operator in words for operator in _NUMERIC_TESTS)
         while todo:
             child = todo.pop()
             if child.type in _WORDS:
-                words = self.word(child)
-                if (evaluates or numeric) and any(word.kind != "literal" for word in words):
+                found = self.word(child)
+                plain = all(word.kind == "literal" for word in found) or _NUMERIC_EXPANSION.fullmatch(self.text(child))
+                splits = not text.startswith("[[") and any(word.may_split for word in found)  # into `-v 'a[$(…)]'`
+                if (evaluates or numeric or splits) and not plain:
                     self.fail("a test that evaluates an unknown value")
+                if numeric and plain and any(re.search(r"[A-Za-z_]", word.text) for word in found):
+                    self.fail("a test that evaluates the value of a variable")
+                if any(map(may_run_subscript, found)):
+                    self.fail("a test that may run what stands in a subscript")
             elif child.type not in (*_TOKENS, "variable_name"):
                 todo += child.children
                 if child.type not in ("binary_expression", "unary_expression", "parenthesized_expression"):
@@ -719,9 +817,13 @@ class _Reader:
         if value is not None:
             self.certain_at[value.id] = self.certain
         for child in value.children if value is not None and value.type == "array" else [value]:
-            if child is not None and child.type in _WORDS:
+            if (
+                child is not None
+                and child.type in _WORDS
+                and not (child.parent == value and self.text(child)[0] == "[")
+            ):
                 self.word(child)
-            elif child is not None and child.type not in ("(", ")"):
+            elif child is not None and child.type not in ("(", ")"):  # also `([…]=1)`: it evaluates the subscript
                 self.fail(f"`{self.text(node)[:40]}` is not read")
         return self.text(name)
 
@@ -738,22 +840,11 @@ class _Reader:
             self.heredoc(node)
             return
         operator = next((c.type for c in node.children if not c.is_named), "")
-        if sum(not c.is_named for c in node.children) > 1:
-            self.fail("words after a redirect")
-        destinations = [child for child in node.named_children if child.type != "file_descriptor"]
-        if operator in (">&-", "<&-"):
-            destinations = [node, *destinations]  # it has no target: all words are the command's
-        if len(destinations) > 1:
-            if not trailing:
-                self.fail("words after a redirect")
-            destinations = destinations[:1]
-        if operator in (">&-", "<&-"):
-            return
+        destinations = self.destinations(node, operator, trailing=trailing)
         targets = [word for child in destinations for word in self.word(child)]
         if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
             return
-        harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero", "/dev/fd/63")
-        targets = [w for w in targets if w.kind != "literal" or w.text not in harmless]
+        targets = [word for word in targets if word not in STREAMS]
         if not targets:
             return
         known = operator in ("<", ">", ">>", ">|", "&>", "&>>", ">&")
@@ -763,6 +854,19 @@ class _Reader:
         read = operator == "<"
         self.parts.append(Part((), self.text(node), self.folders, tuple(targets) if read else (),
                                () if read else tuple(targets), problem=problem))  # fmt: skip
+
+    def destinations(self, node: Any, operator: str, *, trailing: bool) -> list[Any]:
+        """Return the target of a redirect; none for `>&-`. Words after it fail unless `trailing`."""
+        found = [child for child in node.named_children if child.type != "file_descriptor"]
+        descriptors = [self.text(child) for child in node.children if child.type == "file_descriptor"]
+        if not all(map(str.isdigit, descriptors)):
+            self.fail(f"`{descriptors[0][:40]}` is not read")
+        closes = operator in (">&-", "<&-")
+        extra = found if closes else found[1:]
+        dashed = operator in (">&", "<&") and any(self.text(child).startswith("-") for child in found)
+        if sum(not c.is_named for c in node.children) > 1 or (extra and not trailing) or dashed:
+            self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
+        return [] if closes else found[:1]
 
     def heredoc(self, node: Any) -> None:
         for child in node.children:
@@ -874,6 +978,8 @@ class _Reader:
         if name in WRAPPERS:
             self.wrapped(name, words, text, assigned, wrappers)
             return
+        if name in _CHANGES_NAMES and len(words) > 1:
+            self.fail(f"{name} changes what later words mean")
         if name in SHELLS or name in (
             "eval",
             "su",
@@ -897,18 +1003,22 @@ class _Reader:
     def wrapped(
         self, name: str, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
     ) -> None:
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):  # it prints what the name means
+            self.parts.append(Part((Word("type"), *words[2:]), text, self.folders, (), (), assigned, wrappers))
+            return
         options = WRAPPERS[name]
         at = _after_options(words, options)
         wrappers = (*wrappers, name)
         folders = self.folders
-        if at is None:
+        if at is None or at > len(words) or len(wrappers) > WRAPPERS_MAX:
             self.parts.append(
-                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown option of {name}")
+                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown use of {name}")
             )
             return
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
+        at += name == "env" and at < len(words) and words[at].text == "-"  # the same as `-i`
         while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
@@ -916,7 +1026,7 @@ class _Reader:
             files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
             files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
             self.parts += [Part((), text, folders, (file,)) for file in files]
-            replaced = next((words[i + 1].text for i in range(at - 1) if words[i].text == "-I"), "")
+            replaced = next((name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), "")
             replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
             inner = [
                 Word(w.text.partition(replaced)[0], "open") if replaced and replaced in w.text else w for w in inner
@@ -946,8 +1056,8 @@ class _Reader:
                 self.read_script(text)
         if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
             rest = [w for w in words[1:] if not w.text.startswith("-")]
-            for start in range(1 if name in ("ssh", "su", "flock") else 0, len(rest)):
-                self.parts.append(Part(tuple(rest[start:]), "", (), wrappers=(name,)))
+            for start in range(1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)):
+                self.parts.append(Part(tuple(rest[start : start + 50]), "", (), wrappers=(name,)))
         return False
 
     def read_script(self, source: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -12,6 +13,7 @@ from longrein.permissions.bash_parser import (
     Word,
     decode_ansi,
     join_path,
+    may_run_subscript,
     parse_command,
     word_set,
 )
@@ -93,14 +95,27 @@ def matches(spec: str, command: Command) -> bool:
     regex = glob(spec, True)
     if regex.match(" ".join(command.text.split())):
         return True
-    texts = [text for part in command.script.parts for text in _forms(part)]
+    first = re.split(r"[\s*:]", spec.strip(), maxsplit=1)[0].casefold()
     parts = [part for part in command.script.parts if part.words]
+    begun = [part.words[0].text for part in parts if part.words[0].kind != "literal"]
+    if any(word and spec.startswith(word) for word in begun):  # `r$X` may be `rm`
+        return True
+    if any(regex.match(text) for part in parts if _may_begin_with(first, part) for text in _forms(part)):
+        return True
     runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
-    if command.script.problem or runs_text or not all(part.program for part in parts):
-        if len(command.text) > LENGTH_MAX:
-            return True
-        texts += _word_tails(command.text)
-    return any(regex.match(text) for text in texts)
+    runs_text = runs_text or any(may_run_subscript(word) for part in parts for word in part.words)
+    if not command.script.problem and not runs_text and all(part.program for part in parts):
+        return False
+    if len(command.text) > LENGTH_MAX:
+        return True
+    return any(regex.search(text, starts) for text, starts in _word_starts(command.text))
+
+
+def _may_begin_with(first: str, part: Part) -> bool:
+    """Return True if one of the forms of a part may begin with the first word of a rule."""
+    program = part.words[0].text
+    names = (program, program.rpartition("/")[2] or program, *part.wrappers)
+    return any(spelled([name]).casefold().startswith(first) for name in names)
 
 
 _RUNS_TEXT = word_set(
@@ -136,23 +151,37 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
     return list(words[at:])
 
 
-def _word_tails(text: str) -> Iterator[str]:
-    """Yield what begins at each word of a command line that cannot be read, without quotes."""
+@lru_cache(maxsize=8)
+def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
+    """Return readings of a command line that cannot be read, without quotes, and where their words begin."""
     text = re.sub(r"\$'((?:[^'\\]|\\.)*)'", lambda match: decode_ansi(match[1]) or match[0], text)
-    text = text.replace("\\\n", "")
+    text = text.replace("\\\n", "").replace('$"', '"')
     expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
     bare = re.sub(r"\d*[<>]+[&|]*\s*\S+", " ", text)  # words may follow a redirect
     braces = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda match: match[1].replace(",", " "), text)
     plain = re.sub(expansion, "", re.sub(r"\$(?:IFS\b|\{IFS[^}]*\})", " ", text))
-    values = re.sub(r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", r" \1 ", text)
-    gone = re.sub(r"\$\([^()]*\)|`[^`]*`", "", text)
-    for variant in dict.fromkeys((text, bare, gone, braces, plain, values)):
+    value = r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}"
+    values, glued = (re.sub(value, one, text) for one in (r" \1 ", r"\1"))
+    gone = re.sub(r"\$\([^()]*\)|`(?:\\.|[^`\\])*`", "", text)
+    found = {}
+    for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
         for quotes in ("", " "):
             spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
-            words = spaced.split()
-            for at in range(len(words)):
-                yield " ".join(words[at : at + 50])
-                yield " ".join([words[at].rpartition("/")[2], *words[at + 1 : at + 50]])
+            joined = " ".join(spaced.split())
+            names = re.finditer(r"(?:^| )((?:[^ /]*/)*)", joined)
+            found[joined] = frozenset(at for name in names for at in name.span(1))
+    return tuple(found.items())
+
+
+RAW_WORDS_MAX = 2_000
+"""Most words of an unreadable command that are compared with the files of a rule; more of them match."""
+
+
+@lru_cache(maxsize=8)
+def raw_words(text: str) -> tuple[str, ...]:
+    """Return what may be the words of a command that cannot be read, without quotes; extended patterns as `*`."""
+    text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
+    return tuple(dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*")))
 
 
 # --- Folders that a command reads ------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, Part, Word, word_set
+from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, STREAMS, Part, Word, word_set
+from longrein.permissions.git_history import prints_history
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Effect(msgspec.Struct, frozen=True):
     """Folder it works in instead (`git -C`, `make -C`)."""
     follows: bool = False
     """True if it follows symbolic links that it finds below its folders (`grep -R`)."""
+    history: bool = False
+    """True if git may print contents of files from the history, which no sandbox masks."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ def _awk(arguments: Sequence[Word]) -> Effect | None:
         rest = rest[1:] if match[2] else rest[2:]
     if not rest or rest[0].kind != "literal":
         return Effect(problem="the script of awk is not known")
-    script = rest[0].text.replace("||", " ")
+    script = re.sub(r">=(?=\s*[\w$(])", " ", rest[0].text.replace("||", " "))
     if re.search(r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script):
         return Effect(problem="the script of awk may run or write something")
     return Effect(reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text)))
@@ -163,8 +166,24 @@ def _shell_options(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    special = [word.text for word in arguments if word.kind != "literal" or SPECIAL_VARIABLES.fullmatch(word.text)]
-    return Effect(problem="read may set a special variable") if special else None
+    special = [w.text for w in arguments if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)]
+    return Effect(problem="read may set a special variable or run a subscript") if special else None
+
+
+def _printf(arguments: Sequence[Word]) -> Effect | None:
+    """`printf -v NAME` sets a variable, and runs a command in the subscript of the name."""
+    if not arguments or (arguments[0].text != "-v" and not arguments[0].may_be_option):
+        return None
+    name = arguments[1] if len(arguments) > 1 else OPEN
+    plain = arguments[0] == Word("-v") and name.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", name.text)
+    known = plain and not SPECIAL_VARIABLES.fullmatch(name.text)
+    return None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
+
+
+def _test(arguments: Sequence[Word]) -> Effect | None:
+    """`test -v NAME` runs a command in the subscript of the name."""
+    plain = all(word.kind == "literal" and "[" not in word.text for word in arguments)
+    return Effect() if plain else Effect(problem="test may evaluate an unknown value")
 
 
 def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effect | None]:
@@ -307,7 +326,7 @@ mkdir | writes | -pv -m= --mode= --parents --verbose
 touch | writes | -acm -dt= --reference< -r< --date= --no-create
 rm | writes | -dfirRvI --dir --force --recursive --verbose
 rmdir | writes | -pv --ignore-fail-on-non-empty --parents --verbose
-cp | copies | -afinprRuvTLPHdx --archive --dereference --force --no-clobber --no-dereference --no-target-directory
+cp | copies | -afinprRuvLPHdx --archive --dereference --force --no-clobber --no-dereference
     --preserve --recursive --update --verbose
 mv | moves | -finuvT --force --no-clobber --no-target-directory --update --verbose
 tee | writes | -ai --append --ignore-interrupts
@@ -533,11 +552,14 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
     **dict.fromkeys(("find", "gfind"), _find),
-    **dict.fromkeys(("[", "expr"), lambda _: Effect()),
+    "[": _test,
+    "expr": lambda _: Effect(),
+    "printf": _printf,
     "tar": _tar,
     "date": _date,
     "set": _shell_options,
     "read": _read,
+    "test": _test,
     "git stash": _one_of("list", "show"),
     "git worktree": _one_of("list"),
     "git reflog": _one_of("show", bare=True),
@@ -562,7 +584,10 @@ def effect_of(part: Part) -> Effect:
     effect = _known_effect(name, arguments)
     another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
     problem = another or part.problem or effect.problem or _variable_problem(part)
-    return msgspec.structs.replace(effect, problem=problem, follows=_follows_links(name, arguments))
+    reads, writes = (tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes))
+    return msgspec.structs.replace(
+        effect, reads=reads, writes=writes, problem=problem, follows=_follows_links(name, arguments)
+    )
 
 
 def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
@@ -574,10 +599,32 @@ def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
 
 
 def _variable_problem(part: Part) -> str:
-    return next((f"it sets {name}" for name in part.assigned if not is_harmless_variable(name)), "")
+    reads = part.program == "read"  # `IFS= read x` sets it for `read` only
+    return next(
+        (
+            f"it sets {name}"
+            for name in part.assigned
+            if not is_harmless_variable(name) and not (reads and name == "IFS")
+        ),
+        "",
+    )
+
+
+def _may_gain_options(name: str, arguments: Sequence[Word]) -> bool:
+    """Return True if an argument may turn into several, among them an option that does harm."""
+    program = _tables()[0].get(name)
+    harmless = name in _SAFE_WITH_ANY_OPTION or (program is not None and program.operands == "text")
+    return not harmless and any(word.may_split for word in arguments)
 
 
 def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
+    effect = _single_effect(name, arguments)
+    if effect.problem or not _may_gain_options(name, arguments):
+        return effect
+    return msgspec.structs.replace(effect, problem=f"an argument of {name} may be several")
+
+
+def _single_effect(name: str, arguments: Sequence[Word]) -> Effect:
     if name == "git":
         return _git(arguments)
     if len(arguments) == 1 and name in VERSIONED and arguments[0] in (Word("--version"), Word("-V"), Word("version")):
@@ -604,6 +651,8 @@ def has_known_options(part: Part) -> bool:
     if name != "git":
         return not effect_of(part).problem
     verb, arguments, _, problem = _git_verb(part.words[1:])
+    if any(word.may_split for word in part.words):
+        return False
     readers, writers = _tables()[1:]
     programs = [table[verb] for table in (readers, writers) if verb in table]
     return not problem and any(isinstance(_scan(verb, program, arguments), tuple) for program in programs)
@@ -629,11 +678,11 @@ def _git_verb(arguments: Sequence[Word]) -> tuple[str, Sequence[Word], Word | No
 def _git(arguments: Sequence[Word]) -> Effect:
     verb, rest, folder, problem = _git_verb(arguments)
     if problem:
-        return Effect(problem=problem, lock="git")
+        return Effect(problem=problem, lock="git", history=True)
     program = _tables()[1].get(verb)
     effect = _apply(f"git {verb}", program, rest)
     lock = "git" if program is None and verb in _tables()[2] else effect.lock
-    return msgspec.structs.replace(effect, folder=folder, lock=lock)
+    return msgspec.structs.replace(effect, folder=folder, lock=lock, history=prints_history(verb, rest))
 
 
 def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Effect:
@@ -683,6 +732,10 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
                 f"the option {word.text} of {name}" if word.kind == "literal" else f"an argument of {name} is not known"
             )
         value = rest.pop(0) if valued and value is None else value
+        if value is not None and (value.may_split or value.kind == "glob"):  # its other words are operands
+            if name not in _SAFE_WITH_ANY_OPTION:
+                return f"an argument of {name} may be several"
+            reads.append(value)
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
@@ -714,7 +767,8 @@ def _operand_effect(
         case "text":
             return Effect(tuple(reads))
         case "pattern":
-            files = operands if pattern_given else operands[1:]
+            several = not operands or operands[0].may_split or operands[0].kind == "glob"
+            files = operands if pattern_given or several else operands[1:]
             searches = name == "rg" or (name in ("grep", "egrep", "fgrep") and recursive)
             return Effect((*reads, *(files or ([Word(".")] if searches else []))))
         case (
@@ -728,6 +782,8 @@ def _operand_effect(
             return Effect((*reads, *outside))
         case "writes":
             return Effect(tuple(reads), tuple(operands))
+        case "copies" if any(word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]):
+            return Effect((*reads, *operands[:-1]), (OPEN,))  # what is in the folder gets names that nobody reads here
         case "copies":
             return Effect((*reads, *operands[:-1]), tuple(operands[-1:]))
         case "moves":

@@ -81,6 +81,16 @@ class Glob:
         text = _folded(text) if self._loose else text
         return any(self._matches(text, start) for start in starts)
 
+    def search(self, text: str, starts: frozenset[int]) -> bool:
+        """Return True as `match` does; fast for many starts."""
+        text = _folded(text) if self._loose else text
+        at = text.find(self._first)
+        while at >= 0:
+            if at in starts and self._matches(text, at):
+                return True
+            at = text.find(self._first, at + 1)
+        return False
+
     def _matches(self, text: str, start: int) -> bool:
         if not text.startswith(self._first, start):
             return False
@@ -168,8 +178,11 @@ class PathPattern:
             return not self._names and not self._below
         if not path.startswith(self._root + "/"):
             return False
+        names = path[len(self._root) + 1 :].split("/")
+        if self._names and (last := self._names[-1]) is not None and not any(map(last.fullmatch, names)):
+            return False  # most paths end here, without the states
         states = self._open({0})
-        for name in path[len(self._root) + 1 :].split("/"):
+        for name in names:
             if len(self._names) in states:  # `name` is below a match; it is empty for a final `/`
                 return bool(name) or not self._below
             states = self._open({after for state in states for after in self._after(state, name)})

@@ -5,11 +5,18 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 
 import re
 from collections.abc import Iterator
-from unicodedata import normalize
 
-from longrein.events.escape import without_unseen
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word
-from longrein.permissions.command_rules import SUGGESTION_LENGTH_MAX, Command, covers, matches, suggest_rules
+from longrein.events.escape import plain_name
+from longrein.permissions.bash_parser import LENGTH_MAX, Part
+from longrein.permissions.command_rules import (
+    RAW_WORDS_MAX,
+    SUGGESTION_LENGTH_MAX,
+    Command,
+    covers,
+    matches,
+    raw_words,
+    suggest_rules,
+)
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
@@ -173,11 +180,14 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
         return True
     for part, effect, fact in _judged_parts(call, command):
         named = _named_files(part, effect, reads=rule.tool == "Read")
+        if len(named) > RAW_WORDS_MAX:
+            return True
         if any(_word_matches(word, rule.spec, rules, folder) for word in named for folder in part.folders or (cwd,)):
             return True
         if any(t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
-    return False
+    words = raw_words(command.text) if command.script.problem else ()
+    return len(words) > RAW_WORDS_MAX or any(_word_matches(word, rule.spec, rules, cwd) for word in words)
 
 
 def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
@@ -191,7 +201,7 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
         words += part.words[1:]
-    return [word.text if word.kind != "open" else word.text + "*" for word in words if word != Word("", "open")]
+    return [word.text if word.kind != "open" else word.text + "*" for word in words if word.text or word.kind != "open"]
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -283,10 +293,7 @@ def _visible_name(name: str) -> str:
     Without case, width and invisible characters, with a plain `i`, without blanks and dots at the end, without the
     stream that NTFS reads after `:`, and the long name for the short one that NTFS gives (`GIT~1`).
     """
-    if not name.isascii() or not name.isprintable():
-        name = normalize("NFKC", normalize("NFKC", without_unseen(name)).casefold())
-        name = without_unseen(name).replace("\u0131", "i").replace("i\u0307", "i")
-    name = name.lower().partition(":")[0].rstrip(" .")
+    name = plain_name(name).partition(":")[0].rstrip(" .")
     stem, tilde, number = name.partition("~")
     return _SHORT_NAMES.get(stem, name) if tilde and number[:1].isdigit() else name
 
@@ -390,12 +397,13 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
         return Verdict("deny", _PLAN_REASON)
     if rule := find_allow_rule(call, rules):
         return Verdict("allow", f"rule {visible(rule)}", rule)
-    if call.confined:
+    history = _history_problem(command, rules, [part for part, _ in pending])
+    if call.confined and not history:
         return Verdict("allow", "the sandbox confines it")
     if command.script.problem:
         return _ask(call, f"the command cannot be read: {visible(command.script.problem)}")
     done = [part.text for part, reason in zip(command.script.parts, judged, strict=True) if not reason and part.words]
-    reason = f"{pending[0][1]}{_others(done, len(pending) - 1)}"
+    reason = history if call.confined else f"{pending[0][1]}{_others(done, len(pending) - 1)}"
     return Verdict("ask", reason, "", suggest_rules([part for part, _ in pending]), shown_call(call.arguments))
 
 
@@ -417,6 +425,8 @@ def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rule
         _spec_covers(rule, part) for rule in map(parse_rule, rules.allow) if rule.tool == call.tool and mode != "plan"
     ):
         return ""
+    if effect.history and (rule := _read_rule(rules)):
+        return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids"
     if facts.foreign or effect.problem:
         return f"`{visible(part.text)[:80]}` is covered by no rule: {visible(facts.foreign or effect.problem)}"
     for touched in facts.touched:
@@ -424,6 +434,30 @@ def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rule
         if not free and not (mode != "plan" and allow_rule_for_path(call, touched, rules)):
             return f"`{visible(part.text)[:80]}`: {_why_path(touched)}"
     return ""
+
+
+_HISTORY = "may print from git's history what the rule "
+
+
+def _read_rule(rules: Rules) -> str:
+    """Return the first deny rule that forbids to read some files; '' for none."""
+    return next((text for text in rules.deny if (rule := parse_rule(text)).tool == "Read" and rule.spec), "")
+
+
+def _history_problem(command: Command, rules: Rules, pending: list[Part]) -> str:
+    """Return the reason why even a sandbox does not keep a command from denied files; '' for none.
+
+    The history of git holds them too, and is not masked.
+    """
+    rule = _read_rule(rules)
+    if not rule:
+        return ""
+    unknown = command.script.problem or any(part.words and not part.program for part in pending)
+    if unknown and any(word.rpartition("/")[2] == "git" for word in raw_words(command.text)):
+        return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids"
+    printing = (part for part, effect in zip(command.script.parts, command.effects, strict=True) if effect.history)
+    part = next((part for part in printing if part in pending), None)
+    return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids" if part else ""
 
 
 def _spec_covers(rule: Rule, part: Part) -> bool:
@@ -475,10 +509,10 @@ def _why_deny(call: Call, rule: str) -> str:
 
 
 def _why_path(touched: Touched) -> str:
-    if touched.inside:
-        return f"it changes {visible(touched.given)}"
-    verb = "changes" if touched.writes else "reads"
     real = "" if touched.real == touched.path else f" (really {visible(touched.real)})"
+    if touched.inside:
+        return f"it changes {visible(touched.given)}{real}"
+    verb = "changes" if touched.writes else "reads"
     return f"it {verb} {visible(touched.path)}{real}, outside the session's folders"
 
 

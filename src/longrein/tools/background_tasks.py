@@ -29,7 +29,7 @@ async def TaskList(hands: ToolContext) -> Outcome:
 async def TaskOutput(
     hands: ToolContext, task_id: str, tail: int = 0, since: int | None = None, grep: str = "", wait: int = 0
 ) -> Outcome:
-    """See what a background task printed, and how it stands. Do not poll: its end is told.
+    """What a background task printed, and how it stands. Do not poll: its end is told.
 
     task_id: Such as b3.
     tail: Last lines; default 50.

@@ -137,14 +137,14 @@ async def Bash(
     outside_sandbox: str = "",
 ) -> Outcome:
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
-    the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
-    and no input: use flags such as -y, never an editor or pager. You get stdout and stderr together, and how it ended
-    unless with exit code 0. Of long output you get head and tail; Recall brings the rest. Chain dependent commands with
-    &&; send independent ones as several calls. Servers, watchers and what takes minutes: run_in_background, never &.
+    the current folder; a cd inside the session's folders lasts, variables do not. No terminal, no input: use flags such
+    as -y, never an editor or pager. You get stdout and stderr together, and how it ended unless with exit code 0; of
+    long output head and tail, Recall brings the rest. Chain dependent commands with &&; send independent ones as
+    several calls. Servers, watchers and what takes minutes: run_in_background, never &.
 
     timeout: Milliseconds; default 120000, at most 600000.
     run_in_background: You get a task id at once.
-    outside_sandbox: After the sandbox stopped it: why it must run without. The user is asked.
+    outside_sandbox: If the sandbox stopped it: why it must run without. The user is asked.
     """
     refuse_marker(hands, command)
     if not command.strip():
@@ -168,7 +168,8 @@ async def Bash(
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
     stopped = sandbox_note(output.ends(), network=sandbox.network) if sandbox is not None and came.code else ""
-    notes = (exit_note(came, hands.options, limit_s), cwd_note, stopped, moved_note(moved))
+    refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
+    notes = (exit_note(came, hands.options, limit_s), cwd_note, refused or stopped, moved_note(moved))
     note = "\n".join(filter(None, notes))
     parts = output.parts(one_line(description or command)[:80], note)
     if came.cause == "interrupt":
@@ -212,14 +213,24 @@ _STOPPED_NETWORK = re.compile(
     rb"(?i)could not resolve host|name resolution|getaddrinfo|network is unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
     rb"|no such host|nodename nor servname|failed to lookup address|unable to connect|dns error"
 )
+REFUSALS_SHOWN = 5
 _LEAVE = "outside_sandbox asks the user to run it without"
 
 
-def sandbox_note(printed: bytes, *, network: bool) -> str:
+def hosts_note(refused: Sequence[str]) -> str:
+    """Return a line about the hosts that the sandbox refused while a command ran; '' for none."""
+    reasons = [one_line(reason) for reason in refused]
+    more = f"; and {len(reasons) - REFUSALS_SHOWN} more" if len(reasons) > REFUSALS_SHOWN else ""
+    return f"[the sandbox refused hosts: {'; '.join(reasons[:REFUSALS_SHOWN])}{more}]" if reasons else ""
+
+
+def sandbox_note(printed: bytes, *, network: str) -> str:
     """Return a line about the sandbox for the output of a failed command that it probably stopped; '' for others."""
     if printed.startswith(b"bwrap: "):
         return f"[the sandbox could not be set up, so nothing was run; {_LEAVE}]"
-    if not network and _STOPPED_NETWORK.search(printed):
+    if network == "proxy" and _STOPPED_NETWORK.search(printed):
+        return f"[the sandbox reaches hosts by its proxy (HTTPS_PROXY) only, which not every program uses; {_LEAVE}]"
+    if network == "none" and _STOPPED_NETWORK.search(printed):
         return f"[the sandbox has no network: that is probably why it failed; {_LEAVE}]"
     if any(word in printed for word in _STOPPED_WRITE):
         where = "only the session's folders and /tmp can be written, and settings and hooks in them cannot"

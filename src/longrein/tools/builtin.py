@@ -22,7 +22,7 @@ from longrein.tools.write import WRITE
 
 
 async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - the same parameter as in other built-in tools
-    """Make room: old results are shortened, the past is summarised. Happens by itself when it must; call it when a
+    """Make room: shorten old results, summarise the past. Happens by itself when it must; call it when a
     phase of work is over and its details no longer matter.
 
     focus: What to keep in detail.

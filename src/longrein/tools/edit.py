@@ -38,7 +38,7 @@ async def Edit(
     hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
 ) -> Outcome:
     """Replace exact text in a file that you have Read. old_string must match exactly, indentation included, without
-    Read's line numbers, and stand in the file once: take in neighbouring lines until it does. An empty one creates a
+    Read's line numbers, and stand in the file once: add neighbouring lines until it does. An empty one creates a
     file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
     Several edits may go in one reply; they run in order.
     """

@@ -6,7 +6,7 @@ from longrein.tools.registry import make_tool
 
 
 async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: ARG001 - the question shows the plan
-    """In plan mode: show the user your plan (Markdown). Yes ends plan mode."""
+    """In plan mode: show your plan (Markdown). The user's yes ends it."""
     then = "acceptEdits" if mode == "acceptEdits" else "default"
     return Outcome.of("The user agreed: plan mode is over. Do what the plan says.", ModeSet(then))
 

@@ -210,8 +210,13 @@ class SandboxPort(Protocol):
     """The sandbox around the commands of one session."""
 
     @property
-    def network(self) -> bool:
-        """True if confined commands reach the network."""
+    def network(self) -> str:
+        """What confined commands reach: `all`, `none`, or hosts that are allowed by the `proxy`."""
+        ...
+
+    @property
+    def refused_hosts(self) -> Sequence[str]:
+        """Why hosts were refused since `begin`, also to commands that run beside this one."""
         ...
 
     def confine(self, cwd: str) -> Confinement | None:

@@ -593,9 +593,9 @@ def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> A
 async def Recall(
     hands: ToolContext, handle: str = "", query: str = "", path: str = "", time: str = "", lines: str = ""
 ) -> Outcome:
-    """Bring back what you no longer see: the original of anything shortened, cleared or summarised (results, your
-    arguments, the user's words, images), also from before a compaction, restart or fork. Give a handle, or find it by
-    query, path or time; you get a page and the call for the next one. A file as it is now comes from Read.
+    """Bring back what you no longer see: the original of what was shortened, cleared or summarised (results, your
+    arguments, the user's words, images), also from before a compaction, restart or fork. Give a handle, or search by
+    query, path or time; you get a page and the call for the next. For a file as it is now: Read.
 
     handle: As in markers: r412, r412.2 (second part), a398/r412 (log of subagent a398).
     query: Words that all occur, or a quoted phrase; gives places.

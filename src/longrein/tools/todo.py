@@ -13,7 +13,7 @@ TODOS_MAX = 20
 class TodoItem(TypedDict):
     """A task.
 
-    activeForm: The same while it is done (Running tests).
+    activeForm: As it runs (Running tests).
     """
 
     content: str
@@ -22,8 +22,8 @@ class TodoItem(TypedDict):
 
 
 async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
-    """Replace the todo list, which the user sees and which outlives every compaction. For three steps or more. One task
-    is in_progress; mark each completed when it is done and checked, not in batches. Send the whole list, at most 20.
+    """Replace the todo list; the user sees it, and it outlives compaction. For three steps or more. One task is
+    in_progress; mark each completed once done and checked, not in batches. Send the whole list, at most 20.
     """
     if len(todos) > TODOS_MAX:
         raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")

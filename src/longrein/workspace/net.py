@@ -9,11 +9,10 @@ import os
 import socket
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from longrein.workspace.sandbox.proxy import Target, canonical_host, is_public, matches_domain
+from longrein.permissions.network_hosts import Target, canonical_host, is_address, is_public, matches_entry
 
 if TYPE_CHECKING:
     import httpx2
@@ -94,9 +93,9 @@ async def _request(
     import httpx2
 
     target = Target(parts.hostname or "", parts.port or SCHEMES[parts.scheme])
-    listed = any(matches_domain(pattern, target) for pattern in private_hosts)
+    listed = any(matches_entry(pattern, target) for pattern in private_hosts)
     proxy = _proxy(parts)
-    address = "" if proxy and not _is_address(target.host) else await _public_address(target, listed)
+    address = "" if proxy and not is_address(target.host) else await _public_address(target, listed)
     connected = parts._replace(netloc=_netloc(address, parts)) if address else parts
     headers = {"Accept-Encoding": "gzip", "User-Agent": "longrein", **headers, "Host": parts.netloc}
     try:
@@ -169,14 +168,6 @@ async def _public_address(target: Target, listed: bool) -> str:
 def _netloc(address: str, parts: SplitResult) -> str:
     host = f"[{address}]" if ":" in address else address
     return f"{host}:{parts.port}" if parts.port else host
-
-
-def _is_address(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with suppress(OSError):
-            socket.inet_pton(family, host)
-            return True
-    return False
 
 
 def _proxy(parts: SplitResult) -> str:

@@ -92,14 +92,9 @@ def with_context(matches: dict[int, bool], lines: int, query: Query) -> dict[int
 
 def show(path: str, query: Query, matches: dict[int, bool], lines: list[str]) -> Iterator[bytes]:
     """Yield the output for one file with matches."""
-    name = os.fsencode(path)
-    if query.mode == "files":
-        yield name + b"\0"
-    elif query.mode == "count":
-        yield name + b"\0%d\n" % len(matches)
-    else:
-        for at, match in with_context(matches, len(lines), query).items():
-            yield _event("match" if match else "context", name, at + 1, lines[at]) + b"\n"
+    wanted = with_context(matches, len(lines), query)
+    for at in list(matches)[:1] if query.mode == "files" else wanted:
+        yield _event("match" if wanted[at] else "context", os.fsencode(path), at + 1, lines[at]) + b"\n"
 
 
 def _event(kind: str, path: bytes, number: int, line: str) -> bytes:

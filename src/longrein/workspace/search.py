@@ -9,7 +9,7 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -135,11 +135,15 @@ async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsH
         wanted = cache(lambda path: passes(path) and not hidden(path))  # once a file, however many lines match
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
+    if query.mode == "names":
+        paths = await newest_first(map(os.fsdecode, data.split(b"\0")[:-1]), wanted)
+        return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+    found, is_whole = await _matching_files(data, wanted)
+    partial = partial or ("" if is_whole else "changed")
     if query.mode == "count":
-        with FoundFiles() as files:
-            counts = [(path, number) for path, number in _counts(data) if wanted(path) and files.stat(path)]
-        return SearchResult(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
-    paths = await newest_first(data.split(b"\0")[:-1], wanted)
+        counts = tuple(found.items())
+        return SearchResult(counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial)
+    paths = await newest_first(found, lambda _: True)
     return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
 
 
@@ -166,6 +170,31 @@ def glob_test(query: Query) -> Callable[[str], bool]:
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
     found: list[Line] = []
+    for lines in _standing(data, wanted):
+        if lines is None:
+            partial = partial or "changed"
+            continue
+        found += lines
+        if len(found) > query.limit:
+            return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
+    return SearchResult(lines=tuple(found), partial=partial)
+
+
+async def _matching_files(data: bytes, wanted: Callable[[str], bool]) -> tuple[dict[str, int], bool]:
+    """Return (file -> its matching lines in the output, False if files have changed meanwhile)."""
+    counts, is_whole = dict[str, int](), True
+    for at, lines in enumerate(_standing(data, wanted)):
+        if lines is None:
+            is_whole = False
+        elif lines:
+            counts[lines[0].path] = counts.get(lines[0].path, 0) + len(lines)
+        if at % FILES_A_GO == FILES_A_GO - 1:
+            await asyncio.sleep(0)
+    return counts, is_whole
+
+
+def _standing(data: bytes, wanted: Callable[[str], bool]) -> Iterator[list[Line] | None]:
+    """Yield the lines of each event in the output; None for lines that do not stand in their file."""
     with FoundFiles() as files:
         for raw in data.split(b"\n"):
             if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
@@ -175,13 +204,7 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
             except msgspec.MsgspecError:
                 continue  # the last line, where the output was cut
             lines = _split(event, wanted)
-            if lines and not files.holds(lines[0].path, event["data"]):
-                partial = partial or "changed"
-                continue
-            found += lines
-            if len(found) > query.limit:
-                return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
-    return SearchResult(lines=tuple(found), partial=partial)
+            yield lines if not lines or files.holds(lines[0].path, event["data"]) else None
 
 
 def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
@@ -207,8 +230,9 @@ def _text(value: dict[str, str]) -> str:
 class FoundFiles:
     """Looks again at the files of a result, through descriptors.
 
-    `rg` opens files by name. A program that swaps a folder and a link in that moment makes it read other files, whose
-    lines must not be shown. The last folder and the last file stay open: results come in the order of paths.
+    `rg` opens files by name. A program that swaps a folder and a link in that moment makes it read other files. Their
+    lines must not be shown, nor that they match, so `rg` prints what it has found in every mode. The last folder and
+    the last file stay open: results come in the order of paths.
     """
 
     def __init__(self) -> None:
@@ -267,22 +291,11 @@ class FoundFiles:
         self._path, self._file = "", -1
 
 
-def _counts(data: bytes) -> list[tuple[str, int]]:
-    counts, pieces = [], data.split(b"\0")
-    path = pieces[0]
-    for piece in pieces[1:]:
-        number, _, following = piece.partition(b"\n")
-        if number.strip().isdigit():  # with --crlf, rg ends its own lines so too
-            counts.append((os.fsdecode(path), int(number)))
-        path = following
-    return counts
-
-
-async def newest_first(names: list[bytes], wanted: Callable[[str], bool]) -> list[str]:
+async def newest_first(names: Iterable[str], wanted: Callable[[str], bool]) -> list[str]:
     """Return the wanted regular files, newest first, then by name. Yields to the loop in between."""
     times: list[tuple[int, str]] = []
     with FoundFiles() as files:
-        for at, path in enumerate(map(os.fsdecode, names)):
+        for at, path in enumerate(names):
             status = files.stat(path) if wanted(path) else None
             if status is not None:
                 times.append((-status.st_mtime_ns, path))
@@ -307,8 +320,8 @@ def rg_words(rg: str, query: Query) -> list[str]:
 def _flags(query: Query) -> Sequence[str]:
     flags = {
         "names": ["--files", "--null"],
-        "files": ["--files-with-matches", "--null"],
-        "count": ["--count", "--null", "--with-filename"],
+        "files": ["--json", "--max-count=1"],
+        "count": ["--json"],
         "content": ["--json", f"--before-context={query.before}", f"--after-context={query.after}"],
     }[query.mode]
     flags += ["--ignore-case"] if query.ignore_case else []

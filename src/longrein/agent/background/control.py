@@ -55,8 +55,9 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
         if not tasks.ended(task):
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or UNKNOWN))
     elif task not in tasks.starting:
-        if is_command_allowed(tasks.host, now.started.command, now.started.cwd):
-            queue_task(tasks, now.started)
+        started = now.started
+        if is_command_allowed(tasks.host, started.command, started.cwd, outside=started.outside_sandbox):
+            queue_task(tasks, started)
         else:
             tasks.end(TaskEnded(task, "lost", cause=UNCONFIRMED))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from longrein.agent.background.tasks import SessionTasks, tail_text
 from longrein.agent.confinement import confine
+from longrein.agent.permission_check import command_places
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
 from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
@@ -107,17 +108,25 @@ async def run_in_background(tasks: SessionTasks, fact: TaskStarted) -> CommandEx
     return BackgroundedCommand(tasks.view(fact.task), "asked")
 
 
+MOVED = "a path that it names leads elsewhere since it was allowed, so it was not started: run it again"
+
+
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
-    """Start a queued task as soon as it gets a slot."""
-    waiting = asyncio.ensure_future(_when_seated(tasks, queued))
+    """Start a queued task as soon as it gets a slot, if what was judged is still there."""
+    judged = command_places(tasks.host, queued.command, queued.cwd)
+    waiting = asyncio.ensure_future(_when_seated(tasks, queued, judged))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
 
 
-async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
+async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[str, ...]) -> None:
     await tasks.pool.slots.enter(tasks.label)
     if tasks.host.closed or tasks.ended(queued.task):
         tasks.pool.slots.leave()
+        return
+    if command_places(tasks.host, queued.command, queued.cwd) != judged:
+        tasks.pool.slots.leave()
+        tasks.end(TaskEnded(queued.task, "failed", cause=MOVED))
         return
     try:
         await finish_despite_cancel(_seated(tasks, queued))

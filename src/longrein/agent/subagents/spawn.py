@@ -1,5 +1,6 @@
 """Start of subagents: plan a job, narrow the parent's parts for it, and open its session."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from uuid import UUID, uuid5
@@ -321,7 +322,7 @@ def _opened(
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
     policy.cap = kind.mode or policy.cap
-    policy.worktree = read_worktree(started.worktree) if started.worktree else None
+    policy.worktree = read_worktree(started.worktree) if _is_worktree(session, started.worktree) else None
     opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
     child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
@@ -329,6 +330,12 @@ def _opened(
     if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
+
+
+def _is_worktree(session: Session, path: str) -> bool:
+    """Return True if `path` lies where worktrees are made; a log that was edited could name any folder."""
+    folder = session.deps.worktrees
+    return bool(folder) and os.path.dirname(os.path.normpath(path)) == os.path.realpath(folder)
 
 
 def _dependencies(

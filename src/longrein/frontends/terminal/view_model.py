@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.agent import FromSubagent, Output, ReplyDelta, RetryPause, SessionUpdate, TaskOver, UserNotice
+from longrein.agent import (
+    NETWORK_CALL,
+    FromSubagent,
+    Output,
+    ReplyDelta,
+    RetryPause,
+    SessionUpdate,
+    TaskOver,
+    UserNotice,
+)
 from longrein.context import State
 from longrein.events import (
     Asked,
@@ -242,7 +251,7 @@ class ViewModel:
         if isinstance(ended, Interrupted):
             return []  # TurnEnded follows
         self.calls.clear()
-        self._questions.clear()
+        self._questions = {call: one for call, one in self._questions.items() if call.startswith(NETWORK_CALL)}
         self.pausing = None
         self._in_turn = False
         self._enter("idle")
@@ -316,6 +325,14 @@ class ViewModel:
 
     def _call(self, entry: Entry) -> list[Piece]:
         match entry.event:
+            case PermissionAsked(call=call) as asked if call.startswith(
+                NETWORK_CALL
+            ):  # beside the turn, by a running command or task
+                if self.live:
+                    self._questions[call] = Question(asked)
+            case PermissionAnswered(call=call) as answer if call.startswith(NETWORK_CALL):
+                self._questions.pop(call, None)
+                return self.spaced("call", event_lines.answered_lines(answer, ""))
             case PermissionAsked() as asked:
                 row = self._set_status(asked.call, "asking")
                 self._questions[asked.call] = Question(asked, row.arguments if row else None)

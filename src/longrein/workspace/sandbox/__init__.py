@@ -1,7 +1,8 @@
 """Sandbox of commands, best rung first: bubblewrap, Landlock with seccomp, none."""
 
 from longrein.workspace.sandbox.masks import MaskIndex, Masks
+from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.rungs import find_rung
-from longrein.workspace.sandbox.session_sandbox import SessionSandbox
+from longrein.workspace.sandbox.session_sandbox import SessionSandbox, network_problem
 
-__all__ = ["MaskIndex", "Masks", "SessionSandbox", "find_rung"]
+__all__ = ["MaskIndex", "Masks", "SandboxPolicy", "SessionSandbox", "find_rung", "network_problem"]

@@ -5,7 +5,7 @@ sandbox. The init process of the PID namespace ends with the last of them.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 
 from longrein.workspace.sandbox.policy import SandboxPolicy
 
@@ -13,6 +13,8 @@ EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's temporary files."""
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the network."""
+PROXY_SOCKET = "/dev/longrein-proxy"
+"""Socket of the proxy, as commands see it."""
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 
 Mounts = dict[str, tuple[str, ...]]
@@ -28,6 +30,8 @@ def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp:
     if not policy.network:
         words.append("--unshare-net")
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    if not os.getuid():  # the kernel lets root change its settings by the user id alone, without any capability
+        words += ["--ro-bind", "/proc/sys", "/proc/sys"]
     mounts = _mounts(policy)
     for mount in _needed(mounts):
         words += mount
@@ -56,43 +60,44 @@ def _needed(mounts: Mounts) -> Iterator[tuple[str, ...]]:
 
 def _is_empty(folder: str) -> bool:
     try:
-        return not os.listdir(folder)
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
     except OSError:
         return False
 
 
 def _mounts(policy: SandboxPolicy) -> Mounts:
     """Return all mounts; of several for one path the strictest."""
-    mounts: Mounts = {
-        folder: ("--tmpfs", folder)
-        for folder in EMPTIED
-        if os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder)
-    }
+    mounts: Mounts = {}
     if policy.private_tmp:
         mounts["/tmp"] = ("--bind", policy.private_tmp, "/tmp")
     if policy.home and policy.private_home:
         mounts[policy.home] = ("--bind", policy.private_home, policy.home)
     elif policy.home and not _is_below(policy.home, EMPTIED):
         mounts[policy.home] = ("--tmpfs", policy.home)
+    for folder in EMPTIED:
+        if folder not in mounts and os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder):
+            mounts[folder] = ("--tmpfs", folder)
     visible = (*policy.home_visible, *(RESOLVERS if policy.network else ()))
     for how, paths in (
         ("--ro-bind", visible),
         ("--bind", policy.home_writable),
         ("--bind", policy.roots),
-        ("--bind", (policy.proxy_socket,)),
         ("--ro-bind", policy.read_only),
     ):
         mounts.update((path, (how, path, path)) for path in paths if path and os.path.lexists(path))
-    kept = (*policy.roots, *policy.read_only)
-    for path in [one for one in mounts if one not in kept and _is_below(one, policy.hidden)]:
+    if policy.proxy_socket:
+        mounts[PROXY_SOCKET] = ("--bind", policy.proxy_socket, PROXY_SOCKET)
+    kept, hidden = {*policy.roots, *policy.read_only}, set(policy.hidden)
+    for path in [one for one in mounts if one not in kept and _is_below(one, hidden)]:
         del mounts[path]
-    shown = (*visible, *policy.home_writable, *policy.roots)
-    absent = (*EMPTIED, policy.home) if policy.home else EMPTIED
+    shown = {*visible, *policy.home_writable, *policy.roots}
+    absent = {*EMPTIED, policy.home}
+    with_more = {folder for path in (*mounts, *hidden) for folder in _folders_above(path)}
     for path in policy.hidden:
         if _is_below(path, absent) and not _is_below(path, shown):
             continue  # the folder above is empty already
-        has_more = any(_is_below(one, (path,)) for one in mounts)
-        mounts[path] = _hiding(path, policy.unreadable, closed=not has_more)
+        mounts[path] = _hiding(path, policy.unreadable, closed=path not in with_more)
     return mounts
 
 
@@ -103,5 +108,11 @@ def _hiding(path: str, unreadable: str, *, closed: bool) -> tuple[str, ...]:
     return "--ro-bind", unreadable or "/dev/null", path
 
 
-def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+def _is_below(path: str, folders: Container[str]) -> bool:
+    return path in folders or any(folder in folders for folder in _folders_above(path))
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while len(path) > 1:
+        path = path.rpartition("/")[0] or "/"
+        yield path

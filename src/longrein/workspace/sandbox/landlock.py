@@ -65,6 +65,7 @@ def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
         "change mode, times and extended attributes of your files outside the project",
         "see names and sizes of all files",
         "see the command lines of other processes",
+        "see which processes run and when they end (pidfd_open)",
     ]
     found += [f"change {path} until longrein puts it back" for path in policy.read_only if _within(path, policy.roots)]
     found += [f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)]

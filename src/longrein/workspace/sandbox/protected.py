@@ -5,9 +5,11 @@ Existing ones are mounted read-only. Missing ones cannot be mounted without leav
 has ended, and what it has made is moved out of the project.
 """
 
+import errno
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
@@ -19,6 +21,8 @@ SUBMODULES_MAX = 200
 """Submodules whose settings are protected."""
 GIT_FILE_BYTES_MAX = 4096
 CONFIG_BYTES_MAX = 1 << 20
+SETTLED_S = 0.05
+"""Time after which a folder's last change has another time than all later changes."""
 _NAMED_FILE = re.compile(r"(?im)^\s*(?:hooksPath|path|attributesFile)\s*=\s*(.+)$")
 """A setting of git that names hooks or further settings."""
 _HARMLESS_SETTING = re.compile(
@@ -127,7 +131,9 @@ def protected_paths(root: str) -> list[str]:
 
 def writable_exceptions(path: str) -> list[str]:
     """Return the existing folders in a protected folder that commands may change."""
-    names = UNPROTECTED_SUBFOLDERS.get(os.path.basename(path), ())
+    names = UNPROTECTED_SUBFOLDERS.get(path.rpartition("/")[2])
+    if names is None:
+        return []
     folders = [f"{os.path.realpath(path)}/{name}" for name in sorted(names)]
     return [folder for folder in folders if os.path.isdir(folder) and os.path.realpath(folder) == folder]
 
@@ -153,34 +159,52 @@ class MissingPaths:
         self._folder = folder
         self._before: dict[str, str] = {}
         """Path -> target of the symbolic link there; '' for nothing."""
+        self._versions: dict[str, tuple[int, ...] | None] = {}
+        """Folder of such paths -> its version before the first of these commands; None where it tells nothing."""
+        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        """Folder -> (its version, when that was first seen)."""
         self._running = 0
 
     def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
         """Note a command's start. While other confined commands run, paths that have come meanwhile stay suspect."""
         if not self._running and not others_run:
             self._before.clear()
+            self._versions.clear()
         self._running += 1
         for path in paths:
-            if os.path.islink(path) or not os.path.lexists(path):
-                self._before.setdefault(path, _link_target(path))
+            folder = os.path.dirname(path)
+            if folder not in self._versions:  # before the look at the path
+                self._versions[folder] = self._settled_version(folder)
+            if path not in self._before and (target := _link_target(path)) is not None:
+                self._before[path] = target
+
+    def _settled_version(self, folder: str) -> tuple[int, ...] | None:
+        """Return the version of a folder; None if it is new: the next change may get the same time."""
+        version, now = _version(folder), time.monotonic()
+        known = self._seen.get(folder)
+        if known is None or known[0] != version:
+            self._seen[folder] = (version, now)
+            return None
+        return version if now - known[1] >= SETTLED_S else None
 
     def accept(self) -> None:
         """Accept everything that exists now: longrein itself, or a command outside the sandbox, may have made it."""
-        for path in self._before:
-            self._before[path] = _link_target(path)
-        for path in [path for path in self._before if os.path.lexists(path) and not os.path.islink(path)]:
-            del self._before[path]
+        found = {path: _link_target(path) for path in self._before}
+        self._before = {path: target for path, target in found.items() if target is not None}
 
     def end(self) -> list[tuple[str, str]]:
         """Note a command's end; move away what has come, and return (path, its new place; '' if it could not)."""
         self._running = max(0, self._running - 1)
         moved = []
+        same = {one for one, version in self._versions.items() if version is not None and version == _version(one)}
         for path, target in list(self._before.items()):
-            if not os.path.lexists(path) or (target and _link_target(path) == target):
+            if os.path.dirname(path) in same or _link_target(path) == target:
                 continue
             if os.path.basename(path) == ".git" and not target and is_plain_repository(path):
                 del self._before[path]
                 continue
+            if not os.path.lexists(path):
+                continue  # the command has removed a link
             moved.append((path, self._move(path)))
             if target:
                 with suppress(OSError):
@@ -197,11 +221,21 @@ class MissingPaths:
         return place
 
 
-def _link_target(path: str) -> str:
+def _link_target(path: str) -> str | None:
+    """Return the target of a symbolic link; '' where nothing is, None where something else is."""
     try:
         return os.readlink(path)
+    except OSError as error:
+        return None if error.errno == errno.EINVAL else ""
+
+
+def _version(folder: str) -> tuple[int, ...]:
+    """Return what changes when an entry of a folder is made or removed; () for no folder."""
+    try:
+        found = os.stat(folder)
     except OSError:
-        return ""
+        return ()
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:

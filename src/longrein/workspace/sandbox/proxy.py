@@ -14,28 +14,25 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import h11
 
+from longrein.permissions.network_hosts import Target, canonical_host, is_address, is_public, matches_entry
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-PORTS = (80, 443)
-"""Ports of an allowed domain that is written without a port."""
 HEADER_BYTES_MAX = 1 << 16
 TRANSFER_BYTES_MAX = 8 << 30
 """Bytes of one connection in one direction."""
 CHUNK_BYTES = 1 << 16
 HEADER_S, RESOLVE_S, CONNECT_S, IDLE_S = 10.0, 10.0, 15.0, 300.0
 CONNECTIONS_MAX = 256
+BACKLOG = 128
+OWN_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NOT_FORWARDED = frozenset(
     b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade host".split()
 )
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 
 
 class RefusedError(Exception):
@@ -46,94 +43,31 @@ class RefusedError(Exception):
         self.status, self.reason = status, reason
 
 
-# --- Names and addresses ---------------------------------------------------------------------------------------------
+# --- Addresses -------------------------------------------------------------------------------------------------------
 
 
-class Target(NamedTuple):
-    """Host in canonical form, without brackets, and port."""
+def _acceptable(target: Target, address: str, entries: Sequence[str]) -> bool:
+    """Judge an address that a name resolved to: public, or an entry names the address or its range.
 
-    host: str
-    port: int
-
-
-def canonical_host(written: str) -> str:
-    """Return a host in lower case, without its last dot and without brackets. Raises ValueError for an odd one.
-
-    Numbers are accepted in their usual form only: `127.1`, `0x7f.1` and `2130706433` are refused.
+    Of entries with names only `localhost` leads to this machine.
     """
-    text = written.lower()
-    if text.startswith("[") and text.endswith("]"):
-        address = ipaddress.IPv6Address(text[1:-1])
-        if address.scope_id:
-            raise ValueError("an address with a zone")
-        return str(address)
-    text = text.removesuffix(".")
-    labels = text.split(".")
-    if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError("not the name of a host")
-    if _NUMERIC_LABEL.fullmatch(labels[-1]):
-        return str(ipaddress.IPv4Address(text))
-    return text
-
-
-def is_public(address: str) -> bool:
-    """Return True if an address can be reached from the whole internet, also as written inside an IPv6 address."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return is_public(str(found.ipv4_mapped))
-        if found in _NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
-        tunnelled = found.sixtofour is not None or found.teredo is not None or found in _LOCAL_NAT64
-        if tunnelled or found.scope_id or found.is_site_local:
-            return False
-    return found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)
-
-
-def matches_domain(pattern: str, target: Target) -> bool:
-    """Return True if an entry of the allow-list covers a target.
-
-    Entries are `example.com`, `*.example.com` (each name below, not the name itself) and `example.com:8080`.
-    """
-    name, ports = pattern.strip().lower(), set(PORTS)
-    head, colon, tail = name.rpartition(":")
-    if colon and tail.isdecimal() and (":" not in head or head.endswith("]")):
-        name, ports = head, {int(tail)}
-    if target.port not in ports:
-        return False
-    if name.startswith("*."):
-        return target.host.endswith(name[1:].removesuffix(".")) and not _is_address(target.host)
-    try:
-        return canonical_host(name) == target.host
-    except ValueError:
-        return False
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _acceptable(target: Target, address: str, listed: bool) -> bool:
-    """Judge an address that a name resolved to. Only a listed address, or `localhost`, leads to this machine."""
-    if listed and _is_address(target.host):
-        return address == target.host
-    if listed and target.host == "localhost":
+    if is_public(address):
+        return True
+    if target.host == "localhost":
         return ipaddress.ip_address(address).is_loopback
-    return is_public(address)
+    return any(matches_entry(entry, Target(address, target.port)) for entry in entries)
 
 
-def proxy_environment(port: int, token: str = "") -> dict[str, str]:
-    """Return the variables by which commands find the proxy on a loopback port."""
+def proxy_environment(port: int, token: str = "", entries: Sequence[str] = ()) -> dict[str, str]:
+    """Return the variables by which commands find the proxy on a loopback port.
+
+    The loopback of a command's own network is reached without the proxy, unless `entries` name that of this machine.
+    """
     url = f"http://longrein:{token}@127.0.0.1:{port}" if token else f"http://127.0.0.1:{port}"
+    own = [host for host in OWN_LOOPBACK if not any(host in entry for entry in entries)]
+    direct = ",".join(own)
     found = {"NODE_USE_ENV_PROXY": "1"}
-    for name, value in (("HTTP_PROXY", url), ("HTTPS_PROXY", url), ("ALL_PROXY", url), ("NO_PROXY", "")):
+    for name, value in (("HTTP_PROXY", url), ("HTTPS_PROXY", url), ("ALL_PROXY", url), ("NO_PROXY", direct)):
         found[name] = found[name.lower()] = value
     return found
 
@@ -152,34 +86,34 @@ class Proxy:
 
     def __init__(
         self,
-        allowed: Sequence[str] | None,
-        ask: Callable[[str], Awaitable[bool]] | None = None,
+        entries: Sequence[str],
+        decide: Callable[[Target], Awaitable[str]],
+        refused: Callable[[str], None] = lambda _reason: None,
         *,
-        setting: str = "",
         token: str = "",
         resolve: Callable[[str, int], Awaitable[list[str]]] = resolve,
         connect: Callable[[str, int], Awaitable[Connection]] = asyncio.open_connection,
     ) -> None:
-        """Make a proxy for `allowed` domains.
+        """Make a proxy. `decide` returns why a host is refused, '' where it is allowed; `refused` is told refusals.
 
-        `ask` is asked at the first use of another host; an empty list of domains means no network, so nothing is asked.
-        None for `ask` refuses, with the name of the `setting` that would allow the host. `token` must then be sent by
+        Addresses that are not public need one of `entries` (those of `sandbox.network`). `token` must then be sent by
         clients.
         """
-        self.allowed = allowed
-        self._ask, self._setting, self._resolve, self._connect = ask, setting, resolve, connect
+        self.entries = tuple(entries)
+        self._decide, self._refused, self._resolve, self._connect = decide, refused, resolve, connect
         self._token = b"Basic " + base64.b64encode(f"longrein:{token}".encode()) if token else b""
-        self._answers: dict[str, asyncio.Future[bool]] = {}
         self._servers: list[asyncio.Server] = []
+        self._starting: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
 
-    async def listen_unix(self, path: str) -> None:
-        """Listen on a Unix socket that only this user may use."""
-        before = os.umask(0o177)
-        try:
-            self._servers.append(await asyncio.start_unix_server(self._serve, path))
-        finally:
-            os.umask(before)
+    def listen_unix(self, path: str) -> None:
+        """Listen on a Unix socket that only this user may use. Clients may connect at once. Raises OSError."""
+        listening = _bound_socket(path)
+        listening.listen(BACKLOG)
+        self._starting.append(asyncio.ensure_future(self._accept(listening)))
+
+    async def _accept(self, listening: socket.socket) -> None:
+        self._servers.append(await asyncio.start_unix_server(self._serve, sock=listening, backlog=BACKLOG))
 
     async def listen_loopback(self) -> int:
         """Listen on a free port of 127.0.0.1 and return it."""
@@ -189,6 +123,7 @@ class Proxy:
 
     async def close(self) -> None:
         """Stop listening and cut all connections."""
+        await asyncio.gather(*self._starting, return_exceptions=True)
         for server in self._servers:
             server.close()
         for task in self._open:
@@ -222,6 +157,8 @@ class Proxy:
             raise RefusedError(400, "not a request that a proxy understands") from None
         if not isinstance(request, h11.Request):
             return
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+            raise RefusedError(400, "a request with two lengths")
         sent = [value for name, value in request.headers if name == b"proxy-authorization"]
         if self._token and not (len(sent) == 1 and hmac.compare_digest(sent[0], self._token)):
             raise RefusedError(407, "the proxy's token is missing")
@@ -243,37 +180,47 @@ class Proxy:
 
     async def _open_target(self, target: Target) -> Connection:
         """Connect to a target that is allowed. Raises RefusedError."""
-        listed = any(matches_domain(pattern, target) for pattern in self.allowed or ())
-        if not listed and not await self._is_granted(target):
-            advice = f"; the setting `{self._setting}` allows domains" if self._setting else ""
-            raise RefusedError(403, f"the sandbox does not allow {target.host}:{target.port}{advice}")
+        if refusal := await self._decide(target):
+            self._refused(refusal)
+            raise RefusedError(403, f"sandbox: {refusal}")
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = [target.host] if _is_address(target.host) else await self._resolve(target.host, target.port)
+                found = [target.host] if is_address(target.host) else await self._resolve(target.host, target.port)
         except (OSError, UnicodeError):
             raise RefusedError(502, f"{target.host} has no address") from None
-        good = [address for address in found if _acceptable(target, address, listed)]
+        good = [address for address in found if _acceptable(target, address, self.entries)]
         if not good:
-            raise RefusedError(403, f"{target.host} leads to an address that is not public")
+            shown = ", ".join(found[:3])
+            refusal = f"{target.host} leads to {shown}, which is not public; sandbox.network can name such addresses"
+            self._refused(refusal)
+            raise RefusedError(403, f"sandbox: {refusal}")
         for address in good[:4]:
             with suppress(OSError):  # TimeoutError is one
                 return await asyncio.wait_for(self._connect(address, target.port), CONNECT_S)
         raise RefusedError(502, f"{target.host} cannot be reached")
 
-    async def _is_granted(self, target: Target) -> bool:
-        """Ask for a host once; requests that come meanwhile wait for the same answer."""
-        if self._ask is None or (self.allowed is not None and not self.allowed) or target.port not in PORTS:
-            return False
-        if _is_address(target.host) and not is_public(target.host):
-            return False
-        answer = self._answers.get(target.host)
-        if answer is None:
-            answer = self._answers[target.host] = asyncio.ensure_future(_answer(self._ask, target.host))
-        return await asyncio.shield(answer)
 
-
-async def _answer(ask: Callable[[str], Awaitable[bool]], host: str) -> bool:
-    return await ask(host)
+def _bound_socket(path: str) -> socket.socket:
+    """Return a Unix socket bound to a path of any length, in place of one that a crash left there. Raises OSError."""
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        short = f"/proc/self/fd/{descriptor}/{name}"  # the path of a socket has at most 107 bytes
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        before = os.umask(0o177)
+        try:
+            bound.bind(short)
+        finally:
+            os.umask(before)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    finally:
+        os.close(descriptor)
+    return bound
 
 
 def _text(data: bytes) -> str:

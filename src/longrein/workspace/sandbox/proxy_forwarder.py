@@ -17,10 +17,17 @@ BACKLOG = 64
 ALONE_S = 1.0
 """Seconds between two looks at whether any process is left that may connect."""
 
+_GONE_BODY = b"longrein: the network of the sandbox ended with the session that started this command\n"
+GONE = (
+    b"HTTP/1.1 502 the network of the sandbox ended with its session\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s"
+) % (len(_GONE_BODY), _GONE_BODY)
+"""Answer where the proxy is gone."""
+
 
 def forwarder_words(python: str, proxy_socket: str, port: int = PORT) -> list[str]:
     """Return the command line in front of a command."""
-    return [python, "-I", "-S", __file__, proxy_socket, str(port), "--"]
+    return [python, "-I", "-S", os.path.realpath(__file__), proxy_socket, str(port), "--"]
 
 
 def main() -> NoReturn:
@@ -59,10 +66,21 @@ def _serve(listening: socket.socket, path: str) -> NoReturn:
         try:
             proxy.connect(path)
         except OSError:
-            client.close()
+            proxy.close()
+            _tell_end(client)
             continue
         threading.Thread(target=_copy, args=(client, proxy), daemon=True).start()
         threading.Thread(target=_copy, args=(proxy, client), daemon=True).start()
+
+
+def _tell_end(client: socket.socket) -> None:
+    """Answer a client for which there is no proxy any more."""
+    with suppress(OSError):
+        client.settimeout(ALONE_S)
+        client.recv(CHUNK_BYTES)  # else closing it would reset the connection before the answer is read
+        client.sendall(GONE)
+        client.shutdown(socket.SHUT_WR)
+    client.close()
 
 
 def _is_alone() -> bool:

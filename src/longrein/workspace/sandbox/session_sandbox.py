@@ -2,13 +2,17 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zlib import crc32
+
+import msgspec
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.port import Confinement
-from longrein.workspace.sandbox.bubblewrap import EMPTIED, bubblewrap_arguments
+from longrein.workspace.sandbox.bubblewrap import EMPTIED, PROXY_SOCKET, bubblewrap_arguments
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GitFolder,
@@ -23,9 +27,17 @@ from longrein.workspace.sandbox.rungs import Probe, Rung
 from longrein.workspace.sandbox.seccomp import filter_bytes
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
 
+if TYPE_CHECKING:
+    from longrein.permissions.network_hosts import Target
+    from longrein.workspace.sandbox.proxy import Proxy
+
 ADDRESS_FAMILIES = (1, 2, 10, 16)
 """Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
 ALL_DOMAINS = "*"
+LANDLOCK_DOMAINS = (
+    "sandbox.network names hosts, but Landlock cannot let commands reach single hosts, so they have no network: "
+    "install bubblewrap"
+)
 INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
@@ -37,6 +49,12 @@ HOME_SECRETS = (
     *(".local/share/uv/credentials", ".dotnet/corefx", ".android/adbkey", ".yarn/.npmrc"),
 )
 """Files with passwords or tokens inside the folders of tool chains; hidden also where `sandbox.home` names a folder."""
+
+
+def network_problem(options: SandboxOptions, rung: Rung) -> str:
+    """Return why a rung cannot give the network that the settings name; '' where it can."""
+    named = bool(options.network) and ALL_DOMAINS not in options.network
+    return LANDLOCK_DOMAINS if named and rung.name == "landlock" else ""
 
 
 class SessionSandbox:
@@ -62,6 +80,8 @@ class SessionSandbox:
         self._roots = tuple(roots)
         self.home = os.path.realpath(home)
         """Home folder of the user."""
+        self._problem_told = False
+        self._proxies: dict[str, Proxy] = {}
         self._probe = None if options.mode == "off" else Probe(environ, roots)
 
     @cached_property
@@ -79,15 +99,56 @@ class SessionSandbox:
 
     @property
     def network(self) -> bool:
-        """True if confined commands reach the network."""
+        """True if confined commands reach all of the network."""
         return ALL_DOMAINS in self._options.network
 
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Hosts that `sandbox.network` names, where confined commands reach the network through the proxy only.
+
+        Empty where they reach all of it or none. `ask` counts as an entry.
+        """
+        through = bool(self._options.network) and not self.network and self.rung.name == "bubblewrap"
+        return self._options.network if through else ()
+
+    def take_problem(self) -> str:
+        """Return once, in one line, what the settings ask for and this rung does not give; '' for nothing."""
+        found = "" if self._problem_told else network_problem(self._options, self.rung)
+        self._problem_told = True
+        return found
+
+    def open_proxy(
+        self, session: str, decide: "Callable[[Target], Awaitable[str]]", refused: Callable[[str], None]
+    ) -> str:
+        """Return the socket of the proxy for the commands of a session or subagent, started at the first use.
+
+        `decide` returns why a host is refused, '' where it is allowed. `refused` is told each refusal. Raises OSError.
+        """
+        path = os.path.join(self._folder, f"proxy-{session}")
+        if session not in self._proxies:
+            from longrein.workspace.sandbox.proxy import Proxy
+
+            self._make_folders()
+            proxy = Proxy(self.entries, decide, refused)
+            proxy.listen_unix(path)
+            self._proxies[session] = proxy
+        return path
+
+    async def close(self) -> None:
+        """End the proxies: commands that go on have no network any more."""
+        while self._proxies:
+            session, proxy = self._proxies.popitem()
+            await proxy.close()
+            with suppress(OSError):
+                os.unlink(os.path.join(self._folder, f"proxy-{session}"))
+
     def confine(
-        self, roots: Sequence[str], cwd: str, hidden: Sequence[str], locked: Sequence[str] = ()
+        self, roots: Sequence[str], cwd: str, hidden: Sequence[str], locked: Sequence[str] = (), proxy_socket: str = ""
     ) -> Confinement | None:
         """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
 
-        `hidden` and `locked` are existing real paths that rules forbid to read and to change.
+        `hidden` and `locked` are existing real paths that rules forbid to read and to change. `proxy_socket` is what
+        `open_proxy` returned; '' for no proxy.
         """
         if not self.rung.confines:
             return None
@@ -99,8 +160,27 @@ class SessionSandbox:
             plan = landlock.plan_of(policy)
             path = self._write(f"plan-{crc32(plan):08x}", plan)
             return Confinement((LANDLOCK,), path, landlock.environment(policy))
+        if proxy_socket:
+            policy = self._with_proxy(policy, proxy_socket)
         words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
-        return Confinement(tuple(words), os.path.join(self._folder, "filter"))
+        filter_path = os.path.join(self._folder, "filter")
+        if not proxy_socket:
+            return Confinement(tuple(words), filter_path)
+        from longrein.workspace.sandbox.proxy import proxy_environment
+        from longrein.workspace.sandbox.proxy_forwarder import PORT, forwarder_words
+
+        words += forwarder_words(os.path.realpath(sys.executable), PROXY_SOCKET)
+        return Confinement(tuple(words), filter_path, proxy_environment(PORT, entries=self.entries))
+
+    @staticmethod
+    def _with_proxy(policy: SandboxPolicy, proxy_socket: str) -> SandboxPolicy:
+        """Add the proxy's socket, and the program that leads to it unless a root shows it already."""
+        from longrein.workspace.sandbox import proxy_forwarder
+
+        path = os.path.realpath(proxy_forwarder.__file__)
+        shown = any(path.startswith(root + "/") for root in policy.roots)
+        visible = policy.home_visible if shown else (*policy.home_visible, path)
+        return msgspec.structs.replace(policy, proxy_socket=proxy_socket, home_visible=visible)
 
     def policy(self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()) -> SandboxPolicy:
         """Return the limits of a command as of now."""
@@ -113,6 +193,7 @@ class SessionSandbox:
         protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
         read_only = [path for path in real_below((*protected, *git_paths), writable) if path not in real]
+        locked = real_below(locked, writable)  # a link may lead out: a mount there would show what the sandbox hides
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
@@ -138,7 +219,7 @@ class SessionSandbox:
 
     @staticmethod
     def _is_git_folder(path: str) -> bool:
-        return os.path.basename(path) == ".git" and os.path.isdir(path)
+        return path.endswith("/.git") and os.path.isdir(path)
 
     def _make_folders(self) -> None:
         filter_path = os.path.join(self._folder, "filter")

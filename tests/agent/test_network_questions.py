@@ -1,0 +1,276 @@
+"""Questions about hosts: who is asked, what an answer covers, when a question ends. Real commands in bubblewrap."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein import Session
+from longrein.agent import Answer, FromSubagent
+from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded, text_of
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from tests.e2e.harness import needs_bubblewrap
+from tests.timeouts import HANG_S
+
+pytestmark = [pytest.mark.anyio, needs_bubblewrap]
+
+NAME = socket.gethostname().lower()
+"""A name that is not `localhost` and leads to this machine."""
+
+
+def own_address() -> str:
+    try:
+        return socket.gethostbyname(NAME)
+    except OSError:
+        return ""
+
+
+needs_name = pytest.mark.skipif(not own_address(), reason="the name of this machine has no address")
+
+
+class World:
+    """A server of this machine, a home with settings that name its address, and the entries of a session."""
+
+    def __init__(self, base: Path, port: int) -> None:
+        self.base, self.port, self.host = base, port, f"{NAME}:{port}"
+        self.curl = f"curl -sS --max-time {HANG_S:g} http://{self.host}/"
+        self.settings(f"{own_address()}:{port}")
+
+    @property
+    def config(self) -> Path:
+        return self.base / ".config/longrein/config.toml"
+
+    def settings(self, *entries: str) -> None:
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(f"[sandbox]\nnetwork = {list(entries)!r}\n".replace("'", '"'))
+
+    def open(self, model: ScriptedModel, **more: Any) -> Any:
+        folder = self.base / "project"
+        folder.mkdir(exist_ok=True)
+        return Session.open(model, folder=str(folder), state_dir=str(self.base / "state"), **more)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    server = await asyncio.start_server(serve, own_address() or "127.0.0.1", 0)
+    yield World(tmp_path, server.sockets[0].getsockname()[1])
+    server.close()
+
+
+def yes(asked: PermissionAsked, scope: Any = "once") -> Answer:
+    return Answer(asked.call, "allow", scope, asked.suggestion if scope != "once" else "")
+
+
+def no(asked: PermissionAsked) -> Answer:
+    return Answer(asked.call, "deny", message="not there")
+
+
+class Log:
+    """What a session told while it ran."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, PermissionAsked]] = []
+        self.answered: list[PermissionAnswered] = []
+        self.results: list[str] = []
+
+    @property
+    def shown(self) -> list[str]:
+        return [asked.shown for _, asked in self.asked]
+
+
+@asynccontextmanager
+async def answering(session: Session, answer: Callable[[PermissionAsked], Answer | None]) -> AsyncIterator[Log]:
+    """Answer each question of a session and its subagents while the body runs."""
+    log = Log()
+
+    async def follow() -> None:
+        async for told in session.follow(forever=True, children=True):
+            entry = told.heard if isinstance(told, FromSubagent) else told
+            child = told.child if isinstance(told, FromSubagent) else ""
+            match entry.event if isinstance(entry, Entry) else None:
+                case PermissionAsked() as asked:
+                    log.asked.append((child, asked))
+                    if given := answer(asked):
+                        session._session.tell(Answer(**{**fields(given), "session": child}))
+                case PermissionAnswered() as answered:
+                    log.answered.append(answered)
+                case ToolEnded() as ended:
+                    log.results.append(text_of(ended.parts))
+
+    task = asyncio.ensure_future(follow())
+    await asyncio.sleep(0)
+    try:
+        yield log
+        await asyncio.sleep(0.1)
+    finally:
+        task.cancel()
+
+
+def fields(answer: Answer) -> dict[str, Any]:
+    return {name: getattr(answer, name) for name in answer.__struct_fields__}
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(HANG_S):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def turn(session: Session, answer: Callable[[PermissionAsked], Answer | None]) -> Log:
+    """Run one prompt to its end."""
+    async with answering(session, answer) as log:
+        await session.send("go")
+        await asyncio.wait_for(session.wait(), HANG_S)
+    return log
+
+
+def bash(command: str, **more: Any) -> Any:
+    return call("Bash", command=command, **more)
+
+
+@needs_name
+async def test_one_yes_holds_for_the_commands_that_run(world: World) -> None:
+    model = ScriptedModel(says(bash(f"{world.curl}; {world.curl}")), says(bash(world.curl)), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, yes)
+    assert log.shown == [f"reach {NAME} on port {world.port}"] * 2
+    assert log.asked[0][1].suggestion == f"Network({world.host})"
+    assert log.results == ["hellohello", "hello"]
+    assert [(one.verdict, one.scope, one.rule) for one in log.answered] == [("allow", "once", "")] * 2
+
+
+@needs_name
+async def test_yes_for_the_session_is_a_rule_of_this_run(world: World) -> None:
+    model = ScriptedModel(says(bash(world.curl)), says(bash(world.curl)), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, lambda asked: yes(asked, "session"))
+        assert session._session.rules.allow == (f"Network({world.host})",)
+    assert (len(log.asked), log.results) == (1, ["hello", "hello"])
+    assert "Network" not in world.config.read_text()
+
+
+@needs_name
+async def test_always_is_a_rule_in_the_settings(world: World) -> None:
+    for asks in (1, 0):
+        model = ScriptedModel(says(bash(world.curl)), says("so"))
+        async with world.open(model) as session:
+            log = await turn(session, lambda asked: yes(asked, "always"))
+        assert (len(log.asked), log.results) == (asks, ["hello"])
+    assert f'allow = ["Network({world.host})"]' in world.config.read_text()
+
+
+@needs_name
+async def test_a_rule_that_was_not_proposed_is_not_granted(world: World) -> None:
+    model = ScriptedModel(says(bash(world.curl)), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, lambda asked: Answer(asked.call, "allow", "always", "Network"))
+        assert session._session.rules.allow == ()
+    assert [(one.scope, one.rule) for one in log.answered] == [("once", "")]
+
+
+@needs_name
+async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(world: World) -> None:
+    model = ScriptedModel(says(bash(f"{world.curl} --fail; {world.curl} --fail")), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, no)
+    assert len(log.asked) == 1
+    assert f"[the sandbox refused hosts: {world.host} is not allowed: the user said no: not there]" in log.results[0]
+
+
+@needs_name
+async def test_commands_side_by_side_share_one_question(world: World) -> None:
+    model = ScriptedModel(says(*(bash(f"{world.curl}; sleep 0") for _ in range(32))), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, lambda asked: yes(asked, "session"))
+    assert (len(log.asked), log.results) == (1, ["hello"] * 32)
+
+
+async def test_an_interrupt_withdraws_the_question(world: World) -> None:
+    model = ScriptedModel(says(bash("curl -sS https://other.example/")), says("so"))
+    async with world.open(model) as session:
+
+        def interrupt(_: PermissionAsked) -> None:
+            session.interrupt()
+
+        log = await turn(session, interrupt)
+        await until(lambda: not (session._session.network_questions.is_open(log.asked[0][1].call)))
+        last = session._session.entries_from(1)[-1].event
+    assert (last.verdict, last.by) == ("deny", "interrupt")
+
+
+async def test_the_end_of_the_session_withdraws_the_question(world: World) -> None:
+    model = ScriptedModel(says(bash("curl -sS https://other.example/", run_in_background=True)), says("so"))
+    async with world.open(model) as session, answering(session, lambda _: None) as log:
+        await session.send("go")
+        await until(lambda: bool(log.asked))
+    assert [(one.verdict, one.by) for one in log.answered] in ([("deny", "interrupt")], [])
+
+
+@needs_name
+async def test_a_background_task_asks_while_the_session_is_idle(world: World) -> None:
+    model = ScriptedModel(says(bash(f"sleep 0.5; {world.curl}", run_in_background=True)), says("so"), says("so"))
+    async with world.open(model) as session, answering(session, yes) as log:
+        await session.send("go")
+        await until(lambda: not (not log.answered or any(task.state == "running" for task in session.tasks())))
+        assert session.tasks()[0].size_bytes == 5
+
+
+@needs_name
+async def test_a_subagent_asks_as_itself(world: World) -> None:
+    model = ScriptedModel(
+        says(call("Agent", description="d", prompt="p", subagent_type="general")),
+        says(bash(world.curl)),
+        says("found"),
+        says("so"),
+    )
+    async with world.open(model) as session:
+        log = await turn(session, yes)
+    assert [bool(child) for child, _ in log.asked] == [True]
+    assert "hello" in log.results
+
+
+@pytest.mark.parametrize("mode", ["dontAsk", "plan"])
+async def test_modes_that_ask_for_no_host(world: World, mode: str) -> None:
+    model = ScriptedModel(says(bash("curl -sS https://other.example/")), says("so"))
+    async with world.open(model, permission_mode=mode, allow=["Bash"]) as session:
+        log = await turn(session, yes)
+    assert log.asked == [] or log.asked[0][1].name != "Network"
+    if mode == "dontAsk":
+        assert (
+            'other.example is not allowed, and the mode dontAsk asks for no host; add "other.example"'
+            in (log.results[0])
+        )
+
+
+@needs_name
+@pytest.mark.parametrize("mode", ["auto", "acceptEdits", "bypassPermissions"])
+async def test_modes_that_ask_for_hosts(world: World, mode: str) -> None:
+    model = ScriptedModel(says(bash(world.curl)), says("so"))
+    async with world.open(model, permission_mode=mode) as session:
+        log = await turn(session, yes)
+    assert (len(log.asked), log.results) == (1, ["hello"])
+
+
+async def test_s099_an_empty_list_starts_nothing_and_asks_nobody(world: World) -> None:
+    world.settings()
+    model = ScriptedModel(says(bash("env | grep -ci _proxy; curl -sS https://other.example/")), says("so"))
+    async with world.open(model) as session:
+        log = await turn(session, yes)
+        assert session._session.network_questions is None
+    assert log.asked == []
+    assert log.results[0].startswith("0\n")
+    assert "[the sandbox has no network" in log.results[0]
+    assert not list(world.base.glob("state/**/proxy-*"))

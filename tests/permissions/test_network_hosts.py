@@ -1,0 +1,111 @@
+"""Decisions on hosts that confined commands want to reach."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from longrein.permissions import Rules
+from longrein.permissions.network_hosts import Target, canonical_host, entry_problem, judge_host
+from longrein.settings_schema import MODES
+
+
+def target(text: str) -> Target:
+    host, _, port = text.rpartition(":")
+    return Target(canonical_host(host), int(port))
+
+
+def decide(
+    wanted: str,
+    entries: Sequence[str] = ("ask",),
+    *,
+    allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    mode: str = "default",
+) -> str:
+    return judge_host(target(wanted), entries, Rules(tuple(allow), tuple(ask), tuple(deny)), mode).kind
+
+
+def test_a_host_that_nothing_names_is_asked_for_with_the_rule_that_always_would_store() -> None:
+    found = judge_host(target("Example.com:443"), ["pypi.org"], Rules(), "default")
+    assert (found.kind, found.shown, found.suggestions) == (
+        "ask",
+        "reach example.com on port 443",
+        ("Network(example.com)",),
+    )
+    assert found.reason == "a command in the sandbox wants to reach example.com; sandbox.network does not name it"
+    other = judge_host(target("example.com:22"), ["example.com"], Rules(), "default")
+    assert (other.kind, other.suggestions) == ("ask", ("Network(example.com:22)",))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode: str) -> None:
+    asks = "deny" if mode in ("plan", "dontAsk") else "ask"
+    assert decide("example.com:443", mode=mode) == asks
+    assert decide("example.com:443", ["example.com"], mode=mode) == "allow"
+    assert decide("example.com:443", allow=["Network(example.com)"], mode=mode) == "allow"
+    assert decide("example.com:443", ["example.com"], deny=["Network(example.com)"], mode=mode) == "deny"
+    assert decide("10.0.0.1:443", mode=mode) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({"allow": ["Network"]}, "allow"),
+        ({"allow": ["Network(*)"]}, "allow"),
+        ({"allow": ["Network(*.example.com)"]}, "allow"),
+        ({"allow": ["Network(WWW.Example.com)"]}, "allow"),
+        ({"allow": ["Network(example.com)"]}, "ask"),
+        ({"allow": ["Network(www.example.com:8443)"]}, "ask"),
+        ({"allow": ["Network(https://www.example.com/)"]}, "ask"),
+        ({"allow": ["Network(www.example.com"]}, "ask"),
+        ({"allow": ["*"]}, "ask"),
+        ({"allow": ["Bash", "WebFetch(domain:www.example.com)"]}, "ask"),
+        ({"allow": ["Network"], "ask": ["Network(www.example.com)"]}, "ask"),
+        ({"allow": ["Network"], "deny": ["Network(*.example.com)"]}, "deny"),
+        ({"allow": ["Network"], "deny": ["Network(www.example.com:8080)"]}, "allow"),
+        ({"deny": ["Network"]}, "deny"),
+        ({"deny": ["Network(*)"]}, "deny"),
+        ({"deny": ["*"]}, "deny"),
+        ({"deny": ["Network(https://other.example/)"]}, "deny"),
+        ({"deny": ["Network(other.example)"]}, "ask"),
+    ],
+)
+def test_rules(rules: dict[str, list[str]], verdict: str) -> None:
+    assert decide("www.example.com:443", **rules) == verdict
+
+
+def test_the_word_ask_names_no_host() -> None:
+    assert decide("ask:443", ["ask"]) == "ask"
+
+
+def test_a_deny_rule_without_a_port_holds_for_all_ports() -> None:
+    assert decide("example.com:8443", deny=["Network(example.com)"]) == "deny"
+    assert decide("example.com:8443", allow=["Network(example.com)"]) == "ask"
+
+
+@pytest.mark.parametrize(
+    "wanted", ["localhost:80", "x.localhost:80", "127.0.0.1:80", "10.1.2.3:443", "169.254.169.254:80", "[::1]:80"]
+)
+def test_s063_only_the_settings_open_addresses_that_are_not_public(wanted: str) -> None:
+    assert decide(wanted, allow=["Network", f"Network({wanted})"], mode="bypassPermissions") == "deny"
+    assert decide(wanted, [wanted]) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("entry", "good"),
+    [
+        *(
+            (entry, True)
+            for entry in ("*", "ask", "pypi.org", "*.debian.org", "localhost:3000", "127.0.0.1", "[::1]:80")
+        ),
+        *((entry, True) for entry in ("10.0.0.0/8", "10.0.0.0/8:443", "fd00::/8", "xn--bcher-kva.example")),
+        *(
+            (entry, False)
+            for entry in ("", "https://pypi.org", "pypi.org/simple", "*.", "*.*.org", "a b", "10.0.0.1/8")
+        ),
+        *((entry, False) for entry in ("pypi.org:0x50", "pypi.org:99999", "127.1", "bücher.example", "fd00::/200")),
+    ],
+)
+def test_entries_that_cover_nothing_are_a_problem(entry: str, good: bool) -> None:
+    assert (entry_problem(entry) == "") is good
