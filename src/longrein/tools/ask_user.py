@@ -28,7 +28,7 @@ class UserQuestion(TypedDict):
 
 
 async def AskUserQuestion(questions: list[UserQuestion], answers: dict[str, str] | None = None) -> Outcome:
-    """Ask the user to decide what you cannot: up to 4 questions with 2 to 9 options each."""
+    """Ask the user to decide what you cannot: up to 4 questions."""
     if not 0 < len(questions) <= QUESTIONS_MAX:
         raise ToolError(f"[questions] {len(questions)} questions; from 1 to {QUESTIONS_MAX} can be asked at once.")
     said = answers if isinstance(answers, dict) else {}

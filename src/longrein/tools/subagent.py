@@ -41,18 +41,14 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: str = "",
     resume: str = "",
 ) -> Outcome:
-    """Give work to a subagent: it works alone in its own context and hands back one report. Worth it when
-    - finding out would fill your context with pages you need not keep;
-    - parts are independent: one call (tasks) runs them side by side;
-    - fresh eyes help: a review, a hard question asked several times (samples).
-
-    Not for a few calls of your own, steps that hang on each other, or what you already hold. Leave its work to it.
+    """Give work to a subagent: it works alone in its own context and hands back one report, a claim to check. Worth it
+    when finding out would fill your context with pages you need not keep, when parts are independent (tasks: one call
+    runs them side by side), or when fresh eyes help (a review; samples: one question several times). Not for a few calls
+    of your own, steps that hang on each other, or what you already hold.
 
     Unless forked it sees nothing of this conversation and can ask nobody, so its prompt says all: goal and purpose;
     where to begin (absolute paths); what is known and ruled out; the user's limits; whether to change files; what to
     report. Two that write never share a file: divide them, or use isolation.
-
-    The report is a claim, not a fact: look at the lines it names or run the check before you build on it.
 
     prompt: The whole task. With tasks: what all must know.
     model: Such as haiku; only when the user wants it.
