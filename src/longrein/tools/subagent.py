@@ -43,8 +43,8 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
 ) -> Outcome:
     """Give work to a subagent: it works alone in its own context and hands back one report, a claim to check. Worth
     it when finding out would fill your context with pages you need not keep, when parts are independent (tasks: one
-    call runs them side by side), or when fresh eyes help (a review; samples: one question several times). Not for a few calls
-    of your own, steps that hang on each other, or what you already hold.
+    call runs them side by side), or when fresh eyes help (a review; samples: one question several times). Not for a
+    few calls of your own, steps that hang on each other, or what you already hold.
 
     Unless forked it sees nothing of this conversation and can ask nobody, so its prompt says all: goal and purpose;
     where to begin (absolute paths); what is known and ruled out; the user's limits; whether to change files; what to
