@@ -26,9 +26,11 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.background.control import BackgroundControl
+from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     describe_environment,
+    expanded_headers,
     known_secrets,
     load_instructions,
     load_subagent_types,
@@ -46,8 +48,8 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
+    found_notes,
     key_source,
-    left_out_note,
     session_of,
     stored_model,
     sweep_orphans,
@@ -174,6 +176,7 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
+        hooks=_hooks(run_context, roots),
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
@@ -192,7 +195,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes)
+    first = (*found_notes(run_context), *settings.notes, *log.notes)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
@@ -331,6 +334,18 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         given=run_context.options.agents,
         known_tools=(*builtin_tools(), *goal_tools(), *more),
     )
+
+
+def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
+    """Build the table of hooks; a program may add its own."""
+    options, environ = run_context.settings.hooks, run_context.environ
+    handlers: list[HookHandler] = [
+        CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
+        for hook in run_context.hooks.hooks
+    ]
+    project = project_root(roots[0])
+    env = {**dict(run_context.settings.variables), "CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project}
+    return HookTable(handlers, env=env, timeout_s=options.timeout_s, may_allow=options.may_allow)
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:

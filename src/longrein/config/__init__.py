@@ -9,6 +9,13 @@ from longrein.config.environment import (
     state_dir,
     user_file,
 )
+from longrein.config.hooks import (
+    LoadedHooks,
+    expanded_headers,
+    fingerprint,
+    load_hooks,
+    read_project_hooks,
+)
 from longrein.config.instructions import (
     Instructions,
     load_instructions,
@@ -24,6 +31,7 @@ from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
     "Instructions",
+    "LoadedHooks",
     "Probe",
     "TrustedFolders",
     "choose_model",
@@ -31,16 +39,20 @@ __all__ = [
     "describe_environment",
     "distrust",
     "environment",
+    "expanded_headers",
+    "fingerprint",
     "home_folder",
     "is_trusted",
     "known_secrets",
     "left_out_files",
+    "load_hooks",
     "load_instructions",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
     "project_file",
     "project_root",
+    "read_project_hooks",
     "read_trusted",
     "remember_rule",
     "state_dir",

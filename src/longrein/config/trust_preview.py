@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from longrein.config.environment import project_file, user_file
+from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
@@ -109,6 +110,20 @@ def _listed(keys: list[str]) -> str:
     return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
+def _hook_files(folder: Folder) -> list[str]:
+    return [one.path for one in project_files(folder.cwd, folder.home, folder.environ)]
+
+
+def _hook_effect(path: str, folder: Folder) -> str:
+    """List the hooks of a file: each runs a command or calls an address by itself."""
+    shown = shorten_home(path, folder.home)
+    table, problem = read_json_object(path, shown)
+    hooks, _ = parse_hooks(table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd))
+    named = [f"{hook.event} runs `{hook.name[:NAME_CHARS_MAX]}`" for hook in hooks]
+    more = [f"and {len(named) - FILES_SHOWN_MAX} more hooks"] if len(named) > FILES_SHOWN_MAX else []
+    return problem or "; ".join([*named[:FILES_SHOWN_MAX], *more]) or "no hooks"
+
+
 def _subagent_files(folder: Folder) -> list[str]:
     root = project_root(folder.cwd)
     above = [one for one in reversed(folders_between(root, folder.cwd)) if one != folder.home]
@@ -135,6 +150,7 @@ def _size(path: str, _folder: Folder) -> str:
 
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
+    Kind("hooks", _hook_files, _hook_effect),
     Kind("subagent", _subagent_files),
     Kind("instructions", _instruction_files, _size),
 )
