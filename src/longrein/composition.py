@@ -146,11 +146,11 @@ def _around(
     roots = tuple(state.roots or run_context.roots)
     opened = None if state.session == log.session else _opened(run_context, log.session)
     nonce = opened.nonce if opened else state.nonce
-    secrets = known_secrets(run_context.environ, settings)
+    secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
 
-    in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
+    in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
@@ -214,10 +214,18 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
+def _workspaces(run_context: RunContext, spawner: SupervisedSpawner) -> Callable[[tuple[str, ...]], Workspace]:
+    """Return a function that opens the workspace over some roots."""
+    settings = run_context.settings
+    keep = (*settings.env.keep, *(name for name, _ in settings.variables))
+    return partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=keep)
+
+
 def _environ(run_context: RunContext) -> Mapping[str, str]:
     """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
+    environ = {**run_context.environ, **dict(run_context.settings.variables)}
     named = run_context.options.state_dir or run_context.environ.get("LONGREIN_STATE_DIR")
-    return {**run_context.environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else run_context.environ
+    return {**environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else environ
 
 
 def _model(
@@ -344,8 +352,12 @@ def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
         for hook in run_context.hooks.hooks
     ]
     project = project_root(roots[0])
-    env = {**dict(run_context.settings.variables), "CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project}
-    return HookTable(handlers, env=env, timeout_s=options.timeout_s, may_allow=options.may_allow)
+    return HookTable(
+        handlers,
+        env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
+        timeout_s=options.timeout_s,
+        may_allow=options.may_allow,
+    )
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:

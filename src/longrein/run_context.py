@@ -86,6 +86,7 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted)
+    roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
     left_out = () if is_trusted else left_out_files(cwd, home, environ, settings)
     hooks = _hooks(settings, cwd, home, environ, trusted if not options.trust else None, is_trusted=is_trusted)
     return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks)

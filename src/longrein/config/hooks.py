@@ -174,14 +174,14 @@ def _timeout_s(given: Any, where: str, notes: list[str]) -> float:
     return float(given)
 
 
-_PROJECT = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|LONGREIN_PROJECT_DIR)\}?")
-_SEPARATORS = re.compile(r"[\s\"'=;|&<>()`]+")
+_PROJECT = r"\$\{?(?:CLAUDE_PROJECT_DIR|LONGREIN_PROJECT_DIR)\}?"
+_SEPARATORS = r"[\s\"'=;|&<>()`]+"
 
 
 def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
     """Yield (path, hash) of the files inside the project that a command names."""
     named = {
-        piece for word in words for piece in _SEPARATORS.split(_PROJECT.sub(root.replace("\\", ""), word)) if piece
+        piece for word in words for piece in re.split(_SEPARATORS, re.sub(_PROJECT, lambda _: root, word)) if piece
     }
     inside = os.path.realpath(root).rstrip("/") + "/"
     for name in sorted(named):
@@ -255,7 +255,7 @@ def load_hooks(
     return LoadedHooks((*hooks, *running), tuple(changed), (*notes, *more))
 
 
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_VARIABLE = r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))"
 
 
 def expanded_headers(hook: Hook, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -265,4 +265,4 @@ def expanded_headers(hook: Hook, environ: Mapping[str, str]) -> tuple[tuple[str,
         name = found[1] or found[2]
         return environ.get(name, "") if name in hook.allowed_env else ""
 
-    return tuple((key, _VARIABLE.sub(value, text).replace("\n", " ")) for key, text in hook.headers)
+    return tuple((key, re.sub(_VARIABLE, value, text).replace("\n", " ")) for key, text in hook.headers)

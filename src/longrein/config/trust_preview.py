@@ -13,11 +13,13 @@ import msgspec
 from longrein.config.environment import project_file, user_file
 from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
+from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.permissions import escape
+from longrein.permissions.hooks import hook_line
 from longrein.settings_schema import Settings
 
 FILES_SHOWN_MAX = 20
@@ -119,9 +121,12 @@ def _hook_effect(path: str, folder: Folder) -> str:
     shown = shorten_home(path, folder.home)
     table, problem = read_json_object(path, shown)
     hooks, _ = parse_hooks(table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd))
-    named = [f"{hook.event} runs `{hook.name[:NAME_CHARS_MAX]}`" for hook in hooks]
+    named = [f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in hooks]
     more = [f"and {len(named) - FILES_SHOWN_MAX} more hooks"] if len(named) > FILES_SHOWN_MAX else []
-    return problem or "; ".join([*named[:FILES_SHOWN_MAX], *more]) or "no hooks"
+    brought = read_file_of_project(HookFile(path, shown, is_own=False), folder.home)
+    rules = [f"{value.path[1]} {_listed(value.value)}" for value in brought.values]
+    unused = [note.removeprefix(f"{shown}: ") for note in brought.notes]
+    return problem or "; ".join([*named[:FILES_SHOWN_MAX], *more, *rules, *unused]) or "brings nothing that is used"
 
 
 def _subagent_files(folder: Folder) -> list[str]:

@@ -96,6 +96,13 @@ def matches(hook: Hook, event: str, subjects: Sequence[str]) -> bool:
     return wanted is not None and any(wanted.search(subject) for subject in subjects)
 
 
+def hook_line(hook: Hook) -> str:
+    """Describe a hook in one line: `PreToolUse Bash: ./guard.sh`."""
+    name = " ".join(hook.words) or hook.name
+    about = f"{hook.event} {hook.matcher}" if hook.matcher else hook.event
+    return f"{about} if {hook.condition}: {name}" if hook.condition else f"{about}: {name}"
+
+
 # --- Answers ---------------------------------------------------------------------------------------------------------
 
 
