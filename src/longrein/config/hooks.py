@@ -175,14 +175,13 @@ def _timeout_s(given: Any, where: str, notes: list[str]) -> float:
 
 
 _PROJECT = r"\$\{?(?:CLAUDE_PROJECT_DIR|LONGREIN_PROJECT_DIR)\}?"
-_SEPARATORS = r"[\s\"'=;|&<>()`]+"
+_SEPARATORS = r"[\s=;|&<>()`]+"
 
 
 def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
     """Yield (path, hash) of the files inside the project that a command names."""
-    named = {
-        piece for word in words for piece in re.split(_SEPARATORS, re.sub(_PROJECT, lambda _: root, word)) if piece
-    }
+    marked = [re.sub(_PROJECT, "\0", word).replace('"', "").replace("'", "") for word in words]
+    named = {piece.replace("\0", root) for word in marked for piece in re.split(_SEPARATORS, word) if piece}
     inside = os.path.realpath(root).rstrip("/") + "/"
     for name in sorted(named):
         path = os.path.join(root, name)

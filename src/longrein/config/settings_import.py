@@ -23,7 +23,7 @@ from longrein.config.settings_file import (
     with_value,
     write_settings_file,
 )
-from longrein.config.settings_keys import dotted
+from longrein.config.settings_keys import KEYS, dotted
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
 from longrein.permissions.hooks import EVENTS
@@ -336,7 +336,8 @@ def _settings_change(found: Found, path: str, home: str) -> Change:
     for key, texts in found.lists.items():
         new = [one for one in texts if one not in before.get(key, [])]
         if new:
-            text = with_value(text, key, [*new, *before.get(key, [])], replace=key in before)
+            usual = KEYS[key].default if KEYS[key].setting.replaces else ()
+            text = with_value(text, key, [*new, *before.get(key, usual)], replace=key in before)
             lines += [f"{key}: {one}" for one in new]
     _check(text, shown, found, before)
     return Change(path, text, tuple(map(escape, lines)))
