@@ -99,9 +99,8 @@ async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> Non
             await _before_end(session)
 
 
-def _told_call(session: Session, event: str, call: ToolCall) -> dict[str, Any]:
-    name, given = call.name, call.arguments or {}
-    return session.hooks.payload(event, tool_name=name, tool_input=given, tool_use_id=call.id)
+def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dict[str, Any]:
+    return session.hooks.payload(event, tool_name=call.name, tool_input=call.arguments or {}, **more)
 
 
 async def _before_call(session: Session, call_id: str) -> None:
@@ -110,7 +109,7 @@ async def _before_call(session: Session, call_id: str) -> None:
     names = tool_names(session.deps.tools[call.name])
     answer, entries = await session.hooks.ask(
         "PreToolUse",
-        _told_call(session, "PreToolUse", call),
+        _told_call(session, "PreToolUse", call, tool_use_id=call.id),
         subjects=names,
         call=call.id,
         condition=lambda rule: matches_condition(session, call, rule),
@@ -133,7 +132,7 @@ async def _before_question(session: Session, call_id: str) -> None:
     suggested = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}] if rules else []
     answer, entries = await hooks.ask(
         "PermissionRequest",
-        {**_told_call(session, "PermissionRequest", call), "permission_suggestions": suggested},
+        _told_call(session, "PermissionRequest", call, permission_suggestions=suggested),
         subjects=tool_names(session.deps.tools[call.name]),
         call=call_id,
         condition=lambda rule: matches_condition(session, call, rule),
@@ -161,7 +160,7 @@ async def after_call(
     if not session.hooks.concern(event, tool_names(tool)):
         return outcome, []
     text = text_of(outcome.parts)
-    told = {**_told_call(session, event, call), "tool_input": arguments, "duration_ms": elapsed_ms}
+    told = {**_told_call(session, event, call, tool_use_id=call.id, duration_ms=elapsed_ms), "tool_input": arguments}
     if event == "PostToolUse":
         told["tool_response"] = _response(tool, arguments, text)
     else:

@@ -173,10 +173,11 @@ def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode
         return verdict
     if answer.decision == "deny":
         return Verdict("deny", f"a hook refused this call: {answer.reason}")
-    if answer.decision == "ask" and verdict.kind == "allow":
-        reason = f"a hook asks: {visible(answer.reason)}"
+    if answer.decision == "ask":
+        why = f"a hook asks: {visible(answer.reason)}"
         if mode == "dontAsk":
-            return Verdict("deny", f"{reason}; nobody is asked in this mode")
+            return Verdict("deny", f"{why}; nobody is asked in this mode")
+        reason = why if verdict.kind == "allow" else f"{verdict.reason}; {why}"
         return Verdict("ask", reason, shown=shown_call(made.arguments))
     if answer.decision == "allow" and verdict.kind == "ask" and _may_hook_allow(session, made, verdict, mode):
         return Verdict("allow", "a hook allows it")
