@@ -149,7 +149,6 @@ def _around(
     secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-
     in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)

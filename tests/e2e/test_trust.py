@@ -15,6 +15,7 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 CANARY = "kanarienvogel-7141"
 LEFT_OUT = [
     ".longrein/config.toml",
+    ".claude/settings.json",
     ".longrein/agents/evil.md",
     ".claude/agents/evil.md",
     "AGENTS.md",

@@ -87,7 +87,8 @@ async def refuse_prompt(session: Session, word: UserMessage) -> tuple[list[AnyEv
 
 
 async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
-    """Run the hooks of a move."""
+    """Run the hooks of a move. What they are told of is on disk before, as before any act on the world (law 7)."""
+    await session.commit(flush=True)
     match event:
         case "PreToolUse":
             await asyncio.gather(*(_before_call(session, call) for call in calls))
