@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook
 from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
+from longrein.store import transcript_in
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 
@@ -256,3 +259,23 @@ async def test_compactions(harness: HookHarness) -> None:
         assert session.state.compact_wanted is None
     assert harness.of(Summarized) == []
     assert ("PreCompact", "block") in harness.answered
+
+
+async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHarness) -> None:
+    hooks = joined(
+        command(PRE, "jq -r .transcript_path > path.txt; cp $(cat path.txt) before.jsonl"),
+        command("Stop", "cp $(jq -r .transcript_path) end.jsonl"),
+    )
+    if not shutil.which("jq"):
+        pytest.skip("the hook needs jq")
+    (harness.state / "copy").mkdir(parents=True)
+    await play(harness, hooks, transcript=transcript_in(str(harness.state / "copy")))
+    lines = [json.loads(line) for line in (harness.tree / "end.jsonl").read_text().splitlines()]
+    assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
+    assert lines[0]["message"] == {"role": "user", "content": "go"}
+    assert lines[1]["message"]["content"][0]["input"] == {"command": "touch ran.txt"}
+    assert lines[2]["message"]["content"][0]["tool_use_id"] == lines[1]["message"]["content"][0]["id"]
+    assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
+    before = (harness.tree / "before.jsonl").read_text()
+    assert (harness.tree / "end.jsonl").read_text().startswith(before)
+    assert os.stat(harness.state / "copy/transcript.jsonl").st_mode & 0o777 == 0o600

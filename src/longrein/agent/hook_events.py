@@ -248,7 +248,7 @@ async def _before_end(session: Session) -> None:
         session_crons=[],
     )
     if is_subagent:
-        told["agent_transcript_path"] = ""
+        told["agent_transcript_path"] = hooks.transcript_path
     _, entries = await hooks.ask(event, told, subjects=subjects)
     session.append(*(entries or [HookAnswered("", event, "none")]))
     if session.state.stop_blocks == STOP_BLOCKS_MAX:
