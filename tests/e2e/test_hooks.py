@@ -12,6 +12,7 @@ import pytest
 
 from longrein.events import HookAnswered, ToolStarted, UserSpoke
 from tests.e2e.harness import BYPASS, CliHarness, bash, calls, of, says
+from tests.e2e.test_trust import open_terminal
 
 TOUCH = bash("touch ran.txt")
 
@@ -145,3 +146,23 @@ def test_a_hook_with_jq(cli: CliHarness) -> None:
     cli.plays(calls(TOUCH), says("done"))
     cli.run("-p", "go", BYPASS)
     assert (cli.folder / "commands.txt").read_text() == "touch ran.txt\n"
+
+
+def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHarness) -> None:
+    write(cli.project, ".claude/settings.json", hooks("PreToolUse", "true"))
+    cli.run("trust")
+    write(cli.project, ".claude/settings.json", hooks("PreToolUse", "touch changed"))
+    cli.plays(says("done"))
+    with open_terminal(cli) as tty:
+        tty.until("[y/n/q]")
+        assert any("hooks of this folder are new, or not as they were" in row for row in tty.lines())
+        assert any("PreToolUse: touch changed" in row for row in tty.lines())
+        tty.send("y\r").until("idle")
+        tty.send("/hooks\r").until("PreToolUse: touch changed")
+        tty.send("/exit\r")
+        assert tty.wait_exit() == 0
+    with open_terminal(cli) as tty:
+        tty.until("idle")
+        assert not any("[y/n/q]" in row for row in tty.lines())
+        tty.send("/exit\r")
+        tty.wait_exit()
