@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longrein.events import HookAnswered, ToolStarted, UserSpoke
-from tests.e2e.harness import BYPASS, CliHarness, bash, calls, of, says
+from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, of, says
 from tests.e2e.test_trust import open_terminal
 
 TOUCH = bash("touch ran.txt")
@@ -166,3 +166,33 @@ def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHa
         assert not any("[y/n/q]" in row for row in tty.lines())
         tty.send("/exit\r")
         tty.wait_exit()
+
+
+def test_a18_13_rules_of_another_agent_mean_the_same_here(cli: CliHarness) -> None:
+    """Headless and without a sandbox: what no rule allows is denied."""
+    cli.without_sandbox()
+    table = {"permissions": {"allow": ["Bash(git *)", "Edit(src/**)"], "deny": ["Read(./.env)", "Edit(/locked/**)"]}}
+    write(cli.home, ".claude/settings.json", table)
+    for name in ("src/a.txt", "locked/a.txt", ".env", "seen.txt"):
+        (cli.project / name).parent.mkdir(exist_ok=True)
+        (cli.project / name).write_text("SECRET=1\n")
+    (cli.project / "out").symlink_to(cli.folder / "outside.txt")
+    (cli.folder / "outside.txt").write_text("SECRET=2\n")
+    wanted = [
+        (bash("git --version"), "ok"),
+        (bash("git --version && rm -rf src"), "denied"),
+        (bash("timeout 5 git --version"), "ok"),
+        (bash("cat .env"), "denied"),
+        (call("Read", file_path=".env"), "denied"),
+        (call("Grep", pattern="SECRET", output_mode="files_with_matches"), "ok"),
+        (call("Write", file_path="src/new.txt", content="x"), "ok"),
+        (call("Write", file_path="locked/new.txt", content="x"), "denied"),
+        (call("Write", file_path="other.txt", content="x"), "denied"),
+        (call("Read", file_path="out"), "denied"),
+    ]
+    cli.plays(*(calls(one) for one, _ in wanted), says("done"))
+    cli.run("-p", "go")
+    results = cli.results()
+    assert [status for status, _ in results] == [status for _, status in wanted]
+    assert ".env" not in results[5][1]
+    assert "seen.txt" in results[5][1]
