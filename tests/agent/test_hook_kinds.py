@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import psutil
 import pytest
 
 from longrein.agent import Compact, Continue, UserMessage
@@ -257,8 +258,32 @@ async def test_compactions(harness: HookHarness) -> None:
         told = json.loads((harness.tree / "pre.json").read_text())
         assert (told["trigger"], told["custom_instructions"]) == ("manual", "numbers")
         assert session.state.compact_wanted is None
-    assert harness.of(Summarized) == []
-    assert ("PreCompact", "block") in harness.answered
+        assert harness.of(Summarized) == []
+        assert ("PreCompact", "block") in harness.answered
+        (harness.tree / "allow").touch()
+        session.tell(Compact("numbers"))
+        await session.run(once=True)
+        session.tell(UserMessage((Text("and now?"),)))
+        await session.run(once=True)
+    assert len(harness.of(Summarized)) == 1
+    assert json.loads((harness.tree / "post.json").read_text())["trigger"] == "manual"
+    assert any("| start of a compacted session" in text for text in said(model.requests[-1]))
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", PRE, "PostToolUse", "Stop", "SessionStart"])
+async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> None:
+    table = harness.load(command(event, "touch began; sleep 876543"))
+    model = Script(says(TOUCH), says("done"))
+    async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
+        session.tell(UserMessage((Text("go"),)))
+        running = asyncio.ensure_future(session.run(once=True))
+        while not (harness.tree / "began").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        session.interrupt()
+        await asyncio.wait_for(running, 30)
+        assert not session.state.turn_open
+    left = [one for one in psutil.process_iter(["cmdline"]) if "876543" in " ".join(one.info["cmdline"] or ())]
+    assert left == []
 
 
 async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHarness) -> None:
