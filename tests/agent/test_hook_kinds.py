@@ -15,7 +15,7 @@ import pytest
 from longrein.agent import Compact, Continue, UserMessage
 from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
-from longrein.permissions import Hook
+from longrein.permissions import Hook, Rules
 from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
 from longrein.store import transcript_in
 from longrein.testing.scripted_model import ScriptedModel as Script
@@ -90,6 +90,14 @@ async def test_http_hooks(harness: HookHarness, answer: bytes, status: str, runs
     assert b"authorization: bearer k1" in asked[0].lower()
     assert b"no" not in asked[0].lower().partition(b"other: ")[2].partition(b"\r\n")[0]
     assert json.loads(asked[0].partition(b"\r\n\r\n")[2])["tool_name"] == "Bash"
+
+
+async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHarness) -> None:
+    asked: list[bytes] = []
+    async with server(DENY, asked) as url:
+        await play(harness, http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
+    assert asked == []
+    assert "forbids this address" in harness.notices[0]
 
 
 async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:

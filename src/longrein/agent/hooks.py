@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered
-from longrein.permissions import Hook, HookAnswer, visible
+from longrein.permissions import Call, Hook, HookAnswer, judge, visible
 from longrein.permissions.hooks import SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
 from longrein.workspace import Spawner, post_json, run_with_input
 
@@ -263,6 +263,8 @@ class SessionHooks:
         if changed := self._changed_script(hook):
             reason = f"{visible(changed)} has changed since this hook was read, so the hook was not run"
             answer = HookAnswer("ask" if event == "PreToolUse" else "none", reason, problem=reason)
+        elif rule := self._denying_rule(hook):
+            answer = HookAnswer(problem=f"the rule {visible(rule)} forbids this address, so nothing was sent to it")
         else:
             limit_s = min(limit_s or float("inf"), self.table.limit_s(hook))
             output = await self._output(handler, data, limit_s)
@@ -295,6 +297,15 @@ class SessionHooks:
         return next(
             (path for path, digest in hook.files if workspace.hash(workspace.resolve(path, "/").real) != digest), ""
         )
+
+    def _denying_rule(self, hook: Hook) -> str:
+        """Return the deny rule for `WebFetch` that covers the address of a hook; '' for none."""
+        rules = self._session.rules
+        if hook.kind != "http" or not rules.deny:
+            return ""
+        call = Call("WebFetch", {"url": hook.name}, "read")
+        verdict = judge(call, rules, "default", self._session.state.cwd)
+        return verdict.rule if verdict.kind == "deny" else ""
 
     def _without_allowing(self, hook: Hook, answer: HookAnswer) -> HookAnswer:
         """Drop an `allow` of a hook that may only narrow."""
