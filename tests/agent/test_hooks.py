@@ -319,6 +319,21 @@ async def test_a_stop_hook_that_blocks_once(harness: HookHarness) -> None:
     assert any("| tests are missing" in text for text in said(model.requests[1]))
 
 
+async def test_context_at_the_end_lets_the_agent_go_on(harness: HookHarness) -> None:
+    context = json.dumps({"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "mind the docs"}})
+    line = f"grep -q '\"stop_hook_active\":true' || echo '{context}'"
+    model = Script(says("one"), says("two"))
+    await harness.run(command("Stop", line), model, "go")
+    assert any("| mind the docs" in text for text in said(model.requests[1]))
+
+
+async def test_continue_false_at_the_end_beats_a_hook_that_blocks(harness: HookHarness) -> None:
+    model = Script(says("one"))
+    ends = command("Stop", 'echo \'{"continue": false, "stopReason": "enough"}\'')
+    await harness.run(joined(command("Stop", "echo more >&2; exit 2"), ends), model, "go")
+    assert harness.of(TurnEnded) == [TurnEnded("done")]
+
+
 async def test_start_and_end_of_a_session(harness: HookHarness) -> None:
     hooks = joined(
         command("SessionStart", "cat > start.json; echo today is a holiday", "startup"),

@@ -246,10 +246,8 @@ class SessionHooks:
         timed = await asyncio.gather(*(self._run(one, event, data, limit_s) for one in chosen))
         answers = [answer for answer, _ in timed]
         merged = merge_answers(answers)
-        if merged.decision == "stop":  # stopping beats whatever the others wanted to go on
-            answers = [
-                msgspec.structs.replace(one, decision="none") if one.decision == "block" else one for one in answers
-            ]
+        if merged.decision == "stop" and event in ("Stop", "SubagentStop"):  # it beats those that want to go on
+            answers = [one if one.decision == "stop" else HookAnswer(message=one.message) for one in answers]
         entries = [
             _entry(one.hook, event, call, answer, elapsed_ms)
             for one, answer, (_, elapsed_ms) in zip(chosen, answers, timed, strict=True)

@@ -409,7 +409,7 @@ def _hook_answered(state: State, event: HookAnswered) -> None:
     """Record what a hook decided about the turn. Decisions on calls hold for one run only and are not folded."""
     if event.event in ("Stop", "SubagentStop"):
         state.stop_asked = True
-        if event.decision == "block":
+        if event.decision == "block" or (event.context and event.decision != "stop"):
             state.stop_blocks += not state.owes_reply  # several hooks of one end count once
             state.owes_reply = True
     elif event.event == "PostToolBatch":

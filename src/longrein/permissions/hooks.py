@@ -147,9 +147,6 @@ _DECISIONS: dict[str, Literal["allow", "ask", "deny"]] = {
     "defer": "ask",
 }
 """Words for decisions on a call; longrein cannot defer one, so the user is asked."""
-_UNIVERSAL = frozenset(
-    "continue stopReason systemMessage suppressOutput terminalSequence decision reason hookSpecificOutput async".split()  # noqa: SIM905
-)
 _CONTEXT_CHARS_MAX = 200_000
 """Longer text of a hook is cut."""
 
@@ -185,8 +182,6 @@ def read_json_answer(event: str, answer: dict[str, Any]) -> HookAnswer:
     if named != event:
         problems.append(f"hookSpecificOutput is for {named!r}, not for {event}")
         extra = {}
-    if unknown := [name for name in answer if name not in _UNIVERSAL and name not in _ELSEWHERE]:
-        problems.append(f"unknown field {unknown[0]!r}")
     fields = _Fields(answer, extra, problems)
     found = _decide(event, fields)
     if answer.get("continue") is False or answer.get("halt") is True:
@@ -199,10 +194,6 @@ def read_json_answer(event: str, answer: dict[str, Any]) -> HookAnswer:
         message=_cut(fields.text(answer, "systemMessage")),
         problem="; ".join(problems),
     )
-
-
-_ELSEWHERE = frozenset(("version", "halt", "context", "updated_input", "permissionDecision", "updatedInput"))
-"""Further fields that other agents know."""
 
 
 class _Fields:
