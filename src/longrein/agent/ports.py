@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from longrein.agent.hook_transcript import AppendTranscript
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.context import Budget, State
@@ -21,6 +22,7 @@ from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.hooks import HookTable
     from longrein.agent.session import Session
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
@@ -109,6 +111,10 @@ class Dependencies(msgspec.Struct):
     """Opens the background tasks of a session; None when commands run like any tool."""
     subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
+    hooks: "HookTable | None" = None
+    """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
+    transcript: AppendTranscript | None = None
+    """Appends to the copy of the conversation that hooks read; None when there is none."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
@@ -140,6 +146,10 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True while the process is short of memory."""
     seed: bool = False
     """True for the `seed` profiles."""
+    stop_hooks: bool = False
+    """True if hooks are asked before a turn ends."""
+    batch_hooks: bool = False
+    """True if hooks are asked after each batch of calls."""
 
 
 WIDTH = {mode: width for width, mode in enumerate(MODES)}

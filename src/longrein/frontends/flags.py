@@ -313,6 +313,14 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
+            "import",
+            "[FLAGS] claude|codex|gemini|opencode",
+            "Show what of the settings of another agent can be taken over: rules, model, names of variables, MCP "
+            "servers, hooks. After a yes it is written to your own settings; nothing that is there is changed.",
+            (flag("--yes", "write without a question"), STATE_DIR, HELP),
+            1,
+        ),
+        Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",
@@ -340,7 +348,7 @@ RESERVED: Mapping[str, str] = {
         ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
         ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
         ("`longrein sessions` lists the sessions", "list ls ps history threads thread projects project"),
-        ("`longrein export ID` writes a session out", "log logs import share"),
+        ("`longrein export ID` writes a session out", "log logs share"),
         ("`longrein context ID` shows what fills a session; /cost in a session what it cost", "stats usage cost"),
         ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
         ("it is a command within a session: type it there after a /", "compact rewind clear pin goals queue"),
