@@ -109,6 +109,7 @@ LAZY_OWN = {
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
     "longrein.workspace.supervisor.landlock_process",
+    "longrein.frontends.acp.server",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
 }

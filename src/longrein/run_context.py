@@ -21,7 +21,7 @@ from longrein.config import (
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
-from longrein.models import ModelOptions, known_provider, look_up, offered_models
+from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
 from longrein.settings_schema import Settings
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
 from longrein.workspace import end_orphans, nesting_depth
@@ -132,6 +132,14 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
     Raises `ModelUnknown`.
     """
     return choose_model(run_context.settings, run_context.environ, offered_models, name=name)
+
+
+def model_names(run_context: RunContext, present: str) -> Sequence[str]:
+    """Return the present model, those of the settings, then those of providers with a key."""
+    environ = run_context.environ
+    with_key = [known.name for known in known_providers() if any(environ.get(key) for key in known.keys)]
+    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
+    return list(dict.fromkeys((present, *run_context.settings.models, *offered)))
 
 
 def budget_of(run_context: RunContext, state: State) -> Budget:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
 from longrein.events import AnyPart, Asked, Entry, LongreinError, PermissionAsked, SessionError, TurnEnded, UsageError
+from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.input import ControlRequest, InputMessage, KeepImage, parse_line
-from longrein.frontends.headless.output import BufferedOutput, RunReporter
+from longrein.frontends.headless.output import RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
