@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -67,6 +67,9 @@ from longrein.workspace import (
 )
 from longrein.workspace.sandbox import SessionSandbox
 
+if TYPE_CHECKING:
+    from longrein.tools.editor import Editor
+
 
 class Composition(msgspec.Struct):
     """An open session with the parts that a frontend needs."""
@@ -92,6 +95,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
     """Replaces the model's output limit; 0 for the known value."""
+    editor: "Editor | None" = None
+    """Editor whose buffers and terminals the tools use."""
 
 
 NOTHING_ADDED = Additions()
@@ -147,11 +152,9 @@ def _around(
     secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-
-    in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
-    workspace = in_roots(roots)
+    workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     kinds, unread = _kinds(run_context, additions.tools)
-    tools = (*_builtin(kinds, additions.builtin), *additions.tools)
+    tools = _tools(kinds, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
@@ -196,6 +199,23 @@ def _around(
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _workspace(
+    run_context: RunContext, roots: tuple[str, ...], spawner: SupervisedSpawner, editor: "Editor | None"
+) -> tuple[Workspace, Callable[[tuple[str, ...]], Workspace]]:
+    """Return the workspace of the session, over the editor's buffers if there are any; and how to open others."""
+    environ, keep_env = _environ(run_context), run_context.settings.env.keep
+    in_roots = partial(open_workspace, spawner=spawner, environment=environ, keep_env=keep_env)
+    if editor is None:
+        return in_roots(roots), in_roots
+    return editor.open_workspace(roots, spawner=spawner, environment=environ, keep_env=keep_env), in_roots
+
+
+def _tools(kinds: Sequence[SubagentType], additions: Additions) -> tuple[Tool, ...]:
+    """Return the built-in tools and those of the program, as they work in the editor if there is one."""
+    tools = (*_builtin(kinds, additions.builtin), *additions.tools)
+    return tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ class Editor:
         self.files: dict[str, str] = {}
         """Unsaved buffers."""
         self.written: list[tuple[str, str]] = []
+        self.asked: list[str] = []
+        """Files that the agent has asked for."""
+        self.refuses_writes = False
+        self.terminals: dict[str, asyncio.subprocess.Process] = {}
+        self.outputs: dict[str, asyncio.Task[bytes]] = {}
+        self.terminal_log: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
     def on_connect(self, connection: Any) -> None:
@@ -52,6 +59,61 @@ class Editor:
         if chosen is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", optionId=chosen))
+
+    # --- files: `files` holds unsaved text; a write saves, as Zed does -----------------------------------------------
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        self.asked.append(path)
+        text = self.files[path] if path in self.files else Path(path).read_text()
+        return schema.ReadTextFileResponse(content=text)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> Any:
+        self.written.append((path, content))
+        if self.refuses_writes:
+            raise RequestError(-32603, "the buffer is read-only")
+        self.files.pop(path, None)
+        Path(path).write_text(content)
+        return schema.WriteTextFileResponse()
+
+    # --- terminals: real processes -----------------------------------------------------------------------------------
+
+    async def create_terminal(self, session_id: str, command: str, args: Any, env: Any, cwd: str, **_: Any) -> Any:
+        variables = {**os.environ, "EDITOR_SECRET": "s3cret", **{one.name: one.value for one in env or ()}}
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *(args or ()),
+            cwd=cwd,
+            env=variables,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        terminal = f"t{len(self.terminals)}"
+        self.terminals[terminal] = process
+        self.outputs[terminal] = asyncio.create_task(process.stdout.read())  # type: ignore[union-attr]
+        self.terminal_log.append(("create", terminal))
+        self.news.set()
+        return schema.CreateTerminalResponse(terminalId=terminal)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        code = await self.terminals[terminal_id].wait()
+        self.terminal_log.append(("exit", terminal_id))
+        return schema.WaitForTerminalExitResponse(exitCode=max(code, 0), signal=None if code >= 0 else "SIGKILL")
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        self.terminal_log.append(("output", terminal_id))
+        data = await self.outputs[terminal_id]
+        return schema.TerminalOutputResponse(output=data.decode(), truncated=False)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        self.terminal_log.append(("kill", terminal_id))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.terminals[terminal_id].pid, signal.SIGKILL)
+        return schema.KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        self.terminal_log.append(("release", terminal_id))
+        return schema.ReleaseTerminalResponse()
 
     # --- what came -------------------------------------------------------------------------------------------------
 
@@ -144,6 +206,11 @@ async def agent(cli: CliHarness, *, capabilities: Any = None, editor: Editor | N
         assert process.stderr is not None
         err = (await process.stderr.read()).decode()
         assert "Traceback" not in err, err
+
+
+FILES = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True))
+READ_ONLY = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=False))
+TERMINALS = schema.ClientCapabilities(terminal=True)
 
 
 class RawAgent:

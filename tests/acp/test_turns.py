@@ -22,7 +22,6 @@ def test_a19_a_turn_with_thinking_plan_edit_and_permission(cli: CliHarness) -> N
 
     async def turn() -> None:
         async with agent(cli) as longrein:
-            editor = longrein.editor
             session = await longrein.new()
             assert session.session_id == cli.session
             stop = await longrein.prompt(

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from longrein import __version__
 from longrein.commands.doctor import doctor as run_doctor
-from longrein.composition import Composition, build
+from longrein.composition import Additions, Composition, build
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
 from longrein.frontends.acp.interface import SessionFacts, SessionRequest, StoredSession
@@ -15,6 +15,7 @@ from longrein.frontends.argv import Options
 from longrein.frontends.reports.context import as_text
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
 from longrein.store import delete_session, list_sessions
+from longrein.tools.editor import Editor
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000
@@ -44,11 +45,12 @@ class SessionHost:
     def __init__(self, place: RunContext) -> None:
         self._place = place
 
-    async def open(self, request: SessionRequest, session: str = "") -> SessionFacts:
+    async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
         """See `Host.open`."""
         options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
         place = read_run_context(options, folder=request.cwd)
-        return _facts(place, await build(place, session, fresh=not session), request)
+        built = await build(place, session, fresh=not session, additions=Additions(editor=editor))
+        return _facts(place, built, request)
 
     def stored(self) -> Sequence[StoredSession]:
         """See `Host.stored`."""

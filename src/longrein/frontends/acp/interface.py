@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.agent import SessionPort
 from longrein.events import Image
+from longrein.tools.editor import Editor
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -62,8 +63,8 @@ class Host(Protocol):
 
     version: str
 
-    async def open(self, request: SessionRequest, session: str = "") -> SessionFacts:
-        """Open the stored `session`, or a new one for ''."""
+    async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
+        """Open the stored `session`, or a new one for ''; its tools use what `editor` offers."""
         ...
 
     def stored(self) -> Sequence[StoredSession]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from acp import RequestError, schema
 from longrein.events import LongreinError, ModelUnknown, SessionUnknown, UsageError
 from longrein.frontends.acp import commands
+from longrein.frontends.acp.editor_bridge import EditorBridge
 from longrein.frontends.acp.interface import Host, SessionRequest
 from longrein.frontends.acp.json_lines import CANCEL_REQUEST, JsonLines
 from longrein.frontends.acp.prompt_blocks import parts_of
@@ -201,7 +202,9 @@ class Server:
             raise RequestError(INVALID_REQUEST, f"session {session} is being opened already")
         self._opening.add(session)
         try:
-            opened = EditorSession(await self._host.open(wanted, session), self._peer)
+            bridge = EditorBridge(self._peer, self._capabilities)
+            opened = EditorSession(await self._host.open(wanted, session, bridge.editor()), self._peer)
+            bridge.connect(opened.id, opened.show_terminal)
         finally:
             self._opening.discard(session)
         self._sessions[opened.id] = opened

@@ -214,6 +214,12 @@ class EditorSession:
             "configOptions": config_options(self._mode, model, self.facts.models()),
         }
 
+    async def show_terminal(self, call: str, command: str, terminal: str) -> None:
+        """Show a terminal of the editor in the call whose command it runs."""
+        update = self._stream.terminal_update(call, command, terminal)
+        if update is not None:
+            await self.send(update)
+
     # --- updates ---------------------------------------------------------------------------------------------------
 
     async def send(self, update: Update) -> None:

@@ -91,6 +91,11 @@ def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "
     return _update(view.id, status="completed" if is_ok else "failed", content=content, rawOutput=raw)
 
 
+def in_terminal(view: CallView, terminal: str) -> Update:
+    """Return the update of a command that runs in a terminal of the editor."""
+    return _update(view.id, content=[{"type": "terminal", "terminalId": terminal}])
+
+
 def output_so_far(view: CallView, text: str) -> Update:
     """Return the update that shows the newest output of a running command."""
     return _update(view.id, content=[*view.content, text_content(fence(text))])

@@ -46,6 +46,7 @@ from longrein.frontends.acp.tool_calls import (
     ended,
     fence,
     image_block,
+    in_terminal,
     output_so_far,
     part_text,
     started,
@@ -146,6 +147,18 @@ class UpdateStream:
         shown = [output_so_far(self._calls[c], text) for c, text in taken.items() if c not in self.terminals]
         return [*shown, *(update for child in self._children.values() for update in child.live_output())]
 
+    def terminal_update(self, call: str, command: str, terminal: str) -> Update | None:
+        """Return the update of a call that runs in a terminal of the editor; None when the call is not known.
+
+        A call of a subagent may have the same id, so the command is compared.
+        """
+        view = self._calls.get(call)
+        if view is not None and (view.call.arguments or {}).get("command") == command:
+            self.terminals[call] = terminal
+            return in_terminal(view, terminal)
+        found = (child.terminal_update(call, command, terminal) for child in self._children.values())
+        return next((update for update in found if update is not None), None)
+
     def call_view(self, call: str) -> CallView | None:
         """Return an open call that was announced."""
         return self._calls.get(call)
@@ -166,7 +179,7 @@ class UpdateStream:
                 return [started(self._calls[call], arguments)]
             case ToolEnded(call=call) as end if call in self._calls:
                 self._output.pop(call, None)
-                return [ended(self._calls.pop(call), end, self._facts.read_blob, self.terminals.get(call, ""))]
+                return [ended(self._calls.pop(call), end, self._facts.read_blob, self.terminals.pop(call, ""))]
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self._background(entry)
             case Asked() | Replied() | AskFailed():
