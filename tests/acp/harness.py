@@ -157,6 +157,8 @@ class Agent:
 
     def __init__(self, process: asyncio.subprocess.Process, editor: Editor, connection: Any, cli: CliHarness) -> None:
         self.process, self.editor, self.connection, self.cli = process, editor, connection, cli
+        self.messages: list[tuple[str, dict[str, Any]]] = []
+        """Every message as it was on the wire: (`incoming` to the editor or `outgoing`, message)."""
 
     async def new(self, **more: Any) -> Any:
         return await self.connection.new_session(cwd=str(self.cli.project), mcp_servers=[], **more)
@@ -188,10 +190,12 @@ async def agent(cli: CliHarness, *, capabilities: Any = None, editor: Editor | N
         limit=1 << 26,
     )
     connection = ClientSideConnection(editor, process.stdin, process.stdout, use_unstable_protocol=True)
+    made = Agent(process, editor, connection, cli)
+    connection._conn.add_observer(lambda event: made.messages.append((event.direction.value, event.message)))
     try:
         async with asyncio.timeout(HANG_S):
             await connection.initialize(protocol_version=1, client_capabilities=capabilities)
-        yield Agent(process, editor, connection, cli)
+        yield made
     finally:
         with contextlib.suppress(Exception):
             await connection.close()
