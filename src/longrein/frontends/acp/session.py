@@ -272,7 +272,7 @@ class EditorSession:
             case Replied(stop=stop):
                 self._last_stop, self._failure = stop, ""
             case AskFailed(kind=kind):
-                self._failure = kind
+                self._last_stop, self._failure = "", kind
             case PermissionAsked() as asked:
                 self._ask(asked)
             case PermissionAnswered(call=call) | ToolEnded(call=call):
@@ -306,7 +306,8 @@ class EditorSession:
 
     async def _end_turn(self, ended: TurnEnded) -> None:
         begun = [prompt for prompt in self._prompts if prompt.begun and not prompt.stop.done()]
-        if ended.reason == "error" and not begun and ended.message:
+        refused = self._last_stop == "refusal"
+        if ended.reason == "error" and (refused or not begun) and ended.message:
             await self.send(notice(ended.message, "turn_ended"))
         for prompt in begun:
             prompt.end(self._stop_reason(ended))
@@ -317,7 +318,7 @@ class EditorSession:
                 return "cancelled"
             case "limit" | "budget":
                 return "max_turn_requests"
-            case "error":
+            case "error" if self._last_stop != "refusal":
                 code = AUTH_REQUIRED if self._failure == "auth" else INTERNAL_ERROR
                 return RequestError(code, ended.message or "the turn failed", {"kind": self._failure})
             case _:
