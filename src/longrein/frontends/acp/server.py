@@ -36,6 +36,8 @@ KEYS_TOLD = (
 )
 
 Handler = Callable[[Any], Awaitable[Any]]
+Routes = Mapping[str, tuple[type[BaseModel], Handler]]
+"""Method -> model of its params, and the function that answers it."""
 
 
 async def serve(host: Host, incoming: int, outgoing: int) -> int:
@@ -74,7 +76,7 @@ class Server:
         self._opening: set[str] = set()
         self._logged_out = False
         self._capabilities = schema.ClientCapabilities()
-        self._requests: Mapping[str, tuple[type[BaseModel], Handler]] = {
+        self._requests: Routes = {
             "initialize": (schema.InitializeRequest, self._initialize),
             "authenticate": (schema.AuthenticateRequest, self._authenticate),
             "logout": (schema.LogoutRequest, self._logout),
@@ -89,7 +91,7 @@ class Server:
             "session/set_mode": (schema.SetSessionModeRequest, self._set_mode),
             "session/set_config_option": (schema.SetSessionConfigOptionSelectRequest, self._set_option),
         }
-        self._notifications: Mapping[str, tuple[type[BaseModel], Handler]] = {
+        self._notifications: Routes = {
             "session/cancel": (schema.CancelNotification, self._cancel),
             CANCEL_REQUEST: (schema.CancelRequestNotification, self._cancel_request),
         }
@@ -107,10 +109,17 @@ class Server:
 
     async def handle(self, method: str, params: Any, is_notification: bool) -> Any:
         """Answer one message; the connection turns a `RequestError` into an error response."""
-        routes = self._notifications if is_notification else self._requests
+        if not is_notification:
+            return await self._answer(self._requests, method, params)
+        if method in self._notifications:
+            try:
+                await self._answer(self._notifications, method, params)
+            except RequestError as error:  # nobody gets an answer to a notification
+                say(f"{method}: {error}")
+        return None
+
+    async def _answer(self, routes: Routes, method: str, params: Any) -> Any:
         if method not in routes:
-            if is_notification:
-                return None
             raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}", {"method": method})
         model, handler = routes[method]
         try:

@@ -188,7 +188,8 @@ class EditorSession:
             prompt.cancelled = True
         waiting = [prompt for prompt in self._prompts if not prompt.begun]
         for message in [message for message in self.port.pending if not message.to]:
-            if self.port.unqueue(message.id) and waiting:
+            self.port.unqueue(message.id)
+            if waiting:  # messages are taken in order, so the newest prompts are those that wait
                 waiting.pop().end("cancelled")
         self.port.interrupt()
 
@@ -311,6 +312,7 @@ class EditorSession:
             await self.send(notice(ended.message, "turn_ended"))
         for prompt in begun:
             prompt.end(self._stop_reason(ended))
+        await asyncio.sleep(0)  # the answers to these prompts come before the updates of the next turn
 
     def _stop_reason(self, ended: TurnEnded) -> str | RequestError:
         match ended.reason:
