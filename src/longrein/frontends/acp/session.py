@@ -364,11 +364,12 @@ class EditorSession:
         finally:
             self._questions.pop((question.session, question.asked.call), None)
         try:
-            await self.port.tell(permissions.answer(question, option))
+            told = self.port.tell(permissions.answer(question, option))
+            if option == "stop":
+                self.port.interrupt()
+            await told
         except LongreinError:
             return  # the inbox is full, or the session has just failed
-        if option == "stop":
-            self.port.interrupt()
 
     def _drop_question(self, child: str, call: str) -> None:
         question = self._questions.get((child, call))
