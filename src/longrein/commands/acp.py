@@ -41,6 +41,7 @@ class SessionHost:
     """Opens, finds, copies and deletes sessions for the editor (see `frontends.acp.interface.Host`)."""
 
     version = __version__
+    mcp_transports: Sequence[str] = ()
 
     def __init__(self, place: RunContext) -> None:
         self._place = place

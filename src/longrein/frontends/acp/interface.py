@@ -62,6 +62,8 @@ class Host(Protocol):
     """Opens and finds sessions for the frontend. Methods raise `LongreinError`."""
 
     version: str
+    mcp_transports: Sequence[str]
+    """Transports beside stdio by which MCP servers of the editor are used: `http`, `sse`."""
 
     async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
         """Open the stored `session`, or a new one for ''; its tools use what `editor` offers."""

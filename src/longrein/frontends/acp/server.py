@@ -143,7 +143,7 @@ class Server:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": True, "sse": True},
+                "mcpCapabilities": {name: name in self._host.mcp_transports for name in ("http", "sse")},
                 "sessionCapabilities": {
                     "list": {},
                     "delete": {},
