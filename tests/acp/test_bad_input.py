@@ -285,8 +285,9 @@ def test_several_sessions_at_once(cli: CliHarness) -> None:
     cli.plays(says("One answer.", delay_s=0.1), branches=[{"when": "second", "turns": [says("Another answer.")]}])
 
     async def work(raw: RawAgent) -> None:
-        one = await raw.open(cli)
-        other = (await raw.ask("session/new", cwd=str(cli.project), mcpServers=[]))["sessionId"]
+        await raw.ask("initialize", protocolVersion=1)
+        asked = [raw.send("session/new", cwd=str(cli.project), mcpServers=[]) for _ in range(2)]
+        one, other = [(await raw.answer(request))["result"]["sessionId"] for request in asked]
         first = raw.send("session/prompt", sessionId=one, prompt=HELLO)
         second = raw.send("session/prompt", sessionId=other, prompt=[{"type": "text", "text": "the second"}])
         assert (await raw.answer(second))["result"] == {"stopReason": "end_turn"}

@@ -340,3 +340,36 @@ def test_commands_run_without_the_model(cli: CliHarness) -> None:
 
     talk(cli, work)
     assert "Asked" not in cli.left()
+
+
+@pytest.mark.parametrize(("option", "mode"), [("once", "default"), ("no", "plan")])
+def test_a_plan_is_shown_and_answered(cli: CliHarness, option: str, mode: str) -> None:
+    cli.plays(calls(call("ExitPlanMode", plan="# The plan\n\n1. Change it.")), says("Well."))
+
+    async def work(longrein: Agent, session: str) -> None:
+        editor = longrein.editor
+        editor.choose = lambda question: option
+        await longrein.connection.set_session_mode(session_id=session, mode_id="plan")
+        assert await longrein.prompt(session, "plan it") == "end_turn"
+        [question] = editor.questions
+        assert "# The plan" in str(question.tool_call.content)
+        assert question.tool_call.kind == "switch_mode"
+        assert editor.of("current_mode_update")[-1]["currentModeId"] == mode
+
+    talk(cli, work)
+
+
+def test_further_folders_are_roots(cli: CliHarness, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "b.txt").write_text("b\n")
+    cli.plays(calls(call("Read", file_path=str(more / "b.txt"))), says("Read."))
+
+    async def work() -> None:
+        async with agent(cli) as longrein:
+            session = (await longrein.new(additional_directories=[str(more)])).session_id
+            assert await longrein.prompt(session, "go") == "end_turn"
+            assert longrein.editor.questions == []
+
+    asyncio.run(work())
+    assert cli.results() == [("ok", "1\tb")]

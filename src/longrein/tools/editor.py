@@ -93,6 +93,8 @@ LAUNCH = (
 )
 """Shell text that starts a command with the named variables only: an editor adds its whole environment."""
 FILTER_DESCRIPTOR = "9"
+OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+"""Output that a terminal of the editor keeps: it comes in one message."""
 
 
 def terminal_words(command: str, env: Mapping[str, str], confinement: Confinement | None) -> tuple[str, ...] | None:
@@ -158,7 +160,8 @@ class TerminalCommands:
         words = terminal_words(command, env, confinement)
         if words is None:
             return None
-        return EditorCommand(call, words, hands.cwd, env, timeout_s, hands.options.output_bytes_max)
+        output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
+        return EditorCommand(call, words, hands.cwd, env, timeout_s, output_bytes_max)
 
     def tasks(self) -> Sequence[TaskView]:
         """See `TaskPort.tasks`."""

@@ -53,7 +53,7 @@ def tool_call(question: Question) -> Update:
     """Return the call with everything that an approval covers: the diff of an edit, else the exact text."""
     asked, view = question.asked, question.view
     reason = [text_content(escape(asked.reason))] if asked.reason else []
-    shown = _diff(view) if view and view.content else [text_content(fence(escape(asked.shown)))]
+    shown = _diff(view) if view and view.content else [_text(asked)]
     rules = asked.suggestion.splitlines()
     listed = [text_content("Rules:\n" + fence("\n".join(map(escape_line, rules))))] if len(rules) > 1 else []
     title = view.title if view else escape_line(f"{question.who} {asked.name}".strip())
@@ -65,6 +65,12 @@ def tool_call(question: Question) -> Update:
         "content": [*reason, *shown, *listed],
         **({"rawInput": view.call.arguments} if view and view.call.arguments is not None else {}),
     }
+
+
+def _text(asked: PermissionAsked) -> Update:
+    """Return the exact text of a call; a plan is Markdown."""
+    text = escape(asked.shown)
+    return text_content(text if asked.name == "ExitPlanMode" else fence(text))
 
 
 def _diff(view: CallView) -> list[Update]:

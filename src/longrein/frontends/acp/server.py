@@ -207,7 +207,7 @@ class Server:
             if self._sessions[session].port.busy:
                 raise RequestError(INVALID_REQUEST, f"session {session} is in a turn; cancel it first")
             await self._sessions.pop(session).close()
-        if session in self._opening:
+        if session and session in self._opening:
             raise RequestError(INVALID_REQUEST, f"session {session} is being opened already")
         self._opening.add(session)
         try:

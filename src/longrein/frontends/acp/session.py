@@ -88,6 +88,8 @@ class EditorSession:
         """(session of the subagent or '', call) -> the question in the editor."""
         self._notes = list(facts.notes)
         """Notices that wait for the first prompt: before it, editors may drop what they get."""
+        if facts.port.state.turn_open:
+            self._notes.append("the last turn was cut off; this prompt goes on with it")
         self._mode = facts.port.state.mode
         self._model = ""
         """The model that was asked for, until the session has changed to it."""
