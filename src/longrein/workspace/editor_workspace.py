@@ -128,10 +128,11 @@ class EditorWorkspace(PlainWorkspace):
             if merged is None or _text(merged) is None:
                 return ReplaceResult(None, (present,))
             data, taken = merged, (present,)
+        disk = super().stamp(path)
         if not self._write(path, data.decode()):
             self._refuse_unsaved(path)
             return super().replace(path, data, expect=sha256(present).hexdigest(), base=base, merge=merge)
-        self._look_after_write(path, data)
+        self._look_after_write(path, data, disk)
         return ReplaceResult(data, taken)
 
     def _write(self, path: str, text: str) -> bool:
@@ -143,13 +144,11 @@ class EditorWorkspace(PlainWorkspace):
             writing.cancel()
             return False
 
-    def _look_after_write(self, path: str, data: bytes) -> None:
-        """Keep `data` as unsaved text where the editor has not saved it."""
-        before = self._buffers.pop(path, None)
+    def _look_after_write(self, path: str, data: bytes, before: FileStamp) -> None:
+        """Keep `data` as unsaved text where the editor has not saved it; what it saved differently stands."""
+        self._buffers.pop(path, None)
         disk = super().stamp(path)
-        if disk.hash == sha256(data).hexdigest():
-            return
-        if before is None or disk.hash == before.disk.hash:
+        if disk.hash == before.hash != sha256(data).hexdigest():
             self._keep(path, data, disk)
 
     def _refuse_unsaved(self, path: str) -> None:
