@@ -217,7 +217,11 @@ class Server:
         finally:
             self._opening.discard(session)
         self._sessions[opened.id] = opened
-        await opened.start(replay=replay)
+        try:
+            await opened.start(replay=replay)
+        except BaseException:
+            await self._sessions.pop(opened.id).close()
+            raise
         asyncio.get_running_loop().call_soon(asyncio.ensure_future, _announce(opened))  # after the response
         return opened
 

@@ -28,6 +28,7 @@ from longrein.frontends.acp.config_options import config_options, modes
 from longrein.frontends.acp.interface import SessionFacts
 from longrein.frontends.acp.tool_calls import Update
 from longrein.frontends.acp.updates import StreamFacts, UpdateStream, chunk, notice
+from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
@@ -138,9 +139,16 @@ class EditorSession:
         try:
             await self.port.run(once=False)
         except LongreinError as error:
-            self._error = error
-            for prompt in self._prompts:
-                prompt.end(RequestError(INTERNAL_ERROR, str(error)))
+            self._fail(error)
+        except Exception as error:
+            self._fail(LongreinError(f"{type(error).__name__}: {error} (a bug in longrein, please report it)"))
+
+    def _fail(self, error: LongreinError) -> None:
+        """End all prompts, also later ones, with an error."""
+        self._error = self._error or error
+        say(f"session {self.id}: {error}")
+        for prompt in self._prompts:
+            prompt.end(RequestError(INTERNAL_ERROR, str(error)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -246,15 +254,13 @@ class EditorSession:
                 break
         self._stream.replaying = True
         for entry in entries:
-            for update in self._stream.apply(entry):
-                await self.send(update)
+            await self._show(entry)
         self._stream.replaying = False
 
     async def _listen(self) -> None:
         try:
             async for heard in self._news:
-                for update in self._stream.apply(heard):
-                    await self.send(update)
+                await self._show(heard)
                 if isinstance(heard, Entry):
                     await self._act(heard)
                 elif isinstance(heard, FromSubagent) and isinstance(heard.heard, Entry):
@@ -262,9 +268,17 @@ class EditorSession:
                 if isinstance(heard.heard if isinstance(heard, FromSubagent) else heard, Output):
                     self._flush_soon()
         except LongreinError as error:
-            self._error = self._error or error
-            for prompt in self._prompts:
-                prompt.end(RequestError(INTERNAL_ERROR, str(error)))
+            self._fail(error)
+
+    async def _show(self, heard: SessionUpdate) -> None:
+        """Send the updates of one entry or piece of news; one that cannot be drawn is left out."""
+        try:
+            updates = self._stream.apply(heard)
+        except Exception as error:
+            say(f"an update could not be shown: {type(error).__name__}: {error} (a bug in longrein, please report it)")
+            return
+        for update in updates:
+            await self.send(update)
 
     async def _act(self, entry: Entry) -> None:
         match entry.event:
