@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs demo bench load measures trust mutants structure clean library
+.PHONY: help test check format docs demo bench load measures trust mutants structure clean library clients
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -40,6 +40,9 @@ check: .venv/ready  ## check format, lint, types and layers
 	@touch $@
 
 library: .venv/library  ## install agent frameworks for the tests of longrein.integrations, which are skipped without them
+
+clients: .venv/ready  ## install an ACP client of others (acpx, with its Node.js) for the tests of longrein acp
+	npm install --silent --no-audit --no-fund --prefix .venv/node acpx@0.19 node@22
 
 format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .

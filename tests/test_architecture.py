@@ -116,6 +116,7 @@ LAZY_OWN = {
     "longrein.permissions.network_hosts",
     "longrein.agent.network_questions",
     "longrein.workspace.supervisor.landlock_process",
+    "longrein.frontends.acp.server",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
 }

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -69,6 +69,9 @@ from longrein.workspace import (
 )
 from longrein.workspace.sandbox import SessionSandbox
 
+if TYPE_CHECKING:
+    from longrein.tools.editor import Editor
+
 
 class Composition(msgspec.Struct):
     """An open session with the parts that a frontend needs."""
@@ -94,6 +97,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
     """Replaces the model's output limit; 0 for the known value."""
+    editor: "Editor | None" = None
+    """Editor whose buffers and terminals the tools use."""
 
 
 NOTHING_ADDED = Additions()
@@ -149,11 +154,9 @@ def _around(
     secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-    in_roots = _workspaces(run_context, spawner)
-    workspace = in_roots(roots)
+    workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     kinds, unread = _kinds(run_context, additions.tools)
-    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    tools = (*_builtin(kinds, chosen), *additions.tools)
+    tools, missing = _tools(run_context, kinds, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
     deps = Dependencies(
         clock=CLOCK,
@@ -201,6 +204,27 @@ def _around(
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
+def _workspace(
+    run_context: RunContext, roots: tuple[str, ...], spawner: SupervisedSpawner, editor: "Editor | None"
+) -> tuple[Workspace, Callable[[tuple[str, ...]], Workspace]]:
+    """Return the workspace of the session, over the editor's buffers if there are any; and how to open others."""
+    environ, settings = _environ(run_context), run_context.settings
+    keep_env = (*settings.env.keep, *(name for name, _ in settings.variables))
+    in_roots = partial(open_workspace, spawner=spawner, environment=environ, keep_env=keep_env)
+    if editor is None:
+        return in_roots(roots), in_roots
+    return editor.open_workspace(roots, spawner=spawner, environment=environ, keep_env=keep_env), in_roots
+
+
+def _tools(
+    run_context: RunContext, kinds: Sequence[SubagentType], additions: Additions
+) -> tuple[tuple[Tool, ...], str]:
+    """Return the built-in tools and those of the program, as they work in the editor if there is one; and a note."""
+    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
+    tools = (*_builtin(kinds, chosen), *additions.tools)
+    return (tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))), missing
+
+
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
     """Notify the user of damage that the check after the start finds."""
     loop = asyncio.get_running_loop()
@@ -212,13 +236,6 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
 
     if log.checked is not None:
         log.checked.add_done_callback(tell)
-
-
-def _workspaces(run_context: RunContext, spawner: SupervisedSpawner) -> Callable[[tuple[str, ...]], Workspace]:
-    """Return a function that opens the workspace over some roots."""
-    settings = run_context.settings
-    keep = (*settings.env.keep, *(name for name, _ in settings.variables))
-    return partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=keep)
 
 
 def _environ(run_context: RunContext) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from longrein.config.bounded_file import read_bounded
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
-from longrein.models import ModelOptions, known_provider, look_up, offered_models
+from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
 from longrein.permissions import escape
 from longrein.settings_schema import Settings
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
@@ -239,6 +239,14 @@ def _effort(options: Options) -> str:
         tokens = int(options.max_thinking_tokens)
         return next((e for e, most in THINKING_TOKENS.items() if tokens <= most), "max")
     return {"xhigh": "max"}.get(options.effort, options.effort)
+
+
+def model_names(run_context: RunContext, present: str) -> Sequence[str]:
+    """Return the present model, those of the settings, then those of providers with a key."""
+    environ = run_context.environ
+    with_key = [known.name for known in known_providers() if any(environ.get(key) for key in known.keys)]
+    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
+    return list(dict.fromkeys((present, *run_context.settings.models, *offered)))
 
 
 def budget_of(run_context: RunContext, state: State) -> Budget:

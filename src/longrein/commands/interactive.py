@@ -15,9 +15,8 @@ from longrein.events import LongreinError
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
-from longrein.models import known_models, known_providers, look_up
 from longrein.permissions.hooks import hook_line
-from longrein.run_context import CLOCK, RunContext, discard_unused, fork
+from longrein.run_context import CLOCK, RunContext, discard_unused, fork, model_names
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
@@ -98,7 +97,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         reasons=lambda handle: line_reasons(session.state, deps.model.budget, handle),
         analysis=lambda: analysis_lines(analyse(session.state, deps.model.budget)),
         sessions=lambda: _sessions(place),
-        models=lambda: _models(place, deps.model.name),
+        models=lambda: model_names(place, deps.model.name),
         file_text=lambda path: _file_text(built, path),
         wall_us=CLOCK.wall_us,
         task_tail=lambda task, lines: _task_tail(place, built, task, lines),
@@ -141,13 +140,6 @@ async def _sessions(place: RunContext) -> Sequence[Row]:
 
 def _when(info: SessionInfo) -> str:
     return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _models(place: RunContext, present: str) -> Sequence[str]:
-    """Return the present model, those of the settings, then those of providers with a key."""
-    with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
-    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
-    return list(dict.fromkeys((present, *place.settings.models, *offered)))
 
 
 def _file_text(built: Composition, path: str) -> str | None:

@@ -299,6 +299,14 @@ COMMANDS: Mapping[str, Command] = {
         ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
+            "acp",
+            "[FLAGS]",
+            "Serve an editor over stdin and stdout by the Agent Client Protocol (Zed, JetBrains, neovim …). The editor "
+            "starts it; docs/editors.md has the settings.",
+            (flag("--doctor", "only say what is missing, then exit"), STATE_DIR, HELP),
+            0,
+        ),
+        Command(
             "trust",
             "[FLAGS]",
             "Use what this folder brings from now on: .longrein/config.toml, which can only narrow what may happen, "
@@ -357,7 +365,7 @@ RESERVED: Mapping[str, str] = {
         ("`longrein doctor` says what is here and what is missing", "status info debug"),
         (
             "longrein has no server; programs use `longrein -p --input-format stream-json --output-format stream-json`",
-            "acp serve server web app desktop ide daemon gateway attach connect remote remote-control app-server",
+            "serve server web app desktop ide daemon gateway attach connect remote remote-control app-server",
         ),
         (
             "it is not available yet",

@@ -53,7 +53,7 @@ async def read_lines(fd: int) -> AsyncIterator[bytes]:
     `STDIN_BYTES_MAX`.
     """
     rest = bytearray()
-    while chunk := await _wait_chunk(fd):
+    while chunk := await wait_chunk(fd):
         rest += chunk
         if b"\n" in chunk:
             *whole, rest = rest.split(b"\n")
@@ -85,7 +85,7 @@ def _read(fd: int) -> bytes:
             raise UsageError(f"stdin cannot be read: {error.strerror}") from None
 
 
-async def _wait_chunk(fd: int) -> bytes:
+async def wait_chunk(fd: int) -> bytes:
     """Wait for the next bytes of `fd`; b'' at its end."""
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     try:

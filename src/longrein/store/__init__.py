@@ -9,7 +9,15 @@ from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, SearchResult, SessionInfo, Snapshot
 from longrein.store.reader import Reader, read_entries
 from longrein.store.search import scan
-from longrein.store.sessions import discard_empty, find_session, is_open, latest_session, list_sessions, session_info
+from longrein.store.sessions import (
+    delete_session,
+    discard_empty,
+    find_session,
+    is_open,
+    latest_session,
+    list_sessions,
+    session_info,
+)
 from longrein.store.transcript import transcript_in
 
 __all__ = [
@@ -28,6 +36,7 @@ __all__ = [
     "SessionLog",
     "Snapshot",
     "contents_of",
+    "delete_session",
     "discard_empty",
     "encoding_of",
     "export_jsonl",

@@ -201,6 +201,18 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         lock.release()
 
 
+async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> None:
+    """Delete a stored session with all its files. Raises `SessionUnknown`, `SessionBusy` and other `SessionError`."""
+    folder = existing_folder(state_dir, session)
+    lock = await take_lock(folder, wall_us)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be deleted: {error.strerror}") from None
+    finally:
+        lock.release()
+
+
 def _is_empty(state_dir: str, session: str, folder: str) -> bool:
     names = set(os.listdir(folder))
     if names - KNOWN_NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):

@@ -1,6 +1,6 @@
 """Headless runs: one prompt or a stream of prompts in, text or JSON lines out, no questions to the user."""
 
-from longrein.frontends.headless.output import BufferedOutput
+from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.run import run_headless
 from longrein.frontends.headless.run_state import OutputOptions, SessionFacts
 

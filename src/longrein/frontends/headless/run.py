@@ -19,11 +19,12 @@ from longrein.events import (
     TurnEnded,
     UsageError,
 )
+from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control import ControlChannel, ControlRequest, ControlResponse
 from longrein.frontends.headless.control_requests import ControlOptions, HostRequests
 from longrein.frontends.headless.host_permissions import HostPermissions
 from longrein.frontends.headless.input import InputMessage, KeepImage, parse_line
-from longrein.frontends.headless.output import BufferedOutput, RunReporter
+from longrein.frontends.headless.output import RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts

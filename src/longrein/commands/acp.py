@@ -1,0 +1,106 @@
+"""`longrein acp`: serve an editor by the Agent Client Protocol."""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from longrein import __version__
+from longrein.commands.doctor import doctor as run_doctor
+from longrein.composition import Additions, Composition, build
+from longrein.context import next_compacted, report
+from longrein.events import Image, SessionBusy, UsageError
+from longrein.frontends.acp.interface import SessionFacts, SessionRequest, StoredSession
+from longrein.frontends.acp.json_lines import take_standard_streams
+from longrein.frontends.argv import Options
+from longrein.frontends.reports.context import as_text
+from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
+from longrein.store import delete_session, list_sessions
+from longrein.tools.editor import Editor
+from longrein.workspace import spooled_tasks
+
+FILE_BYTES_MAX = 1_000_000
+"""Part of a file that is read for a diff in the editor."""
+
+
+def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) -> int:
+    """Serve the editor on stdin and stdout until it closes them; return the exit code."""
+    if doctor:
+        return run_doctor(place)
+    if find_spec("acp") is None:
+        raise UsageError(
+            "`longrein acp` needs the package agent-client-protocol: install longrein with it, "
+            "such as pip install 'longrein[acp]'"
+        )
+    incoming, outgoing = take_standard_streams()
+    from longrein.frontends.acp.server import serve
+
+    return asyncio.run(serve(SessionHost(place), incoming, outgoing))
+
+
+class SessionHost:
+    """Opens, finds, copies and deletes sessions for the editor (see `frontends.acp.interface.Host`)."""
+
+    version = __version__
+    mcp_transports: Sequence[str] = ()
+
+    def __init__(self, place: RunContext) -> None:
+        self._place = place
+
+    async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
+        """See `Host.open`."""
+        options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
+        place = read_run_context(options, folder=request.cwd)
+        built = await build(place, session, fresh=not session, additions=Additions(editor=editor))
+        return _facts(place, built, request)
+
+    def stored(self) -> Sequence[StoredSession]:
+        """See `Host.stored`."""
+        infos = [info for info in list_sessions(self._place.state_dir) if info.title]
+        return [StoredSession(info.session, info.cwd, info.title, info.updated_at) for info in infos]
+
+    async def fork(self, session: str) -> str:
+        """See `Host.fork`."""
+        return await fork(self._place, session)
+
+    async def delete(self, session: str) -> None:
+        """See `Host.delete`."""
+        info = next((info for info in list_sessions(self._place.state_dir) if info.session == session), None)
+        if info is not None and any(task.state == "running" for task in spooled_tasks(info.folder)):
+            raise SessionBusy(f"session {session} has background tasks that still run; stop them first")
+        await delete_session(self._place.state_dir, session, wall_us=CLOCK.wall_us)
+
+    def check_model(self) -> None:
+        """See `Host.check_model`: settings are read anew, as the user may just have changed them."""
+        chosen_model(read_run_context(self._place.options, folder=self._place.cwd))
+
+
+def _facts(place: RunContext, built: Composition, request: SessionRequest) -> SessionFacts:
+    deps, session, log = built.deps, built.session, built.log
+    unused = tuple(request.mcp_servers)
+    told = (f"MCP servers of the editor are not used yet: {', '.join(unused)}",) if unused else ()
+
+    def file_text(path: str) -> str | None:
+        try:
+            found = deps.workspace.resolve(path, session.state.cwd)
+            data = deps.workspace.read(found.real, FILE_BYTES_MAX) if found.kind == "file" else None
+        except OSError:
+            return None
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def context_lines() -> Sequence[str]:
+        budget = deps.model.budget
+        return as_text(report(session.state, budget, next_compacted(session.state, budget))).splitlines()
+
+    return SessionFacts(
+        port=session,
+        model=lambda: deps.model.name,
+        models=lambda: model_names(place, deps.model.name),
+        window_tokens=lambda: deps.model.budget.window_tokens,
+        notes=(*built.notes, *told),
+        keep_image=lambda data, media: Image(log.put_blob(data), media, len(data)),
+        keep_blob=log.put_blob,
+        read_blob=log.read_blob,
+        file_text=file_text,
+        context_lines=context_lines,
+        discard_unused=lambda: discard_unused(place, session.id, said=bool(session.state.words or session.pending)),
+    )

@@ -1,0 +1,106 @@
+"""Permission questions in the editor: what is shown, the possible answers, and what each means. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from longrein.agent import Answer, approval_digest
+from longrein.events import PermissionAsked
+from longrein.frontends.acp.tool_calls import CallView, Update, fence, text_content
+from longrein.frontends.text_format import escape, escape_line, shortened
+from longrein.permissions import unseen_note
+
+NAME_CHARS_MAX = 120
+"""Longest label of an answer."""
+GONE = "the editor has not answered: nobody allowed it"
+"""Message to the model when the editor has gone or cancelled the question."""
+_DRAWN = ("file_path", "old_string", "new_string", "content")
+"""Arguments that a diff shows."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A call that waits for permission."""
+
+    asked: PermissionAsked
+    view: CallView | None
+    """The call as it was announced; None when it was not."""
+    qualified: str
+    """Id of the call in the protocol."""
+    session: str = ""
+    """Session of the subagent that asks; '' for the session itself."""
+    who: str = ""
+    """Label and type of that subagent."""
+
+
+def options(question: Question) -> list[Update]:
+    """Return the answers: once; for the session and always, where rules are proposed; no; no and stop."""
+    rules = question.asked.suggestion.splitlines()
+    what = shortened(escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules", NAME_CHARS_MAX)
+    once = [_option("once", "Yes, once", "allow_once")]
+    no = [_option("no", "No", "reject_once")]
+    if question.asked.name == "ExitPlanMode":
+        return [_option("once", "Yes, start", "allow_once"), _option("no", "No, keep planning", "reject_once"), _STOP]
+    if not rules:
+        return [*once, *no, _STOP]
+    lasting = [
+        _option("session", f"Yes, for this session: {what}", "allow_always"),
+        _option("always", f"Always: {what}", "allow_always"),
+    ]
+    return [*once, *lasting, *no]
+
+
+def tool_call(question: Question) -> Update:
+    """Return the call with everything that an approval covers: the diff of an edit, else the exact text."""
+    asked, view = question.asked, question.view
+    reason = [text_content(escape(asked.reason))] if asked.reason else []
+    shown = _diff(view) if view and view.content else [_text(asked)]
+    rules = asked.suggestion.splitlines()
+    listed = [text_content("Rules:\n" + fence("\n".join(map(escape_line, rules))))] if len(rules) > 1 else []
+    title = view.title if view else escape_line(f"{question.who} {asked.name}".strip())
+    return {
+        "toolCallId": question.qualified,
+        "title": title,
+        "kind": view.kind if view else "other",
+        "status": "pending",
+        "content": [*reason, *shown, *listed],
+        **({"rawInput": view.call.arguments} if view and view.call.arguments is not None else {}),
+    }
+
+
+def _text(asked: PermissionAsked) -> Update:
+    """Return the exact text of a call; a plan is Markdown."""
+    text = escape(asked.shown)
+    return text_content(text if asked.name == "ExitPlanMode" else fence(text))
+
+
+def _diff(view: CallView) -> list[Update]:
+    """Return the diff with the arguments that it does not show, and characters that nobody sees written out."""
+    arguments = view.call.arguments or {}
+    note = unseen_note(arguments)
+    if note:
+        return [text_content(note + "\n" + fence(escape(f"{k}: {v}"))) for k, v in arguments.items()]
+    rest = [f"{name}: {value}" for name, value in arguments.items() if name not in _DRAWN]
+    return [*view.content, *(text_content(fence(escape(line))) for line in rest)]
+
+
+def answer(question: Question, option: str) -> Answer:
+    """Return the answer for an option; any other text denies."""
+    asked, session = question.asked, question.session
+    digest = approval_digest(asked)
+    match option:
+        case "once":
+            return Answer(asked.call, "allow", session=session, digest=digest)
+        case "session" | "always" if asked.suggestion:
+            scope: Any = option
+            return Answer(asked.call, "allow", scope, asked.suggestion, session=session, digest=digest)
+        case "no" | "stop":
+            return Answer(asked.call, "deny", session=session, digest=digest)
+        case _:
+            return Answer(asked.call, "deny", message=GONE, session=session, digest=digest)
+
+
+def _option(option: str, name: str, kind: str) -> Update:
+    return {"optionId": option, "name": name, "kind": kind}
+
+
+_STOP = _option("stop", "No, and stop", "reject_once")

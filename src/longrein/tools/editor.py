@@ -1,0 +1,184 @@
+"""Tools of a session in an editor: files with unsaved text, and commands in the editor's terminals."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from longrein.tools.file_access import HANDLED_BYTES_MAX
+from longrein.tools.port import BackgroundedCommand, Outcome, OutputSlice, TaskPort, TaskView, Tool, ToolContext
+from longrein.workspace import CommandExit, Confinement, ReplayableSink, Spawner, Workspace, open_workspace
+from longrein.workspace.editor_workspace import EditorFiles, EditorWorkspace
+from longrein.workspace.supervisor.shell import FILTER, FOLDER_CHANGES, LANDLOCK
+
+
+class EditorCommand(msgspec.Struct, frozen=True):
+    """A command for a terminal of the editor."""
+
+    call: str
+    words: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    timeout_s: float
+    output_bytes_max: int
+
+
+class EditorTerminals(Protocol):
+    """Terminals of the editor."""
+
+    async def run(self, command: EditorCommand) -> tuple[CommandExit, bytes] | None:
+        """Run a command to its end: how it ended, and its output. None when the editor opens no terminal.
+
+        Cancellation ends the command; its output is lost.
+        """
+        ...
+
+
+class Editor(msgspec.Struct, frozen=True):
+    """What an editor offers to a session."""
+
+    files: EditorFiles | None = None
+    terminals: EditorTerminals | None = None
+
+    def open_workspace(
+        self, roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
+    ) -> Workspace:
+        """Open the workspace of a session, over the editor's buffers where it gives them."""
+        if self.files is None:
+            return open_workspace(roots, spawner=spawner, environment=environment, keep_env=keep_env)
+        return EditorWorkspace(roots, spawner, environment, keep_env, self.files)
+
+    def wrap(self, tool: Tool) -> Tool:
+        """Return `tool` as it works in this editor."""
+        return through_editor(tool, self)
+
+
+def through_editor(tool: Tool, editor: Editor) -> Tool:
+    """Return a tool that sees unsaved text, or runs its commands in a terminal of the editor; else the tool itself.
+
+    A path is asked for after it was allowed, and only where it still leads to the place that was allowed.
+    """
+    if tool.access in ("read", "write") and editor.files is not None:
+
+        async def with_buffers(hands: ToolContext, **arguments: Any) -> Outcome:
+            for path, _ in tool.paths(arguments):
+                await _refresh(hands, path)
+            return await tool.run(hands, **arguments)
+
+        return msgspec.structs.replace(tool, run=with_buffers)
+    if tool.access == "command" and tool.traits.kind == "shell" and editor.terminals is not None:
+        terminals = editor.terminals
+
+        async def in_terminal(hands: ToolContext, **arguments: Any) -> Outcome:
+            if hands.tasks is not None:
+                hands = msgspec.structs.replace(hands, tasks=TerminalCommands(hands, hands.tasks, terminals))
+            return await tool.run(hands, **arguments)
+
+        return msgspec.structs.replace(tool, run=in_terminal)
+    return tool
+
+
+async def _refresh(hands: ToolContext, path: str) -> None:
+    workspace = hands.workspace
+    if not isinstance(workspace, EditorWorkspace):  # of a subagent in a git worktree, which no editor has open
+        return
+    place = workspace.resolve(path, hands.cwd)
+    allowed = hands.judged.get(path, place.real) == place.real
+    if allowed and place.kind == "file" and place.size_bytes <= HANDLED_BYTES_MAX:
+        await workspace.refresh(place.real)
+
+
+LAUNCH = (
+    'names=$1; shift; kept=(); for name in $names; do kept+=("$name=${!name}"); done; exec env -i "${kept[@]}" "$@"'
+)
+"""Shell text that starts a command with the named variables only: an editor adds its whole environment."""
+FILTER_DESCRIPTOR = "9"
+OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+"""Output that a terminal of the editor keeps: it comes in one message."""
+
+
+def terminal_words(command: str, env: Mapping[str, str], confinement: Confinement | None) -> tuple[str, ...] | None:
+    """Return the words that run a shell command with `env` alone, in the sandbox; None where that cannot be.
+
+    Landlock is set up by a parent process of longrein's own, which a terminal of the editor has not.
+    """
+    names = " ".join(env)
+    inner = ("bash", "-c", command)
+    if confinement is None:
+        return ("bash", "-c", LAUNCH, "longrein", names, *inner)
+    if LANDLOCK in confinement.words:
+        return None
+    front = [FILTER_DESCRIPTOR if word == FILTER else word for word in confinement.words]
+    launch = f'filter=$1; shift; {LAUNCH} {FILTER_DESCRIPTOR}<"$filter"' if confinement.filter else LAUNCH
+    more = (confinement.filter,) if confinement.filter else ()
+    return ("bash", "-c", launch, "longrein", *more, names, *front, *inner)
+
+
+class TerminalCommands:
+    """Commands of one call: in the foreground in a terminal of the editor, else as in any session (see `TaskPort`)."""
+
+    def __init__(self, hands: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
+        self._hands, self._tasks, self._terminals = hands, tasks, terminals
+
+    async def run(
+        self,
+        command: str,
+        *,
+        call: str,
+        sink: ReplayableSink,
+        timeout_s: float,
+        background: bool,
+        promote: bool,
+        outside_sandbox: bool = False,
+    ) -> CommandExit | BackgroundedCommand:
+        """See `TaskPort.run`. A command that may change the folder is run without the editor, which reports none."""
+        if not background and not any(word in command for word in FOLDER_CHANGES):
+            made = self._made(command, call, timeout_s, outside_sandbox=outside_sandbox)
+            ended = await self._terminals.run(made) if made is not None else None
+            if ended is not None:
+                sink.write(ended[1])
+                return ended[0]
+        return await self._tasks.run(
+            command,
+            call=call,
+            sink=sink,
+            timeout_s=timeout_s,
+            background=background,
+            promote=promote,
+            outside_sandbox=outside_sandbox,
+        )
+
+    def _made(self, command: str, call: str, timeout_s: float, *, outside_sandbox: bool) -> EditorCommand | None:
+        hands = self._hands
+        try:
+            confinement = (
+                hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside_sandbox else None
+            )
+        except OSError:
+            return None  # reported where the command is then run
+        env = hands.workspace.environment(hands.session) | (confinement.env if confinement is not None else {})
+        words = terminal_words(command, env, confinement)
+        if words is None:
+            return None
+        output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
+        return EditorCommand(call, words, hands.cwd, env, timeout_s, output_bytes_max)
+
+    def tasks(self) -> Sequence[TaskView]:
+        """See `TaskPort.tasks`."""
+        return self._tasks.tasks()
+
+    async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
+        """See `TaskPort.output`."""
+        return await self._tasks.output(task, tail=tail, since=since, grep=grep)
+
+    async def wait(self, task: str, timeout_s: float) -> TaskView:
+        """See `TaskPort.wait`."""
+        return await self._tasks.wait(task, timeout_s)
+
+    async def stop(self, task: str) -> TaskView:
+        """See `TaskPort.stop`."""
+        return await self._tasks.stop(task)
+
+    async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
+        """See `TaskPort.give`."""
+        return await self._tasks.give(task, text, eof=eof)
