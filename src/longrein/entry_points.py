@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein import __version__
-from longrein.composition import Composition, build
+from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
 from longrein.events import Image, LongreinError, Text
 from longrein.frontends.argv import Options
@@ -19,6 +19,7 @@ from longrein.frontends.headless.initialize import Offer, read_initialize, with_
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
 from longrein.run_context import budget_of, chosen_model, discard_unused, named_budget, read_run_context
+from longrein.tools import structured_output_tool
 from longrein.workspace import nesting_depth
 
 
@@ -31,15 +32,19 @@ async def _print(options: Options) -> int:
     lines = read_lines(0) if options.input_format == "stream-json" else None
     out, given = BufferedOutput(1), None
     if lines is not None:
-        given, lines = await read_initialize(lines)
+        given, lines, stopped = await read_initialize(lines)
+        if stopped:
+            return 128 + stopped
     try:
-        built = await build(read_run_context(with_initialize(options, given) if given else options))
+        options = with_initialize(options, given) if given else options
+        more = (structured_output_tool(options.json_schema),) if options.json_schema else ()
+        built = await build(read_run_context(options), additions=Additions(tools=more))
     except LongreinError as error:
         if given is not None:  # else the program would wait for the answer
             out.put(encode(error_line(given.id, str(error))))
             await out.drain()
         raise
-    session, control = built.session, control_options(built)
+    session, control = built.session, control_options(built, waits=given is not None)
     if given is not None:
         out.put(encode(success_line(given.id, control.offer.fields())))
         for line in given.notes:
@@ -55,6 +60,8 @@ async def _print(options: Options) -> int:
                 built.run_context.settings.tasks.background,
                 built.run_context.settings.tasks.background_s,
                 options.debug or (options.verbose and options.output_format != "stream-json"),
+                structured=bool(options.json_schema),
+                replay=options.replay_user_messages,
             ),
             out=out,
             err=say,
@@ -71,8 +78,8 @@ STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESS
 """Variables with which a program asks for lines `session_state_changed`: for its SDK, and for itself."""
 
 
-def control_options(built: Composition) -> ControlOptions:
-    """Return what a session is given for the requests of a program that runs it."""
+def control_options(built: Composition, *, waits: bool) -> ControlOptions:
+    """Return what a session is given for the requests of a program that runs it. For `waits` see there."""
     run_context, deps = built.run_context, built.deps
     for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
 
@@ -83,6 +90,7 @@ def control_options(built: Composition) -> ControlOptions:
     return ControlOptions(
         offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
+        waits=waits,
         resolve_model=resolve,
         budget=lambda: budget_of(run_context, built.session.state),
         reports_state=for_sdk or for_all,

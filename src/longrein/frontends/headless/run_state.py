@@ -23,6 +23,7 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.frontends.headless.stream_json_blocks import Line, tail
+from longrein.tools import STRUCTURED_OUTPUT
 
 
 class DeniedCall(msgspec.Struct, frozen=True):
@@ -91,6 +92,10 @@ class RunState:
         """Seq and event of the last request if it failed."""
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
+        self.structured: Line | None = None
+        """Arguments of the last call of `StructuredOutput` that was taken."""
+        self.unstructured = False
+        """Whether the turn ended without the structured answer that was asked for."""
         self._answers: list[str] = []
         self._printed_chars = 0
 
@@ -183,6 +188,8 @@ class RunState:
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
+        if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
+            self.structured = call.arguments
         if end.status == "denied":
             by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
@@ -225,3 +232,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     turn."""
     background_s: float = 600.0
     verbose: bool = False
+    structured: bool = False
+    """Whether the answer must be an object given by `StructuredOutput`."""
+    replay: bool = False
+    """`stream-json`: whether messages of the user are written too."""
