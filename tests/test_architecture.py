@@ -175,7 +175,7 @@ IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models", "workspace"},
-    "httpx2": {"models", "entry_points"},
+    "httpx2": {"models", "workspace", "entry_points"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},

@@ -26,9 +26,11 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.background.control import BackgroundControl
+from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     describe_environment,
+    expanded_headers,
     known_secrets,
     load_instructions,
     load_subagent_types,
@@ -46,8 +48,8 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
+    found_notes,
     key_source,
-    left_out_note,
     session_of,
     stored_model,
     sweep_orphans,
@@ -144,11 +146,11 @@ def _around(
     roots = tuple(state.roots or run_context.roots)
     opened = None if state.session == log.session else _opened(run_context, log.session)
     nonce = opened.nonce if opened else state.nonce
-    secrets = known_secrets(run_context.environ, settings)
+    secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
 
-    in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
+    in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
@@ -175,6 +177,7 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
+        hooks=_hooks(run_context, roots),
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
@@ -193,7 +196,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes, missing)
+    first = (*found_notes(run_context), *settings.notes, *log.notes, missing)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
@@ -212,10 +215,18 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
+def _workspaces(run_context: RunContext, spawner: SupervisedSpawner) -> Callable[[tuple[str, ...]], Workspace]:
+    """Return a function that opens the workspace over some roots."""
+    settings = run_context.settings
+    keep = (*settings.env.keep, *(name for name, _ in settings.variables))
+    return partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=keep)
+
+
 def _environ(run_context: RunContext) -> Mapping[str, str]:
     """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
+    environ = {**run_context.environ, **dict(run_context.settings.variables)}
     named = run_context.options.state_dir or run_context.environ.get("LONGREIN_STATE_DIR")
-    return {**run_context.environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else run_context.environ
+    return {**environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else environ
 
 
 def _model(
@@ -348,6 +359,22 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         own=run_context.uses("user"),
         given=run_context.options.agents,
         known_tools=(*builtin_tools(), *goal_tools(), *more),
+    )
+
+
+def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
+    """Build the table of hooks; a program may add its own."""
+    options, environ = run_context.settings.hooks, run_context.environ
+    handlers: list[HookHandler] = [
+        CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
+        for hook in run_context.hooks.hooks
+    ]
+    project = project_root(roots[0])
+    return HookTable(
+        handlers,
+        env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
+        timeout_s=options.timeout_s,
+        may_allow=options.may_allow,
     )
 
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longrein.config import (
+    LoadedHooks,
     TrustedFolders,
     choose_model,
     environment,
     full_model_name,
     home_folder,
     left_out_files,
+    load_hooks,
     load_settings,
     read_trusted,
     state_dir,
@@ -24,6 +26,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
+from longrein.permissions import escape
 from longrein.settings_schema import Settings
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
 from longrein.workspace import end_orphans, nesting_depth
@@ -69,6 +72,8 @@ class RunContext(msgspec.Struct, frozen=True):
     trusted: TrustedFolders = TrustedFolders()
     left_out: tuple[str, ...] = ()
     """Files of the current folder that were not read because it is not trusted, for display."""
+    hooks: LoadedHooks = LoadedHooks()
+    """Hooks of the user and of a trusted project."""
 
     def uses(self, source: str) -> bool:
         """Return True if files of `source` (`user`, `project`, `local`) are used: `--setting-sources`."""
@@ -91,8 +96,46 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)
     settings = _settings(options, cwd, home, environ, trusted=is_trusted)
+    roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
     left_out = () if is_trusted or not _uses(options, "project") else left_out_files(cwd, home, environ, settings)
-    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out)
+    hooks = _hooks(settings, cwd, home, environ, trusted if not options.trust else None, is_trusted=is_trusted)
+    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks)
+
+
+def _hooks(
+    settings: Settings,
+    cwd: str,
+    home: str,
+    environ: Mapping[str, str],
+    trusted: TrustedFolders | None,
+    *,
+    is_trusted: bool,
+) -> LoadedHooks:
+    """Read the hooks. `trusted` knows the confirmed ones; None where all are trusted for this run."""
+    if settings.hooks.disable:
+        return LoadedHooks()
+    return load_hooks(
+        cwd,
+        home,
+        environ,
+        is_trusted=is_trusted,
+        confirmed=lambda: trusted.confirmed_hooks(cwd) if trusted is not None else None,
+        read_others=settings.other_agents.read,
+    )
+
+
+def found_notes(run_context: RunContext) -> tuple[str, ...]:
+    """Return the lines about files that were not used."""
+    return (left_out_note(run_context), changed_hooks_note(run_context), *run_context.hooks.notes)
+
+
+def changed_hooks_note(run_context: RunContext) -> str:
+    """Return the line about hooks of the project that are not as the user has confirmed them; '' for none."""
+    changed = run_context.hooks.changed
+    if not changed:
+        return ""
+    named = ", ".join(f"{hook.event} `{escape(hook.name)[:60]}`" for hook in changed[:LEFT_OUT_SHOWN_MAX])
+    return f"hooks that are not as you have confirmed them do not run: {named}; see `longrein trust`"
 
 
 def _uses(options: Options, source: str) -> bool:

@@ -303,6 +303,42 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     ] = ()
 
 
+class HookOptions(msgspec.Struct, frozen=True):
+    """Table `hooks`: how hooks run. The hooks themselves are in `hooks.json` and in files of other agents."""
+
+    disable: Annotated[bool, Setting("`true` runs no hook at all", "nothing")] = False
+    may_allow: Annotated[
+        bool,
+        Setting(
+            "`true` lets your own hooks answer a question with yes, where no rule asks or denies. Otherwise a hook can "
+            "only narrow",
+            "nothing",
+        ),
+    ] = False
+    timeout_s: Annotated[float, Setting("seconds of a hook that names no limit", "nothing", least=1)] = 60.0
+
+
+class OtherAgentOptions(msgspec.Struct, frozen=True):
+    """Table `other_agents`: what is used of the settings of other agents."""
+
+    read: Annotated[
+        bool,
+        Setting(
+            "rules, variables and hooks of `~/.claude/settings.json`, of `~/.codex/hooks.json` and of such files in a "
+            "trusted project are used; `false` leaves them all out",
+            "nothing",
+        ),
+    ] = True
+    full: Annotated[
+        tuple[str, ...],
+        Setting(
+            "folders of projects whose such settings may also widen: allow calls, set variables, mode and model. "
+            "Absolute or `~/…`",
+            "nothing",
+        ),
+    ] = ()
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -353,6 +389,12 @@ class Settings(msgspec.Struct, frozen=True):
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
+    hooks: HookOptions = HookOptions()
+    other_agents: OtherAgentOptions = OtherAgentOptions()
+    variables: tuple[tuple[str, str], ...] = ()
+    """Variables that settings of other agents give to commands."""
+    folders: tuple[str, ...] = ()
+    """Further folders of a session that such settings name."""
     origin: Mapping[str, str] = {}
     """Origin of each value that is not built in: key to `file:line`, variable or flag."""
     notes: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.agent import Clock
 from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran, find_command
-from longrein.workspace import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask
+from longrein.workspace import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask, Streams
 
 LEFT_S = 2.0
 """Seconds until other commands than kept tasks end after longrein is gone."""
@@ -57,6 +57,7 @@ class MemorySupervision:
         timeout_s: float,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
         started = await self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)

@@ -10,6 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein import context
+from longrein.agent.hook_events import after_compaction, refuse_compaction
 from longrein.agent.model_request import stream_answer
 from longrein.agent.session import Session
 from longrein.context import (
@@ -216,6 +217,10 @@ async def compact(session: Session, move: Summarise | Swap) -> None:
     """
     if isinstance(move, Swap):
         _swap(session, move)
+        if not session.state.profile.startswith("seed"):
+            await after_compaction(session, move.reason, move.prose)
+        return
+    if await refuse_compaction(session, move.reason, move.focus):
         return
     await session.summary_request.stop()
     seq, reserved = _asked(session, move)

@@ -8,9 +8,10 @@ from typing import assert_never
 
 from longrein.agent.compaction import compact
 from longrein.agent.file_changes import record_file_changes
+from longrein.agent.hook_events import begin_hooks, run_hooks
 from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
 from longrein.agent.model_request import request_turn
-from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
+from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunHooks, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.permission_check import judge_calls
 from longrein.agent.session import Session
 from longrein.agent.tool_runner import run_tools
@@ -18,11 +19,12 @@ from longrein.context import Summarise, Swap
 from longrein.events import TurnEnded
 
 
-async def run(session: Session, *, once: bool) -> None:
+async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 - a case for each move
     """Run until the session is closed or, with `once`, until a turn has ended and nothing waits.
 
     Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related errors only.
     """
+    await session.perform(begin_hooks(session))
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
@@ -34,17 +36,21 @@ async def run(session: Session, *, once: bool) -> None:
                 await session.perform(request_turn(session, usd_left, tokens_left))
             case RunTools(calls):
                 await session.perform(run_tools(session, calls))
+            case RunHooks(event, calls):
+                await session.perform(run_hooks(session, event, calls))
             case Summarise() | Swap():
                 await session.perform(compact(session, move))
             case Pause(delay_s, failure):
                 await session.perform(pause_before_retry(session, delay_s, failure))
             case Switch(model):
                 switch_model(session, model)
-            case AskUser():
+            case AskUser(call):
                 await session.commit(flush=True)
+                session.hooks.tell_question(call)
                 await session.wait_for_message()
             case Stop(reason, message):
                 session.append(TurnEnded(reason, message))
+                session.hooks.tell_end(reason, message)
             case Wait():
                 if await wait_idle(session, once=once):
                     return

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from longrein.agent.hook_events import refuse_prompt
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
     Answer,
@@ -20,7 +21,7 @@ from longrein.agent.model_request import retry_pause
 from longrein.agent.permission_check import approve_changed_call
 from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.session import Session
-from longrein.events import AskFailed, LongreinError, ModeSet
+from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
 
 async def drain_inbox(session: Session) -> None:
@@ -42,6 +43,13 @@ async def drain_inbox(session: Session) -> None:
         taken = session.inbox.take(lambda one: can_take(session.state, one, paused=session.paused, quiet=session.quiet))
         if taken is None:
             return
+        after: list[AnyEvent] = []
+        if isinstance(taken[1], UserMessage) and session.deps.parent_policy is None and _has_prompt_hooks(session):
+            instead, after = await refuse_prompt(session, taken[1])
+            if instead:
+                session.take(taken[0])
+                session.append(*instead)
+                continue
         session.take(taken[0])
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
@@ -49,6 +57,11 @@ async def drain_inbox(session: Session) -> None:
         if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | SetMode):
             continue
         _take(session, taken[1])
+        session.append(*after)
+
+
+def _has_prompt_hooks(session: Session) -> bool:
+    return session.hooks.concern("UserPromptSubmit")
 
 
 def _take(session: Session, word: InboxMessage) -> None:

@@ -57,8 +57,9 @@ OVERLOADS_MAX = 3
 class Judgement(msgspec.Struct, frozen=True):
     """Decision about one call."""
 
-    kind: Literal["run", "ask", "deny", "refuse", "not_run"]
-    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call."""
+    kind: Literal["run", "ask", "deny", "refuse", "not_run", "hooks"]
+    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call. `hooks`: its hooks
+    have not answered."""
     text: str = ""
     """Text for the model when the call does not run."""
     together: bool = False
@@ -67,6 +68,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """What it reads and writes."""
     question: PermissionAsked | None = None
     """The question, for `ask`."""
+    hooks_first: bool = False
+    """True if hooks are told of the question before the user is asked."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -88,6 +91,13 @@ class RunTools(msgspec.Struct, frozen=True):
     """Run these calls in parallel."""
 
     calls: tuple[ToolCall, ...]
+
+
+class RunHooks(msgspec.Struct, frozen=True):
+    """Run the hooks of an event: of these calls, of the end of the turn (`Stop`), or of a batch of calls."""
+
+    event: str
+    calls: tuple[str, ...] = ()
 
 
 class AskUser(msgspec.Struct, frozen=True):
@@ -120,7 +130,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Wait for a message."""
 
 
-Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
+Move = Record | AskModel | RunTools | RunHooks | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
 # --- Progress check --------------------------------------------------------------------------------------------------
@@ -193,14 +203,14 @@ def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveC
     unanswered = _lost(state, move_context)
     if unanswered:
         return Record(unanswered)
-    if state.interrupted:
-        return Stop("interrupted")
+    if state.interrupted or state.hook_stop:
+        return Stop("interrupted") if state.interrupted else Stop("blocked", state.hook_stop)
     if state.compact_wanted is not None and not (state.turn_open and move_context.paused):
         return _compact(state, move_context) or Wait()
     if not state.turn_open or move_context.paused:
         return Wait()
     if not state.owes_reply:
-        return _after_reply(state, move_context.limits)
+        return _after_reply(state, move_context)
     return _before_request(state, move_context)
 
 
@@ -241,6 +251,8 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
     calls = list(state.calls.values())
     if state.interrupted:
         return Record(tuple(_unrun(calls)))
+    if state.hook_stop:
+        return Record(tuple(call_ended(call, "not_run", f"not run: {state.hook_stop}") for call in calls))
     batch: list[ToolCall] = []
     running: list[Footprint] = []
     for call in calls:
@@ -249,12 +261,18 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
             break
         move = _judged(call, judgement)
         if move is not None:
-            return RunTools(tuple(batch)) if batch and isinstance(move, Record) else move
+            return _start(batch, judged) if batch and isinstance(move, Record | RunHooks) else move
         batch.append(call.call)
         running.append(judgement.touches)
         if not judgement.together:
             break
-    return RunTools(tuple(batch))
+    return _start(batch, judged)
+
+
+def _start(batch: list[ToolCall], judged: Mapping[str, Judgement]) -> Move:
+    """Run a batch of calls; first the hooks of those that no hook has seen."""
+    unseen = tuple(call.id for call in batch if judged[call.id].kind == "hooks")
+    return RunHooks("PreToolUse", unseen) if unseen else RunTools(tuple(batch))
 
 
 def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
@@ -267,6 +285,8 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
             return Record((call_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
             return AskUser(call.call.id)
+        case "ask" if judgement.hooks_first:
+            return RunHooks("PermissionRequest", (call.call.id,))
         case "ask" if judgement.question is not None:  # also after an answer that allowed something else
             return Record((judgement.question,))
         case _:
@@ -276,7 +296,7 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
 def _denial(answer: PermissionAnswered, reason: str) -> str:
     """Build the text for the model about a denied call."""
     by_user = answer.by == "user"
-    who = "the user denied this call" if by_user else reason
+    who = {"user": "the user denied this call", "hook": "a hook refused this call"}.get(answer.by, reason)
     said = f"{' They said:' * by_user} {answer.message}" if answer.message else ""
     return f"Denied: {who}.{said}"
 
@@ -302,20 +322,29 @@ def call_ended(call: OpenCall, status: str, text: str) -> ToolEnded:
 # --- the end of a turn -------------------------------------------------------------------------------------------
 
 
-def _after_reply(state: State, limits: Limits) -> Move:
+STOP_BLOCKS_MAX = 8
+"""Times in a row that hooks may refuse to let a turn end."""
+
+
+def _after_reply(state: State, move_context: MoveContext) -> Move:
+    limits = move_context.limits
     if state.stop == "length" and state.continuations < limits.continuations_max:
         text = marker(state.nonce, "note", "your answer was cut by the output limit; go on exactly where it stopped")
         return Record((Reminded("continue", text, "output limit"),))
     if state.stop == "refusal":
         return Stop("error", "the model declined to answer; say it in another way or use another model")
+    if move_context.stop_hooks and not state.stop_asked and state.stop_blocks < STOP_BLOCKS_MAX:
+        return RunHooks("Stop")
     return Stop("blocked" if state.denied_last else "done")
 
 
 # --- before a request --------------------------------------------------------------------------------------------
 
 
-def _before_request(state: State, move_context: MoveContext) -> Move:
+def _before_request(state: State, move_context: MoveContext) -> Move:  # noqa: PLR0911 - a return for each reason
     limits = move_context.limits
+    if move_context.batch_hooks and not state.batch_asked:
+        return RunHooks("PostToolBatch")
     if state.failure is not None:
         move = _after_failure(state, state.failure, move_context)
         if move is not None:
@@ -362,6 +391,8 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
         decision = decide_seed(state, named_window(state, move_context.budget))
     else:
         decision = decide(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
+    if isinstance(decision, Summarise) and state.compact_refused_asks == state.asks:
+        decision = Nothing("a PreCompact hook refused it")
     if isinstance(decision, Summarise) and not _pays_summary(state, move_context):
         decision = (
             Nothing("no money is left for a summary")

@@ -76,6 +76,7 @@ def open_session(
         session.append(opened)
     else:
         opened = None
+    session.hooks.source = _how_opened(opened, deps)
     if session.state.prefix is None:
         session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
@@ -97,6 +98,13 @@ def open_session(
     if session.state.tasks:
         session.open_background_tasks()
     return session
+
+
+def _how_opened(opened: Opened | None, deps: Dependencies) -> str:
+    """Return the word for hooks of how a session was opened."""
+    if opened is None:
+        return "resume"
+    return "startup" if opened.parent is None or deps.parent_policy is not None else "fork"
 
 
 def _restrict_earlier_calls(session: OpenSession, *, restored: bool) -> None:

@@ -15,7 +15,7 @@ from longrein.agent.ports import narrower
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall
-from longrein.events import PermissionAsked
+from longrein.events import PermissionAsked, ToolCall
 from longrein.permissions import (
     Call,
     Command,
@@ -27,6 +27,7 @@ from longrein.permissions import (
     glob_base,
     is_read_denied,
     judge,
+    protected_name,
     read_command,
     read_deny_rule,
     read_folders,
@@ -124,9 +125,12 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
         return Judgement("refuse", NOT_PLANNING)
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
-        return Judgement("refuse", bad_arguments_message(tool, problem, deferred))
+        by_hook = "a hook has changed the input to what the tool cannot take: " * (call.id in session.hooks.inputs)
+        return Judgement("refuse", by_hook + bad_arguments_message(tool, problem, deferred))
     if open_call.started and tool.traits.kind == "agent":  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
+    if call.id not in session.hooks.seen and session.hooks.concern("PreToolUse", tool_names(tool)):
+        return msgspec.structs.replace(_runnable(session, tool, arguments), kind="hooks")
     return _permitted(session, open_call, tool, arguments)
 
 
@@ -141,7 +145,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
         verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
-    verdict = _narrowed(session, made, verdict)
+    verdict = _after_hooks(session, call.id, made, _narrowed(session, made, verdict), mode)
     if verdict.kind == "allow":
         return allowed
     if verdict.kind == "deny":
@@ -150,7 +154,58 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
         return allowed
-    return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
+    first = call.id not in session.hooks.questions and session.hooks.concern("PermissionRequest", tool_names(tool))
+    return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question, hooks_first=first)
+
+
+def tool_names(tool: Tool) -> tuple[str, ...]:
+    """Return the names by which matchers of hooks may mean a tool: its own, and the one it has in older hooks."""
+    return (tool.spec.name, "Task") if tool.traits.kind == "agent" else (tool.spec.name,)
+
+
+def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode: str) -> Verdict:
+    """Narrow a verdict by what hooks have answered.
+
+    What they allow counts as the rules that the user could have stored: it passes no rule that asks or denies.
+    """
+    answer = session.hooks.seen.get(call)
+    if answer is None or verdict.kind == "deny":
+        return verdict
+    if answer.decision == "deny":
+        return Verdict("deny", f"a hook refused this call: {answer.reason}")
+    if answer.decision == "ask":
+        why = f"a hook asks: {visible(answer.reason)}"
+        if mode == "dontAsk":
+            return Verdict("deny", f"{why}; nobody is asked in this mode")
+        reason = why if verdict.kind == "allow" else f"{verdict.reason}; {why}"
+        return Verdict("ask", reason, shown=shown_call(made.arguments))
+    if answer.decision == "allow" and verdict.kind == "ask" and _may_hook_allow(session, made, verdict, mode):
+        return Verdict("allow", "a hook allows it")
+    return verdict
+
+
+def _may_hook_allow(session: Session, made: Call, verdict: Verdict, mode: str) -> bool:
+    """Return True if no rule, protected path or sandbox asks, but only the lack of a rule that allows the call."""
+    if verdict.rule or _leaves_sandbox(session, made.arguments):
+        return False
+    if verdict.suggestions:
+        rules = msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *verdict.suggestions))
+        return _narrowed(session, made, judge(made, rules, mode, session.state.cwd)).kind == "allow"
+    if made.command is None or made.command.script.problem or any(fact.armed for fact in made.parts):
+        return False
+    touched = (*made.touched, *(one for fact in made.parts for one in fact.touched))
+    if any(one.writes and protected_name(one, session.rules.base) for one in touched):
+        return False
+    return _narrowed(session, made, Verdict("allow", "")).kind == "allow"
+
+
+def matches_condition(session: Session, call: ToolCall, rule: str) -> bool:
+    """Return True if a call matches the permission rule that is the condition of a hook."""
+    tool = session.deps.tools[call.name]
+    arguments, problem = fit_arguments(tool, call.arguments or {})
+    made = _call(session, call.name, tool, call.arguments or {} if problem else arguments)
+    rules = msgspec.structs.replace(session.rules, deny=(rule,), ask=(), allow=())
+    return judge(made, rules, "default", session.state.cwd).kind == "deny"
 
 
 def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[str, object]) -> None:

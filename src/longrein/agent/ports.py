@@ -21,6 +21,7 @@ from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.hooks import HookTable
     from longrein.agent.session import Session
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
@@ -109,6 +110,8 @@ class Dependencies(msgspec.Struct):
     """Opens the background tasks of a session; None when commands run like any tool."""
     subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
+    hooks: "HookTable | None" = None
+    """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
@@ -140,6 +143,10 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True while the process is short of memory."""
     seed: bool = False
     """True for the `seed` profiles."""
+    stop_hooks: bool = False
+    """True if hooks are asked before a turn ends."""
+    batch_hooks: bool = False
+    """True if hooks are asked after each batch of calls."""
 
 
 WIDTH = {mode: width for width, mode in enumerate(MODES)}

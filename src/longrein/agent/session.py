@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.agent.file_watcher import FileWatcher
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import Inbox, WakeSchedule
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
@@ -180,7 +181,7 @@ class Session:
         self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
-        self.wake_schedule = WakeSchedule(self)
+        self.wake_schedule, self.hooks = WakeSchedule(self), SessionHooks(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -198,6 +199,7 @@ class Session:
                 self._original_calls.pop(event.call, None)
                 self.approvals.digests.pop(event.call, None)
                 self.approvals.arguments.pop(event.call, None)
+                self.hooks.forget(event.call)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
@@ -209,14 +211,14 @@ class Session:
         return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
 
     def original_call(self, call: ToolCall) -> ToolCall:
-        """Return an open call with the arguments that the model gave, secrets included, or an answer in their place.
+        """Return an open call with the arguments that the model gave, secrets included, or a hook or an answer.
 
         After a crash the arguments are those of the log, with markers in place of secrets; tools refuse to act on a
         marker.
         """
-        if call.id in self.approvals.arguments:
-            return msgspec.structs.replace(call, arguments=self.approvals.arguments[call.id], received="")
-        return unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
+        original = unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
+        changed = self.approvals.arguments.get(call.id, self.hooks.inputs.get(call.id))
+        return original if changed is None else msgspec.structs.replace(original, arguments=changed)
 
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
@@ -441,6 +443,8 @@ class Session:
             fallback="" if deps.fallback == deps.model.name else deps.fallback,
             paused_failures=self.paused_failures,
             seed=self.state.profile.startswith("seed"),
+            stop_hooks=self.hooks.end_concerns,
+            batch_hooks=self.hooks.concern("PostToolBatch"),
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
             summarising=self.summary_request.running,
@@ -507,6 +511,7 @@ class Session:
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
         if self.subagents is not None:
             await self.subagents.close()
+        await self.hooks.end()
         self.wake_schedule.stop()
         if self.own_background_tasks is not None:
             await self.own_background_tasks.close()

@@ -20,6 +20,7 @@ from longrein.agent.file_changes import (
     unattributed_changes,
     writer_of,
 )
+from longrein.agent.hook_events import after_call
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.permission_check import hidden_files
@@ -64,7 +65,8 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         session.append(*await unattributed_changes(session))
     for call in fresh:
         arguments = fitted[call.id]
-        session.append(ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments))
+        same = arguments == call.arguments and call.id not in session.hooks.inputs
+        session.append(ToolStarted(call.id, call.name, None if same else arguments))
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
@@ -190,6 +192,7 @@ async def _record(
         changes = await _changed(session, arguments, place.beside.looking)
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
+    outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)
     raw = ""
     if outcome.raw:
@@ -200,9 +203,9 @@ async def _record(
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
     if outcome.status == "ok":
-        session.append(*changes, *told, *facts, ended)
+        session.append(*changes, *told, *facts, ended, *answered)
     else:  # notices tell the ends that it did not report
-        session.append(*changes, *facts, ended, *told)
+        session.append(*changes, *facts, ended, *answered, *told)
 
 
 async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:

@@ -16,6 +16,7 @@ from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
+from longrein.permissions.hooks import hook_line
 from longrein.run_context import CLOCK, RunContext, discard_unused, fork
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
@@ -103,11 +104,20 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
+        hooks=lambda: _hooks(built),
         sandbox=lambda: _sandbox(built),
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
     )
+
+
+def _hooks(built: Composition) -> Sequence[tuple[str, str]]:
+    """Describe the hooks that run, then those that wait to be confirmed."""
+    table = built.deps.hooks
+    running = [one.hook for one in table.handlers] if table is not None else []
+    waiting = [(f"not confirmed: {hook_line(hook)}", hook.source) for hook in built.run_context.hooks.changed]
+    return [*((hook_line(hook), hook.source) for hook in running), *waiting]
 
 
 def _sandbox(built: Composition) -> str:

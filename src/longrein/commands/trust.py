@@ -25,8 +25,14 @@ def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_
         return 0
     show("".join(f"{line}\n" for line in trust_screen(place)))
     if not show_only:
-        say(f"{config.trust(place.state_dir, place.cwd, place.home)} is trusted")
+        say(f"{_trust(place)} is trusted")
     return 0
+
+
+def _trust(place: RunContext) -> str:
+    """Trust the current folder with the hooks that it brings now; return what is trusted."""
+    hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
+    return config.trust(place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks)))
 
 
 def trust_screen(place: RunContext) -> list[str]:
@@ -38,8 +44,10 @@ def trust_screen(place: RunContext) -> list[str]:
     rows = config.trust_preview(place.cwd, place.home, place.environ, place.settings)
     why = place.trusted.why_not(place.cwd)
     head = [f"Note: {escape_line(why)}."] if why else []
+    if place.hooks.changed:
+        head.append("Note: hooks of this folder are new, or not as they were when you trusted it.")
     if not rows:
-        return [*head, f"{escape_line(unit)} brings no settings, subagent types or instructions."]
+        return [*head, f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions."]
     kinds, files = (max(len(name) for name in names) for names in zip(*((r.kind, r.file) for r in rows), strict=True))
     lines = [f"  {row.kind:<{kinds}}  {row.file:<{min(files, 40)}}  {row.effect}".rstrip() for row in rows[:ROWS_MAX]]
     more = [f"  and {len(rows) - ROWS_MAX} more files"] if len(rows) > ROWS_MAX else []
@@ -53,7 +61,7 @@ def trusted_run_context(options: Options) -> RunContext | None:
     nothing of the folder is used, no program is started and nothing is sent.
     """
     place = read_run_context(options)
-    if not place.left_out or not (os.isatty(0) and os.isatty(1)):
+    if not (place.left_out or place.hooks.changed) or not (os.isatty(0) and os.isatty(1)):
         return place
     try:
         lines = trust_screen(place)
@@ -62,6 +70,6 @@ def trusted_run_context(options: Options) -> RunContext | None:
     show("".join(f"{line}\n" for line in lines))
     answer = ask(QUESTION, ANSWERS) or "quit"
     if answer == "yes":
-        config.trust(place.state_dir, place.cwd, place.home)
+        _trust(place)
         return read_run_context(options)
     return None if answer == "quit" else place

@@ -9,6 +9,13 @@ from longrein.config.environment import (
     state_dir,
     user_file,
 )
+from longrein.config.hooks import (
+    LoadedHooks,
+    expanded_headers,
+    fingerprint,
+    load_hooks,
+    read_project_hooks,
+)
 from longrein.config.instructions import (
     Instructions,
     load_instructions,
@@ -17,13 +24,14 @@ from longrein.config.instructions import (
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.settings import known_secrets, load_settings
-from longrein.config.settings_file import remember_rule
+from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
 from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
     "Instructions",
+    "LoadedHooks",
     "Probe",
     "TrustedFolders",
     "choose_model",
@@ -31,19 +39,24 @@ __all__ = [
     "describe_environment",
     "distrust",
     "environment",
+    "expanded_headers",
+    "fingerprint",
     "full_model_name",
     "home_folder",
     "is_trusted",
     "known_secrets",
     "left_out_files",
+    "load_hooks",
     "load_instructions",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
     "project_file",
     "project_root",
+    "read_project_hooks",
     "read_trusted",
     "remember_rule",
+    "shorten_home",
     "state_dir",
     "subagent_model",
     "trust",

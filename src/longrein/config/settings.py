@@ -10,6 +10,8 @@ from typing import Any
 
 from longrein.config.environment import project_file, user_file
 from longrein.config.instructions import leads_out, project_root
+from longrein.config.model_choice import resolved
+from longrein.config.other_agents import OtherSettings, read_own, read_project
 from longrein.config.settings_file import SettingValue, read_file, shorten_home
 from longrein.config.settings_keys import (
     FLAGS,
@@ -45,16 +47,36 @@ def load_settings(
     """
     merged = _MergedLayers()
     path = user_file(environ, home)
-    merged.take(read_file(path, shorten_home(path, home)) or ())
+    own = read_file(path, shorten_home(path, home)) or ()
+    reads_others = next((value.value for value in own if value.path == ("other_agents", "read")), True)
+    if reads_others:
+        merged.take_others(read_own(home, environ))
+    merged.take(own)
     path = project_file(cwd)
     if trusted and path != user_file(environ, home) and os.path.lexists(path):
         if leads_out(path, project_root(cwd)):
             merged.notes.append(f"{shorten_home(path, home)} leads out of the project: left out.")
         else:
             merged.narrow(read_file(path, shorten_home(path, home)) or ())
+    if trusted and reads_others:
+        full = merged.values.get(("other_agents", "full"), ())
+        for others in read_project(cwd, home, environ, full):
+            merged.take_others(others)
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
+    if ("model",) not in merged.values and merged.other_model and environ.get(OTHER_MODEL_KEY):
+        merged.take(_other_model(*merged.other_model))
     return merged.settings()
+
+
+OTHER_MODEL_KEY = "ANTHROPIC_API_KEY"
+"""Variable without which the model of another agent's settings cannot be used."""
+
+
+def _other_model(alias: str, place: str) -> list[SettingValue]:
+    """Return the model that an alias of another agent stands for; none where no known model has that name."""
+    name = resolved(alias.partition("[")[0], "anthropic/", Settings())
+    return [SettingValue(("model",), name, place)] if name else []
 
 
 def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[SettingValue]:
@@ -93,6 +115,19 @@ class _MergedLayers:
         self.values: dict[tuple[str, ...], Any] = {}
         self.origin: dict[str, str] = {}
         self.notes: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.folders: dict[str, None] = {}
+        self.other_model: tuple[str, str] | None = None
+        """Model that another agent's settings name, and the file."""
+
+    def take_others(self, others: OtherSettings) -> None:
+        """Add the settings of another agent."""
+        self.take(others.values)
+        self.notes += others.notes
+        self.variables |= dict(others.variables)
+        self.folders |= dict.fromkeys(others.folders)
+        if others.model:
+            self.other_model = others.model, others.place
 
     def take(self, layer: list[SettingValue] | tuple[SettingValue, ...]) -> None:
         for value in layer:
@@ -147,7 +182,8 @@ class _MergedLayers:
                 top.setdefault(table, {})[name] = STRUCTS[table](**fields)
             else:
                 top[table] = STRUCTS[table](**fields)
-        return Settings(**top, origin=self.origin, notes=tuple(self.notes))
+        variables, folders = tuple(self.variables.items()), tuple(self.folders)
+        return Settings(**top, variables=variables, folders=folders, origin=self.origin, notes=tuple(self.notes))
 
 
 def _field_value(key: Key, value: Any) -> Any:

@@ -246,3 +246,30 @@ def with_rule(text: str, rule: str, any_before: bool) -> str:
         return f"{text[: table.end()]}\nallow = [{quoted}]{text[table.end() :]}"
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
+
+
+# --- Setting any value -----------------------------------------------------------------------------------------------
+
+
+def with_value(text: str, key: str, value: str | bool | list[str], *, replace: bool) -> str:
+    """Return the TOML text with `key`, such as `permissions.deny`, set to `value`.
+
+    With `replace` the key is there already and holds a list. The caller parses the result, since a text can have a
+    form in which the edit goes wrong.
+    """
+    import json
+
+    table, _, name = key.rpartition(".")
+    quoted = [json.dumps(one, ensure_ascii=False) for one in value] if isinstance(value, list) else []
+    written = f"[{', '.join(quoted)}]" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
+    if replace:
+        pattern = rf"(?m)^([ \t]*(?:{re.escape(table)}[ \t]*\.[ \t]*)?{re.escape(name)}[ \t]*=[ \t]*)\[[^\]]*\]"
+        return re.sub(pattern, lambda found: found[1] + written, text, count=1)
+    line = f"{name} = {written}\n"
+    header = re.search(rf"(?m)^[ \t]*\[[ \t]*{re.escape(table)}[ \t]*\][ \t]*(?:#.*)?$", text) if table else None
+    if not table:
+        return line + text
+    if header:
+        return f"{text[: header.end()]}\n{line.rstrip()}{text[header.end() :]}"
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}[{table}]\n{line}"

@@ -33,6 +33,8 @@ class TrustedFolder(msgspec.Struct, frozen=True):
     """Real path."""
     identity: str = ""
     """See `identity_of`; '' in an entry of an older version, which trusts nothing until the user confirms it."""
+    hooks: tuple[str, ...] = ()
+    """Fingerprints of the hooks that the user has confirmed."""
 
 
 class TrustedFolders(msgspec.Struct, frozen=True):
@@ -55,11 +57,21 @@ class TrustedFolders(msgspec.Struct, frozen=True):
                 return f"another folder or repository stands at {above} than the one that was trusted"
         return ""
 
-    def with_folder(self, folder: str, home: str) -> "TrustedFolders":
-        """Return these and the unit of `folder`, see `trust_unit`. Raises `SettingsError` for the whole home."""
+    def confirmed_hooks(self, folder: str) -> frozenset[str]:
+        """Return the fingerprints of the hooks that the user has confirmed in `folder` and above it."""
+        above = set(_same_repository(folder))
+        return frozenset(one for entry in self.entries if entry.folder in above for one in entry.hooks)
+
+    def with_folder(self, folder: str, home: str, hooks: tuple[str, ...] = ()) -> "TrustedFolders":
+        """Return these and the unit of `folder`, see `trust_unit`. Raises `SettingsError` for the whole home.
+
+        `hooks`: fingerprints of the hooks that are confirmed with it.
+        """
         unit = trust_unit(folder, home)
+        identity = identity_of(unit)
+        known = next((entry.hooks for entry in self.entries if (entry.folder, entry.identity) == (unit, identity)), ())
         rest = (entry for entry in self.entries if entry.folder != unit)
-        return TrustedFolders((*rest, TrustedFolder(unit, identity_of(unit))))
+        return TrustedFolders((*rest, TrustedFolder(unit, identity, tuple(dict.fromkeys((*known, *hooks))))))
 
 
 def is_trusted(state_dir: str, folder: str) -> bool:
@@ -67,13 +79,14 @@ def is_trusted(state_dir: str, folder: str) -> bool:
     return read_trusted(state_dir).cover(folder)
 
 
-def trust(state_dir: str, folder: str, home: str) -> str:
+def trust(state_dir: str, folder: str, home: str, hooks: tuple[str, ...] = ()) -> str:
     """Trust the repository of `folder`, or the folder where there is none; return its real path.
 
-    Raises `SettingsError` for a folder that holds the home, and when the list cannot be written.
+    `hooks`: fingerprints of the hooks that the user has seen. Raises `SettingsError` for a folder that holds the home,
+    and when the list cannot be written.
     """
     unit, before = trust_unit(folder, home), read_trusted(state_dir)
-    after = before.with_folder(folder, home)
+    after = before.with_folder(folder, home, hooks)
     if after != before:
         _write(state_dir, after)
     return unit

@@ -11,12 +11,15 @@ from itertools import islice
 import msgspec
 
 from longrein.config.environment import project_file, user_file
+from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
+from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.permissions import escape
+from longrein.permissions.hooks import hook_line
 from longrein.settings_schema import Settings
 
 FILES_SHOWN_MAX = 20
@@ -109,6 +112,23 @@ def _listed(keys: list[str]) -> str:
     return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
+def _hook_files(folder: Folder) -> list[str]:
+    return [one.path for one in project_files(folder.cwd, folder.home, folder.environ)]
+
+
+def _hook_effect(path: str, folder: Folder) -> str:
+    """List the hooks of a file: each runs a command or calls an address by itself."""
+    shown = shorten_home(path, folder.home)
+    table, problem = read_json_object(path, shown)
+    hooks, _ = parse_hooks(table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd))
+    named = [f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in hooks]
+    more = [f"and {len(named) - FILES_SHOWN_MAX} more hooks"] if len(named) > FILES_SHOWN_MAX else []
+    brought = read_file_of_project(HookFile(path, shown, is_own=False), folder.home)
+    rules = [f"{value.path[1]} {_listed(value.value)}" for value in brought.values]
+    unused = [note.removeprefix(f"{shown}: ") for note in brought.notes]
+    return problem or "; ".join([*named[:FILES_SHOWN_MAX], *more, *rules, *unused]) or "brings nothing that is used"
+
+
 def _subagent_files(folder: Folder) -> list[str]:
     root = project_root(folder.cwd)
     above = [one for one in reversed(folders_between(root, folder.cwd)) if one != folder.home]
@@ -135,6 +155,7 @@ def _size(path: str, _folder: Folder) -> str:
 
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
+    Kind("hooks", _hook_files, _hook_effect),
     Kind("subagent", _subagent_files),
     Kind("instructions", _instruction_files, _size),
 )

@@ -239,6 +239,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case TurnEnded():
             state.unanswered = state.owes_reply
             state.turn_open = state.owes_reply = state.interrupted = False
+            state.hook_stop = ""
         case Recalled(handle=handle):
             if handle:
                 state.recalled = [*state.recalled[1 - RECALLED_MAX :], (handle, state.asks)]
@@ -250,7 +251,9 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             _child_started(state, seq, event)
         case ChildEnded() as event:
             _child_ended(state, event)
-        case HookAnswered() | GoalChanged():
+        case HookAnswered() as event:
+            _hook_answered(state, event)
+        case GoalChanged():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")
@@ -275,7 +278,8 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
 def _turn(state: State, *, task: bool) -> None:
     """Begin a turn, or continue it with something new."""
     if not state.turn_open:
-        state.steps = state.continuations = state.barren_steps = 0
+        state.steps = state.continuations = state.barren_steps = state.stop_blocks = 0
+        state.hook_stop = ""
         state.denied_last = False
         state.step_history = StepHistory()
     if task if state.label else not state.turn_open:  # a subagent that is woken continues its task
@@ -353,7 +357,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
     if state.asked_raw >= state.refused_raw:  # a refused size was accepted after all
         state.refused_raw = 0
     state.seen_reach = state.sent_reach
-    state.owes_reply = False
+    state.owes_reply = state.stop_asked = False
     _add_parts(state, seq, event)
     if event.stop != "interrupted":
         _open_slots(state, event)
@@ -401,6 +405,22 @@ def _answered(state: State, event: PermissionAnswered) -> None:
         state.calls[event.call].answer = event
 
 
+def _hook_answered(state: State, event: HookAnswered) -> None:
+    """Record what a hook decided about the turn. Decisions on calls hold for one run only and are not folded."""
+    if event.event in ("Stop", "SubagentStop"):
+        state.stop_asked = True
+        if event.decision == "block":
+            state.stop_blocks += not state.owes_reply  # several hooks of one end count once
+            state.owes_reply = True
+    elif event.event == "PostToolBatch":
+        state.batch_asked = True
+    elif event.event == "PreCompact" and event.decision == "block":
+        state.compact_refused_asks = state.asks
+        state.compact_wanted = None
+    if event.decision == "stop" and state.turn_open and event.event not in ("Stop", "SubagentStop"):
+        state.hook_stop = event.text or "a hook stopped the turn"
+
+
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call, None)
     if open_call is None:  # its call is in a damaged entry, or it has ended before
@@ -413,6 +433,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     replace_item(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
+    state.batch_asked = bool(state.calls)
     if event.status == "denied":
         state.denied_last = True
     elif event.status == "ok":

@@ -225,8 +225,10 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
 
 def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
     """Record feedback of a hook, unless the result of the stopped call has it."""
-    if event.text and event.decision not in ("deny", "ask") and event.event != "PreToolUse":
-        add_notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
+    is_told = event.decision not in ("deny", "ask", "stop") and event.event not in ("PreToolUse", "UserPromptSubmit")
+    body = "\n".join(filter(None, (event.text if is_told else "", event.context)))
+    if body:
+        add_notice(state, seq, "hook_feedback", f"{event.event} hook", body=body)
 
 
 # --- Reminders -------------------------------------------------------------------------------------------------------

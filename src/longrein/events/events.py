@@ -333,9 +333,14 @@ class HookAnswered(Event, frozen=True):
     visibility = Visibility(shown="no", searchable=True, in_ledger=False)
     hook: str  # Command or URL
     event: str  # Hook event, such as `PreToolUse`
-    decision: str  # `none`, `allow`, `ask`, `deny` or `block`
+    decision: str  # `none`, `allow`, `ask`, `deny`, `block` or `stop`
     call: str = ""  # Call id for tool events
-    text: str = ""  # Output of the hook
+    text: str = ""  # Reason of its decision; told to the model unless the result of a call has it
+    context: str = ""  # Text for the model, told before the next request
+    message: str = ""  # Line for the user: a warning, or what is wrong with the hook
+    arguments: dict[str, Any] | None = None  # Input that it put in place of the call's
+    source: str = ""  # File that configures it
+    elapsed_ms: int = 0  # Time it took
 
 
 # --- Tools and files -------------------------------------------------------------------------------------------------

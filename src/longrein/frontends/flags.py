@@ -313,6 +313,14 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
+            "import",
+            "[FLAGS] claude|codex|gemini|opencode",
+            "Show what of the settings of another agent can be taken over: rules, model, names of variables, MCP "
+            "servers, hooks. After a yes it is written to your own settings; nothing that is there is changed.",
+            (flag("--yes", "write without a question"), STATE_DIR, HELP),
+            1,
+        ),
+        Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",

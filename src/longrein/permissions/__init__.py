@@ -4,6 +4,7 @@ from longrein.events.escape import escape
 from longrein.permissions.bash_parser import Part, Word, join_path, word_set
 from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
 from longrein.permissions.display import shown_call, unseen_note, visible
+from longrein.permissions.hooks import Hook, HookAnswer
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
@@ -13,6 +14,7 @@ from longrein.permissions.verdict import (
     UNPROTECTED_SUBFOLDERS,
     is_read_denied,
     judge,
+    protected_name,
     read_deny_rule,
 )
 
@@ -23,6 +25,8 @@ __all__ = [
     "Call",
     "Command",
     "Effect",
+    "Hook",
+    "HookAnswer",
     "Mode",
     "Part",
     "PartFacts",
@@ -36,6 +40,7 @@ __all__ = [
     "is_read_denied",
     "join_path",
     "judge",
+    "protected_name",
     "read_command",
     "read_deny_rule",
     "read_folders",

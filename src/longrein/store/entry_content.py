@@ -168,8 +168,8 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [Content("goal", f"{goal.title}\n\n{goal.body}" if goal.body else goal.title)]
         case Interrupted():
             return [Content("interrupted", event.text, searchable=False)]
-        case HookAnswered() if event.text:
-            return [Content(f"hook {event.event}", event.text)]
+        case HookAnswered() if event.text or event.context:
+            return [Content(f"hook {event.event}", "\n".join(filter(None, (event.text, event.context))))]
         case PermissionAsked():
             return [Content("what was asked", event.shown, searchable=False)]
         case _:

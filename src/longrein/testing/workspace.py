@@ -14,7 +14,17 @@ from typing import TypeVar
 import msgspec
 
 from longrein.agent import Clock
-from longrein.workspace import CommandExit, Confinement, FileStamp, Merge, ReplaceResult, ResolvedPath, Sink, Spawner
+from longrein.workspace import (
+    CommandExit,
+    Confinement,
+    FileStamp,
+    Merge,
+    ReplaceResult,
+    ResolvedPath,
+    Sink,
+    Spawner,
+    Streams,
+)
 
 T = TypeVar("T")
 LINKS_MAX = 40
@@ -80,6 +90,7 @@ class MemorySpawner:
         timeout_s: float,
         output_bytes_max: int,
         confinement: Confinement | None = None,  # noqa: ARG002
+        streams: Streams | None = None,  # noqa: ARG002
     ) -> CommandExit:
         """See `workspace.Spawner.run`."""
         line = command if isinstance(command, str) else shlex.join(command)

@@ -5,9 +5,11 @@ from longrein.workspace.command import PlainSpawner
 from longrein.workspace.environment import nesting_depth
 from longrein.workspace.files import read as read_file
 from longrein.workspace.git import GIT_CUT, run_git
+from longrein.workspace.http_post import post_json
 from longrein.workspace.local_workspace import open_workspace
 from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
 from longrein.workspace.orphans import end_orphans
+from longrein.workspace.piped_command import PipedResult, run_with_input
 from longrein.workspace.port import (
     BackgroundOptions,
     CommandExit,
@@ -21,6 +23,7 @@ from longrein.workspace.port import (
     Spawner,
     SpooledTask,
     StartedCommand,
+    Streams,
     Supervision,
     Workspace,
 )
@@ -52,6 +55,7 @@ __all__ = [
     "Line",
     "MemoryUse",
     "Merge",
+    "PipedResult",
     "PlainSpawner",
     "Query",
     "ReplaceResult",
@@ -62,6 +66,7 @@ __all__ = [
     "Spawner",
     "SpooledTask",
     "StartedCommand",
+    "Streams",
     "SupervisedSpawner",
     "Supervision",
     "SupervisionOptions",
@@ -78,6 +83,7 @@ __all__ = [
     "merge_worktree",
     "nesting_depth",
     "open_workspace",
+    "post_json",
     "read_file",
     "read_output",
     "read_worktree",
@@ -85,6 +91,7 @@ __all__ = [
     "release_free_memory",
     "remove_worktree",
     "run_git",
+    "run_with_input",
     "split_glob",
     "spooled_tasks",
     "stop_background_task",

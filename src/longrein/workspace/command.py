@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from subprocess import Popen
+from subprocess import DEVNULL, Popen
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask
+from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask, Streams
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, SANDBOX_MARK, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
@@ -319,6 +319,7 @@ def start_child(
     cwd: str,
     env: Mapping[str, str],
     confinement: Confinement | None = None,
+    streams: Streams | None = None,
 ) -> tuple[Popen[bytes], tuple[int, int]]:
     """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
     output, their_output = os.pipe()
@@ -331,6 +332,8 @@ def start_child(
             env,
             output=their_output,
             report=their_report,
+            stdin=streams.stdin if streams is not None else DEVNULL,
+            error=streams.stderr if streams is not None else -1,
             confinement=(confinement.words, confinement.filter) if confinement is not None else None,
         )
     except BaseException:
@@ -403,6 +406,7 @@ class PlainSpawner:
         sink: Sink,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> ChildCommand | CommandExit:
         """Start a command; see `Supervision.start`."""
         mark = f"{self._mark}{next(self._numbers)}/"
@@ -410,7 +414,7 @@ class PlainSpawner:
         if confinement is not None:
             marked |= {**confinement.env, SANDBOX_MARK: sandbox_mark()}
         try:
-            process, pipes = start_child(command, self.shell, cwd, marked, confinement)
+            process, pipes = start_child(command, self.shell, cwd, marked, confinement, streams)
         except (OSError, ValueError) as error:
             return start_failure(error, command, cwd)
         self._used = True
@@ -429,11 +433,18 @@ class PlainSpawner:
         timeout_s: float,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
         started = self.start(
-            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, confinement=confinement
+            command,
+            cwd=cwd,
+            env=env,
+            sink=sink,
+            output_bytes_max=output_bytes_max,
+            confinement=confinement,
+            streams=streams,
         )
         return started if isinstance(started, CommandExit) else await started.run(until)
 

@@ -57,6 +57,13 @@ class Confinement(msgspec.Struct, frozen=True):
     """Variables that the command gets in addition."""
 
 
+class Streams(msgspec.Struct, frozen=True):
+    """Descriptors that a command gets as its standard input and standard error. The caller closes them."""
+
+    stdin: int
+    stderr: int
+
+
 class FileStamp(msgspec.Struct, frozen=True):
     """Identity of a file at one moment. A missing file has zeros and no hash."""
 
@@ -259,12 +266,14 @@ class Spawner(Protocol):
         timeout_s: float,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> CommandExit:
         """Run a command to its end: a shell line (str) or a program (sequence). With `confinement` in the sandbox.
 
         A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session, stdin from
         /dev/null and no terminal. The call returns when the process itself has exited, even if a grandchild still holds
-        the pipe; output that arrives within 0.1 s after the exit is kept.
+        the pipe; output that arrives within 0.1 s after the exit is kept. `streams`: other
+        descriptors for stdin and stderr.
 
         Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation re-raises
         `CancelledError` after TERM; KILL follows in the background. Never raises for what the command does.

@@ -27,6 +27,7 @@ from longrein.workspace.port import (
     Sink,
     SpooledTask,
     StartedCommand,
+    Streams,
 )
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.commands import KeptTask
@@ -398,10 +399,11 @@ class SupervisedSpawner(BackgroundTasks):
         timeout_s: float,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
-        started = await self._start(command, cwd, env, sink, output_bytes_max, confinement=confinement)
+        started = await self._start(command, cwd, env, sink, output_bytes_max, confinement=confinement, streams=streams)
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def _start(
@@ -414,12 +416,14 @@ class SupervisedSpawner(BackgroundTasks):
         *,
         stdin: bool = False,
         confinement: Confinement | None = None,
+        streams: Streams | None = None,
     ) -> SupervisedCommand | ChildCommand | CommandExit:
         """Start a command, without the supervisor where there is none."""
         connection = await self._connected()
         if connection is not None and not connection.unresponsive:
             try:
                 ours, theirs = open_pipes(command, self.shell)
+                theirs += [os.dup(streams.stdin), os.dup(streams.stderr)] if streams is not None else []
             except OSError as error:
                 return start_failure(error, command, cwd)
             running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
@@ -434,6 +438,7 @@ class SupervisedSpawner(BackgroundTasks):
                 number=running.number,
                 until_s=time.monotonic() + START_S,
                 confinement=confined,
+                streams=streams is not None,
                 **what,
             )
             failure = await self._wait_started(running, connection)
@@ -448,6 +453,7 @@ class SupervisedSpawner(BackgroundTasks):
             sink=sink or NullSink(),
             output_bytes_max=output_bytes_max,
             confinement=confinement,
+            streams=streams,
         )
 
     async def _wait_started(

@@ -144,6 +144,11 @@ class ConversationState(msgspec.Struct):
     step_history: StepHistory = StepHistory()  # Digests of the last steps, to detect repetition
     continuations: int = 0  # Times the model was told to continue a cut answer in this turn
     stop: str = ""  # Stop reason of the last reply
+    stop_asked: bool = False  # True once the hooks of the turn's end have answered, until the next reply
+    stop_blocks: int = 0  # Times in a row that hooks have refused to let this turn end
+    batch_asked: bool = True  # False while the hooks of a finished batch of calls have not answered
+    hook_stop: str = ""  # Why a hook stopped the turn; '' when none has
+    compact_refused_asks: int = -1  # Number of requests when a hook last refused a compaction
     denied_last: bool = False  # True if the last step had a denied call and no later call succeeded
     sent_items: int = 0  # Number of items in the last request
     sent_reach: int = 0  # Last entry that was sent

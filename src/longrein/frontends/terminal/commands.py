@@ -379,6 +379,11 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
     return CommandResult(message=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
 
 
+def _hooks(context: CommandContext, _: str) -> CommandResult:
+    rows = [line(f"  {escape_line(what)}  ", ("dim", escape_line(file))) for what, file in context.facts.hooks()]
+    return CommandResult("hooks", rows or [line(("dim", "  no hook runs here"))])
+
+
 def _pins(context: CommandContext, _: str) -> CommandResult:
     rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(context.session.state.pins, 1)]
     none = line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))
@@ -443,6 +448,7 @@ COMMANDS = (
         many_lines=True,
     ),
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
+    Command("hooks", "", "hooks that run, and the files they come from", _hooks),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),

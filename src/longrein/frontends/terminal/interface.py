@@ -55,6 +55,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Current time, microseconds UTC."""
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
+    hooks: Callable[[], Sequence[tuple[str, str]]] = tuple
+    """(what it is about and runs, file that it comes from) of each hook, for `/hooks`."""
     goals: GoalPort | None = None
     sandbox: Callable[[], str] = lambda: ""
     """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""

@@ -33,6 +33,8 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     stdin: int,
     home: int,
     confinement: Confined = None,
+    *,
+    error: int = -1,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
@@ -41,7 +43,10 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     if not command:
         raise ValueError("nothing")
     words = command_words(command, report)
-    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, one, number)
+        for number, one in ((0, stdin), (1, output), (2, error if error >= 0 else output))
+    ]
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
     filter_descriptor = -1
@@ -60,7 +65,9 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     except NotImplementedError:
         from longrein.workspace.supervisor.start_process import launch
 
-        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin, confinement=confinement)
+        popen = launch(
+            command, shell, cwd, env, output=output, report=report, stdin=stdin, error=error, confinement=confinement
+        )
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:

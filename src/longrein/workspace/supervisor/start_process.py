@@ -16,7 +16,7 @@ from longrein.workspace.supervisor.shell import (
 )
 
 
-def launch(
+def launch(  # noqa: PLR0913 - what makes a process
     command: str | Sequence[str],
     shell: str,
     cwd: str,
@@ -25,9 +25,10 @@ def launch(
     output: int,
     report: int = -1,
     stdin: int = DEVNULL,
+    error: int = -1,
     confinement: Confined = None,
 ) -> Popen[bytes]:
-    """Start a command without a terminal; stdout and stderr go to `output`.
+    """Start a command without a terminal; stdout and stderr go to `output`, or stderr to `error`.
 
     `report` is open in the process under the same number. `confinement` holds the words and the filter of a
     `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable
@@ -53,7 +54,7 @@ def launch(
             env=env,
             stdin=stdin,
             stdout=output,
-            stderr=output,
+            stderr=error if error >= 0 else output,
             start_new_session=True,
             pass_fds=[one for one in (report, filter_descriptor) if one >= 0],
         )

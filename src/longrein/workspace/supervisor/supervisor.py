@@ -230,17 +230,22 @@ class Supervisor:
         stdin: bool,
         until_s: float,
         confinement: tuple[list[str], str] | None,
+        streams: bool = False,
     ) -> None:
         """Start a command.
 
-        The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
+        The descriptors are both ends of the output pipe and the shell's end of the report pipe. With `streams` two
+        more follow: the command's standard input and its standard error. After `until_s`
         (monotonic) nothing is started, because longrein no longer waits. `confinement` holds the words and the filter
         of a `Confinement`.
         """
-        output, theirs, report = (*descriptors, -1, -1, -1)[:3]
+        their_input, their_error = (*descriptors[-2:], -1, -1)[:2] if streams else (-1, -1)
+        output, theirs, report = (*(descriptors[:-2] if streams else descriptors), -1, -1, -1)[:3]
         self._number += 1
         mark = f"{self.owner}.{self._number}/"
-        their_input, own_input = os.dup(self._devnull), -1
+        own_input = -1
+        if their_input < 0:
+            their_input = os.dup(self._devnull)
         try:
             if output < 0:
                 raise OSError(EMFILE, os.strerror(EMFILE))
@@ -253,13 +258,15 @@ class Supervisor:
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
             if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
-            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement)
+            pid = spawn(
+                command, shell, cwd, marked, theirs, report, their_input, self._home, confinement, error=their_error
+            )
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
-            close(theirs, report, their_input)
+            close(theirs, report, their_input, their_error)
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
         started.report_end = lambda: self._report_end(client, number, started)

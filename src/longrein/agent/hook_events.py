@@ -1,0 +1,318 @@
+"""What hooks are told of, and what their answers mean: at the start, for a prompt, around a call, at an end."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.agent.messages import UserMessage
+from longrein.agent.moves import STOP_BLOCKS_MAX
+from longrein.agent.permission_check import judge_calls, matches_condition, tool_names
+from longrein.agent.session import Session
+from longrein.context import State
+from longrein.events import (
+    AnyEvent,
+    HookAnswered,
+    PermissionAnswered,
+    Text,
+    ToolCall,
+    ToolResult,
+    TurnEnded,
+    text_of,
+)
+from longrein.tools import Outcome, Tool
+
+TEXT_CHARS_MAX = 1_000
+"""Length of a description in what hooks are told."""
+
+
+# --- Start of a session --------------------------------------------------------------------------------------
+
+
+async def begin_hooks(session: Session) -> None:
+    """Run the hooks of a session's start, once; what they say is told with the first request."""
+    hooks = session.hooks
+    if hooks.began:
+        return
+    hooks.began = True
+    if session.deps.parent_policy is not None:
+        if hooks.source == "startup":
+            _, entries = await hooks.ask(
+                "SubagentStart", hooks.payload("SubagentStart"), subjects=(session.state.kind,)
+            )
+            session.append(*entries)
+        return
+    await _session_start(session, hooks.source)
+
+
+async def _session_start(session: Session, source: str) -> None:
+    hooks = session.hooks
+    told = hooks.payload("SessionStart", source=source, model=session.deps.model.name)
+    _, entries = await hooks.ask("SessionStart", told, subjects=(source,))
+    session.append(*entries)
+
+
+# --- Prompts ---------------------------------------------------------------------------------------------------------
+
+
+async def refuse_prompt(session: Session, word: UserMessage) -> tuple[list[AnyEvent], list[AnyEvent]]:
+    """Ask the hooks about a prompt: (entries instead of it, entries after it). One of the lists is empty.
+
+    An interrupt while they work withdraws the prompt.
+    """
+    hooks = session.hooks
+    entries: list[HookAnswered] = []
+    refused = "interrupted while a hook looked at the prompt; it was not sent"
+
+    async def ask() -> None:
+        nonlocal refused, entries
+        told = hooks.payload("UserPromptSubmit", prompt=text_of(word.parts))
+        answer, entries = await hooks.ask("UserPromptSubmit", told)
+        refused = answer.reason if answer.decision in ("block", "stop") else ""
+
+    await session.perform(ask())
+    if not refused:
+        return [], list(entries)
+    session.interrupting = False
+    silent = [msgspec.structs.replace(one, decision="block", context="") for one in entries]
+    message = f"the prompt was not sent: {refused}"
+    if session.state.turn_open:  # a steering message: the turn goes on without it
+        session.notice(message)
+        return [*silent], []
+    return [*silent, TurnEnded("blocked", message)], []
+
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
+    """Run the hooks of a move."""
+    match event:
+        case "PreToolUse":
+            await asyncio.gather(*(_before_call(session, call) for call in calls))
+        case "PermissionRequest":
+            await _before_question(session, calls[0])
+        case "PostToolBatch":
+            await _after_batch(session)
+        case _:
+            await _before_end(session)
+
+
+def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dict[str, Any]:
+    return session.hooks.payload(event, tool_name=call.name, tool_input=call.arguments or {}, **more)
+
+
+async def _before_call(session: Session, call_id: str) -> None:
+    """Run the `PreToolUse` hooks of one call."""
+    call = session.original_call(session.state.calls[call_id].call)
+    names = tool_names(session.deps.tools[call.name])
+    answer, entries = await session.hooks.ask(
+        "PreToolUse",
+        _told_call(session, "PreToolUse", call, tool_use_id=call.id),
+        subjects=names,
+        call=call.id,
+        condition=lambda rule: matches_condition(session, call, rule),
+    )
+    if answer.updated_input is not None:
+        session.hooks.inputs[call.id] = answer.updated_input
+    session.hooks.seen[call.id] = answer
+    session.append(*entries)
+
+
+async def _before_question(session: Session, call_id: str) -> None:
+    """Run the `PermissionRequest` hooks of a call that is about to be asked about."""
+    hooks = session.hooks
+    call = session.original_call(session.state.calls[call_id].call)
+    question = judge_calls(session)[call_id].question
+    if question is None:
+        return
+    rules = [{"toolName": rule.partition("(")[0], "ruleContent": rule.partition("(")[2].removesuffix(")")}
+             for rule in question.suggestion.splitlines()]  # fmt: skip
+    suggested = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}] if rules else []
+    answer, entries = await hooks.ask(
+        "PermissionRequest",
+        _told_call(session, "PermissionRequest", call, permission_suggestions=suggested),
+        subjects=tool_names(session.deps.tools[call.name]),
+        call=call_id,
+        condition=lambda rule: matches_condition(session, call, rule),
+    )
+    hooks.questions[call_id] = None
+    if answer.updated_input is not None:
+        hooks.inputs[call_id] = answer.updated_input
+    seen = hooks.seen.get(call_id)
+    if answer.decision == "allow" and (seen is None or seen.decision in ("none", "allow")):
+        hooks.seen[call_id] = answer
+    session.append(*entries)
+    if answer.decision == "deny":
+        session.append(question, PermissionAnswered(call_id, "deny", "hook", message=answer.reason))
+
+
+async def after_call(
+    session: Session, call: ToolCall, arguments: Mapping[str, Any], outcome: Outcome, elapsed_ms: int
+) -> tuple[Outcome, list[HookAnswered]]:
+    """Run the hooks of a call that has ended; return the outcome, perhaps with other output, and the entries.
+
+    Interrupted, the hooks count as unanswered.
+    """
+    tool = session.deps.tools[call.name]
+    event = "PostToolUse" if outcome.status == "ok" else "PostToolUseFailure"
+    if not session.hooks.concern(event, tool_names(tool)):
+        return outcome, []
+    text = text_of(outcome.parts)
+    told = {**_told_call(session, event, call, tool_use_id=call.id, duration_ms=elapsed_ms), "tool_input": arguments}
+    if event == "PostToolUse":
+        told["tool_response"] = _response(tool, arguments, text)
+    else:
+        told |= {"error": text, "is_interrupt": outcome.status == "interrupted"}
+    try:
+        answer, entries = await session.hooks.ask(
+            event,
+            told,
+            subjects=tool_names(tool),
+            call=call.id,
+            condition=lambda rule: matches_condition(session, call, rule),
+        )
+    except asyncio.CancelledError:
+        if not session.stops(call.id):
+            raise
+        return outcome, []
+    if answer.updated_output is not None and event == "PostToolUse":
+        outcome = msgspec.structs.replace(outcome, parts=(Text(_output_text(answer.updated_output)),), raw=b"")
+    return outcome, entries
+
+
+def _response(tool: Tool, arguments: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Build `tool_response` in the shape that hooks of other agents expect."""
+    if tool.traits.kind == "shell":
+        return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+    path = arguments.get("file_path")
+    told = {"filePath": path, "success": True} if isinstance(path, str) else {}
+    return {**told, "type": "text", "content": text}
+
+
+def _output_text(output: Any) -> str:
+    """Return the text of an output that a hook has put in place of the tool's."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, dict) and isinstance(output.get("stdout"), str):
+        return str(output["stdout"]) + str(output.get("stderr") or "")
+    if isinstance(output, dict) and isinstance(output.get("content"), str):
+        return str(output["content"])
+    return msgspec.json.encode(output, enc_hook=str).decode()
+
+
+async def _after_batch(session: Session) -> None:
+    """Run the `PostToolBatch` hooks after the calls of one step."""
+    calls = [
+        {
+            "tool_name": call.name,
+            "tool_input": call.arguments or {},
+            "tool_use_id": call.id,
+            "tool_response": {"content": text_of(result.parts)},
+        }
+        for call, result in _last_batch(session.state)
+    ]
+    _, entries = await session.hooks.ask("PostToolBatch", session.hooks.payload("PostToolBatch", tool_calls=calls))
+    session.append(*(entries or [HookAnswered("", "PostToolBatch", "none")]))
+
+
+def _last_batch(state: State) -> list[tuple[ToolCall, ToolResult]]:
+    """Return the calls of the last reply, with their results."""
+    results: dict[str, ToolResult] = {}
+    found: list[tuple[ToolCall, ToolResult]] = []
+    for item in reversed(state.items):
+        if isinstance(item.part, ToolResult):
+            if found:
+                break
+            results[item.part.call] = item.part
+        elif isinstance(item.part, ToolCall) and item.part.id in results:
+            found.append((item.part, results[item.part.id]))
+    return found[::-1]
+
+
+# --- The end of a turn -----------------------------------------------------------------------------------------------
+
+
+async def _before_end(session: Session) -> None:
+    """Run the hooks of a turn's end: one that blocks lets the agent go on."""
+    hooks, state = session.hooks, session.state
+    is_subagent = session.deps.parent_policy is not None
+    event, subjects = ("SubagentStop", (state.kind,)) if is_subagent else ("Stop", ())
+    told = hooks.payload(
+        event,
+        stop_hook_active=state.stop_blocks > 0,
+        last_assistant_message=_last_text(state),
+        background_tasks=_tasks(state),
+        session_crons=[],
+    )
+    if is_subagent:
+        told["agent_transcript_path"] = ""
+    _, entries = await hooks.ask(event, told, subjects=subjects)
+    session.append(*(entries or [HookAnswered("", event, "none")]))
+    if session.state.stop_blocks == STOP_BLOCKS_MAX:
+        session.notice(
+            f"a {event} hook has refused {STOP_BLOCKS_MAX} times in a row to end the turn; it is not asked again"
+        )
+
+
+def _last_text(state: State) -> str:
+    """Return the text of the last reply."""
+    for item in reversed(state.items):
+        if item.kind == "text" and isinstance(item.part, Text):
+            return item.part.text
+        if item.kind == "user":
+            break
+    return ""
+
+
+def _tasks(state: State) -> list[dict[str, str]]:
+    """Describe what runs in the background."""
+    shells = [
+        {
+            "id": name,
+            "type": "shell",
+            "status": task.started.state,
+            "description": task.started.command[:TEXT_CHARS_MAX],
+            "command": task.started.command[:TEXT_CHARS_MAX],
+        }
+        for name, task in state.tasks.items()
+        if task.ended is None
+    ]
+    agents = [
+        {
+            "id": f"a{child.seq}",
+            "type": "subagent",
+            "status": "running",
+            "description": child.started.description[:TEXT_CHARS_MAX],
+            "agent_type": child.started.kind,
+        }
+        for child in state.children.values()
+        if child.ended is None
+    ]
+    return [*shells, *agents]
+
+
+# --- Compaction ------------------------------------------------------------------------------------------------------
+
+
+async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:
+    """Ask the hooks about a summary; True when one refuses it."""
+    trigger = "manual" if reason == "request" else "auto"
+    told = session.hooks.payload("PreCompact", trigger=trigger, custom_instructions=focus)
+    answer, entries = await session.hooks.ask("PreCompact", told, subjects=(trigger,))
+    session.append(*entries)
+    if answer.decision not in ("block", "stop"):
+        return False
+    session.notice(f"a PreCompact hook refused the compaction: {answer.reason}")
+    return True
+
+
+async def after_compaction(session: Session, reason: str, summary: str) -> None:
+    """Tell the hooks of a summary that has taken its place."""
+    trigger = "manual" if reason == "request" else "auto"
+    told = session.hooks.payload("PostCompact", trigger=trigger, compact_summary=summary)
+    _, entries = await session.hooks.ask("PostCompact", told, subjects=(trigger,))
+    session.append(*entries)
+    if session.deps.parent_policy is None:
+        await _session_start(session, "compact")

@@ -1,0 +1,153 @@
+"""Settings of other agents in the form of `.claude/settings.json`: rules, folders, mode, variables, model.
+
+The user's own file counts like settings below longrein's own. A project's file can only narrow: its `deny` and `ask`
+rules apply, the rest is named and not used, unless the user has listed the project in `other_agents.full`.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.config.hooks import HookFile, project_files, read_json_object
+from longrein.config.instructions import project_root
+from longrein.config.settings_file import SettingValue, shorten_home
+from longrein.permissions import check_rule, escape
+
+RULES_MAX = 1_000
+"""Rules of one list."""
+TAKEN_MODES = ("plan", "dontAsk", "default", "acceptEdits")
+"""Modes that another agent's file may set; wider ones are for longrein's own settings and flags."""
+WIDENING = ("allow", "additionalDirectories", "defaultMode")
+"""Keys of `permissions` that a project's file may not use."""
+
+
+class OtherSettings(msgspec.Struct, frozen=True):
+    """What one file of another agent brings."""
+
+    values: tuple[SettingValue, ...] = ()
+    """In the keys of longrein."""
+    variables: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+    model: str = ""
+    """Name or alias of a model, as written."""
+    notes: tuple[str, ...] = ()
+    place: str = ""
+    """The file, for display."""
+
+
+def own_file(home: str, environ: Mapping[str, str]) -> HookFile:
+    """Return the user's own settings file of that form, which may not exist."""
+    path = f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json"
+    return HookFile(path, shorten_home(path, home), is_own=True)
+
+
+def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
+    """Read the user's own file."""
+    file = own_file(home, environ)
+    table, problem = read_json_object(file.path, file.shown)
+    return _Reader(file, home).read(table, problem, narrow=False)
+
+
+def read_project(cwd: str, home: str, environ: Mapping[str, str], full: Sequence[str]) -> list[OtherSettings]:
+    """Read the files of a trusted project. `full`: folders of projects that may also widen."""
+    root = os.path.realpath(project_root(cwd))
+    may_widen = any(os.path.realpath(folder.replace("~", home, 1)) == root for folder in full if folder)
+    return [read_file_of_project(file, home, narrow=not may_widen) for file in project_files(cwd, home, environ)]
+
+
+def read_file_of_project(file: HookFile, home: str, *, narrow: bool = True) -> OtherSettings:
+    """Read one file of a project; a file of hooks alone brings nothing here."""
+    if file.path.endswith("/hooks.json"):
+        return OtherSettings()
+    table, problem = read_json_object(file.path, file.shown)
+    return _Reader(file, home).read(table, problem, narrow=narrow)
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, file: HookFile, home: str) -> None:
+        self._file, self._home = file, home
+        self._notes: list[str] = []
+
+    def read(self, table: dict[str, Any], problem: str, *, narrow: bool) -> OtherSettings:
+        """Return what the file brings; with `narrow` only what makes less possible."""
+        rules = self._table(table, "permissions")
+        values = [value for name in ("ask", "deny") for value in self._rules(rules, name)]
+        if problem or narrow:
+            unused = [f"permissions.{name}" for name in WIDENING if rules.get(name)]
+            unused += [name for name in ("env", "model") if table.get(name)]
+            if unused:
+                self._note(f"{', '.join(unused)} not used: a project can only narrow (other_agents.full changes that)")
+            return OtherSettings(tuple(values), notes=(*filter(None, (problem,)), *self._notes))
+        values += self._rules(rules, "allow")
+        values += self._mode(rules.get("defaultMode"))
+        variables = self._table(table, "env")
+        wrong = [name for name, value in variables.items() if not isinstance(value, str) or "\0" in name + value]
+        if wrong:
+            self._note(f"env.{wrong[0][:60]} is no text")
+        model = table.get("model")
+        return OtherSettings(
+            tuple(values),
+            tuple((name, value) for name, value in variables.items() if name not in wrong),
+            tuple(self._folders(rules.get("additionalDirectories"))),
+            model if isinstance(model, str) else "",
+            tuple(self._notes),
+            self._file.shown,
+        )
+
+    def _table(self, table: dict[str, Any], name: str) -> dict[str, Any]:
+        found = table.get(name)
+        if found is not None and not isinstance(found, dict):
+            self._note(f"{name} is no object")
+        return found if isinstance(found, dict) else {}
+
+    def _rules(self, rules: dict[str, Any], kind: str) -> list[SettingValue]:
+        """Return the rules of one list; invalid ones are left out with a note."""
+        listed = rules.get(kind)
+        if listed is None:
+            return []
+        if not isinstance(listed, list):
+            self._note(f"permissions.{kind} is no list")
+            return []
+        kept = []
+        for rule in listed[:RULES_MAX]:
+            problem = (
+                check_rule(rule, "allow" if kind == "allow" else "rules") if isinstance(rule, str) else "is no text"
+            )
+            if problem and (kind != "deny" or not isinstance(rule, str)):
+                self._note(f"permissions.{kind} {str(rule)[:80]!r}: {problem}")
+            elif isinstance(rule, str):  # an invalid deny rule denies its whole tool
+                kept.append(self._placed(rule, kind))
+        return [SettingValue(("permissions", kind), kept, self._file.shown)] if kept else []
+
+    def _placed(self, rule: str, kind: str) -> str:
+        """Return an allow rule of the user's own file with `/path` relative to that file, as it is meant."""
+        tool, bracket, spec = rule.partition("(")
+        if kind != "allow" or not self._file.is_own or not spec.startswith("/") or spec.startswith("//"):
+            return rule
+        return f"{tool}{bracket}/{os.path.dirname(self._file.path)}{spec}"
+
+    def _mode(self, mode: Any) -> list[SettingValue]:
+        if mode is None:
+            return []
+        if mode not in TAKEN_MODES:
+            self._note(f"permissions.defaultMode {str(mode)[:40]!r} not used: set permission_mode in config.toml")
+            return []
+        return [SettingValue(("permission_mode",), mode, self._file.shown)]
+
+    def _folders(self, listed: Any) -> list[str]:
+        found = []
+        for name in listed if isinstance(listed, list) else []:
+            folder = str(name)
+            folder = self._home + folder[1:] if folder.startswith("~") else folder
+            if os.path.isabs(folder) and os.path.isdir(folder):
+                found.append(os.path.abspath(folder))
+            else:
+                self._note(f"permissions.additionalDirectories {str(name)[:80]!r} is no folder")
+        return found
+
+    def _note(self, text: str) -> None:
+        self._notes.append(escape(f"{self._file.shown}: {text}"))

@@ -1,0 +1,374 @@
+"""Import of the settings of other agents into the user's own: what would be taken over, and what cannot be.
+
+Rules, mode, model, names of variables and networks go into `config.toml`, hooks into `hooks.json`, servers into
+`mcp.json`, each beside it. Nothing that is there already is changed.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.config.bounded_file import read_bounded
+from longrein.config.environment import config_dir, user_file
+from longrein.config.hooks import read_json_object
+from longrein.config.settings_file import (
+    SIZE_MAX_BYTES,
+    read_file,
+    read_text,
+    shorten_home,
+    values_of,
+    with_value,
+    write_settings_file,
+)
+from longrein.config.settings_keys import KEYS, dotted
+from longrein.events import SettingsError
+from longrein.permissions import check_rule, escape
+from longrein.permissions.hooks import EVENTS
+
+
+class Found(msgspec.Struct):
+    """What another agent's files hold, in the terms of longrein."""
+
+    files: list[str] = []
+    """Files that were read, for display."""
+    lists: dict[str, list[str]] = {}
+    """Key such as `permissions.allow` -> texts to add."""
+    values: dict[str, Any] = {}
+    """Key such as `model` -> value."""
+    servers: dict[str, Any] = {}
+    """MCP servers by name, as in `.mcp.json`."""
+    hooks: dict[str, list[Any]] = {}
+    """Event -> groups, as in `hooks.json`."""
+    left: list[str] = []
+    """What cannot be taken over, one line each."""
+    read_anyway: list[str] = []
+    """What longrein reads where it stands."""
+
+    def add(self, key: str, *texts: str) -> None:
+        """Add texts to a list of settings."""
+        known = self.lists.setdefault(key, [])
+        known += [text for text in texts if text not in known]
+
+    def add_rules(self, kind: str, rules: Any) -> None:
+        """Add permission rules; an invalid one is named."""
+        for rule in rules if isinstance(rules, list) else []:
+            problem = check_rule(rule, "allow" if kind == "allow" else "") if isinstance(rule, str) else "is no text"
+            if problem:
+                self.left.append(f"rule {str(rule)[:80]} ({kind}): {problem}")
+            else:
+                self.add(f"permissions.{kind}", rule)
+
+    def add_servers(self, servers: Any) -> None:
+        """Add MCP servers that a command or an address describes."""
+        for name, server in servers.items() if isinstance(servers, dict) else ():
+            if isinstance(server, dict) and (server.get("command") or server.get("url")):
+                self.servers[name] = server
+            else:
+                self.left.append(f"MCP server {name}: neither a command nor an address")
+
+    def add_hooks(self, table: Any) -> None:
+        """Add hooks of events that longrein has."""
+        for event, groups in table.items() if isinstance(table, dict) else ():
+            if event in EVENTS and isinstance(groups, list):
+                self.hooks.setdefault(event, []).extend(groups)
+            else:
+                self.left.append(f"hooks of {event}: longrein has no such event")
+
+
+# --- Reading: one function for each agent ----------------------------------------------------------------------------
+
+
+class _Source:
+    """Files of another agent."""
+
+    def __init__(self, home: str, environ: Mapping[str, str]) -> None:
+        self.home, self.environ = home, environ
+        self.found = Found()
+
+    def json(self, path: str, *, comments: bool = False) -> dict[str, Any]:
+        """Read a JSON file; {} where it is missing or no JSON, which is then named."""
+        shown = shorten_home(path, self.home)
+        if comments:
+            try:
+                text = _without_comments(read_bounded(path, SIZE_MAX_BYTES).decode("utf-8", "replace"))
+                table, problem = msgspec.json.decode(text), ""
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+            except (OSError, msgspec.DecodeError) as error:
+                table, problem = {}, f"{shown}: cannot be read ({error})"
+        else:
+            table, problem = read_json_object(path, shown)
+        if problem:
+            self.found.left.append(problem)
+        elif os.path.exists(path):
+            self.found.files.append(shown)
+        return table if isinstance(table, dict) else {}
+
+    def toml(self, path: str) -> dict[str, Any]:
+        """Read a TOML file likewise."""
+        import tomllib
+
+        shown = shorten_home(path, self.home)
+        try:
+            text = read_text(path, shown)
+            if text is None:
+                return {}
+            self.found.files.append(shown)
+            return tomllib.loads(text)
+        except (SettingsError, tomllib.TOMLDecodeError, RecursionError) as error:
+            self.found.left.append(f"{shown}: cannot be read ({error})")
+            return {}
+
+    def leave(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+        """Name the keys of a table that are not taken over."""
+        self.found.left += [f"{name} of {where}: no such setting" for name in table if name not in known]
+
+
+def _read_claude(source: _Source) -> None:
+    folder = source.environ.get("CLAUDE_CONFIG_DIR") or f"{source.home}/.claude"
+    table, found = source.json(f"{folder}/settings.json"), source.found
+    rules = _table(table, "permissions")
+    for kind in ("allow", "ask", "deny"):
+        found.add_rules(kind, rules.get(kind))
+    mode = rules.get("defaultMode")
+    if mode in ("plan", "dontAsk", "default", "acceptEdits"):
+        found.values["permission_mode"] = mode
+    elif mode:
+        found.left.append(f"permissions.defaultMode {mode}: set permission_mode yourself if you want it")
+    if rules.get("additionalDirectories"):
+        found.read_anyway.append("permissions.additionalDirectories (while other_agents.read is true)")
+    if variables := _table(table, "env"):
+        found.add("env.keep", *variables)
+        found.left.append(f"values of {', '.join(sorted(variables))}: export them in your shell; only names are kept")
+    if table.get("model"):
+        found.left.append(f"model {table['model']}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5")
+    found.add_hooks(table.get("hooks"))
+    found.add_servers(source.json(f"{source.home}/.claude.json").get("mcpServers"))
+    source.leave(table, ("$schema", "permissions", "env", "model", "hooks", "disableAllHooks"), "settings.json")
+    for name, what in (("agents", "subagent types"), ("commands", "commands"), ("skills", "skills")):
+        if os.path.isdir(f"{folder}/{name}"):
+            found.read_anyway.append(f"{what} in {shorten_home(folder, source.home)}/{name}")
+
+
+_CODEX_MODES = {"untrusted": "default", "on-request": "default", "on-failure": "auto", "never": "auto"}
+
+
+def _read_codex(source: _Source) -> None:
+    folder = source.environ.get("CODEX_HOME") or f"{source.home}/.codex"
+    table, found = source.toml(f"{folder}/config.toml"), source.found
+    sandbox, approval = table.get("sandbox_mode"), table.get("approval_policy")
+    if sandbox == "read-only":
+        found.values["permission_mode"] = "plan"
+    elif sandbox == "danger-full-access":
+        found.left.append(
+            "sandbox_mode danger-full-access: set sandbox.mode and permission_mode yourself if you want it"
+        )
+    elif isinstance(approval, str) and approval in _CODEX_MODES:
+        found.values["permission_mode"] = _CODEX_MODES[approval]
+    if sandbox == "workspace-write":
+        found.values["sandbox.mode"] = "auto"
+    details = _table(table, "sandbox_workspace_write")
+    if details.get("network_access") is True:
+        found.add("sandbox.network", "*")
+    found.add("sandbox.write", *(one for one in details.get("writable_roots", []) if isinstance(one, str)))
+    if isinstance(model := table.get("model"), str):
+        provider = str(table.get("model_provider", "openai"))
+        found.values["model"] = f"{provider}/{model}"
+    found.add_servers(table.get("mcp_servers"))
+    found.add("env.keep", *_texts(_table(table, "shell_environment_policy").get("include_only")))
+    found.add_hooks(source.json(f"{folder}/hooks.json").get("hooks"))
+    known = ("approval_policy", "sandbox_mode", "sandbox_workspace_write", "model", "model_provider", "mcp_servers")
+    source.leave(table, (*known, "shell_environment_policy"), "config.toml")
+    if os.path.isdir(f"{folder}/prompts"):
+        found.left.append(f"commands in {shorten_home(folder, source.home)}/prompts: copy them to .claude/commands")
+
+
+_GEMINI_TOOLS = {"run_shell_command": "Bash", "read_file": "Read", "write_file": "Write", "replace": "Edit"}
+_GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan"}
+
+
+def _read_gemini(source: _Source) -> None:
+    table, found = source.json(f"{source.home}/.gemini/settings.json", comments=True), source.found
+    tools, general = _table(table, "tools"), _table(table, "general")
+    for kind, listed in (("allow", tools.get("allowed")), ("deny", tools.get("exclude"))):
+        found.add_rules(kind, [rule for one in _texts(listed) if (rule := _gemini_rule(one, found))])
+    mode = general.get("defaultApprovalMode", tools.get("approvalMode"))
+    if isinstance(mode, str) and mode in _GEMINI_MODES:
+        found.values["permission_mode"] = _GEMINI_MODES[mode]
+    elif mode:
+        found.left.append(f"approval mode {mode}: set permission_mode yourself if you want it")
+    name = _table(table, "model").get("name") or table.get("model")
+    if isinstance(name, str):
+        found.values["model"] = f"gemini/{name}"
+    names = _table(table, "context").get("fileName")
+    found.add("context.files", *(_texts(names) if isinstance(names, list) else _texts([names])))
+    found.add_servers(table.get("mcpServers"))
+    for event in _table(table, "hooks"):
+        found.left.append(f"hooks of {event}: the events have other names; `gemini hooks migrate` shows the pairs")
+    source.leave(table, ("$schema", "tools", "general", "model", "context", "mcpServers", "hooks"), "settings.json")
+    if os.path.isdir(f"{source.home}/.gemini/commands"):
+        found.left.append("commands in ~/.gemini/commands: they are TOML; write them as Markdown in .claude/commands")
+
+
+def _gemini_rule(written: str, found: Found) -> str:
+    """Return a rule of longrein for one of Gemini, such as `run_shell_command(git status)`."""
+    name, bracket, spec = written.partition("(")
+    tool = _GEMINI_TOOLS.get(name, name if name[:1].isupper() else "")
+    if not tool and not name.startswith("mcp"):
+        found.left.append(f"rule {written[:80]}: no tool is called {name}")
+        return ""
+    spec = spec.removesuffix(")")
+    return f"{tool or name}({spec} *)" if bracket and tool == "Bash" else written.replace(name, tool or name, 1)
+
+
+def _read_opencode(source: _Source) -> None:
+    folder, found = f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode", source.found
+    table = source.json(f"{folder}/opencode.json", comments=True) or source.json(
+        f"{folder}/opencode.jsonc", comments=True
+    )
+    permission = table.get("permission")
+    permission = (
+        {"edit": permission, "bash": permission} if isinstance(permission, str) else _table(table, "permission")
+    )
+    for name, tool in (("edit", "Edit"), ("bash", "Bash"), ("webfetch", "WebFetch")):
+        given = permission.get(name)
+        for pattern, kind in ({"*": given} if isinstance(given, str) else given or {}).items():
+            if kind in ("allow", "ask", "deny"):
+                found.add_rules(kind, [tool if pattern == "*" else f"{tool}({pattern})"])
+    for name in permission:
+        if name not in ("edit", "bash", "webfetch"):
+            found.left.append(f"permission.{name}: no such tool")
+    for key, name in (("model", "model"), ("small_model", "compact_model")):
+        if isinstance(value := table.get(key), str) and "/" in value:
+            found.values[name] = value
+    found.add_servers({name: _opencode_server(server) for name, server in _table(table, "mcp").items()})
+    found.add("context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name))
+    known = ("$schema", "permission", "model", "small_model", "mcp", "instructions")
+    source.leave(table, known, "opencode.json")
+
+
+def _opencode_server(server: Any) -> Any:
+    """Return a server in the form of `.mcp.json`."""
+    if not isinstance(server, dict):
+        return server
+    words = server.get("command")
+    if isinstance(words, list) and words:
+        return {"command": words[0], "args": words[1:], "env": server.get("environment") or {}}
+    kept = {key: server[key] for key in ("url", "headers") if key in server}
+    return {"type": "http", **kept} if kept else {}
+
+
+AGENTS: Mapping[str, Callable[[_Source], None]] = {
+    "claude": _read_claude,
+    "codex": _read_codex,
+    "gemini": _read_gemini,
+    "opencode": _read_opencode,
+}
+"""Agents whose settings can be imported."""
+
+
+def find_settings(agent: str, home: str, environ: Mapping[str, str]) -> Found:
+    """Read the settings of `agent`, one of `AGENTS`. Never raises for what they hold."""
+    source = _Source(home, environ)
+    AGENTS[agent](source)
+    found = source.found
+    found.lists = {key: texts for key, texts in found.lists.items() if texts}
+    found.left = [escape(line) for line in dict.fromkeys(found.left)]
+    return found
+
+
+def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _texts(listed: Any) -> list[str]:
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+
+
+_COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'
+_COMMA = r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])'
+
+
+def _without_comments(text: str) -> str:
+    """Return JSON without comments and without commas before a closing bracket."""
+    text = re.sub(_COMMENT, lambda found: found[1] or "", text)
+    return re.sub(_COMMA, lambda found: found[1] or "", text)
+
+
+# --- Writing ---------------------------------------------------------------------------------------------------------
+
+
+class Change(msgspec.Struct, frozen=True):
+    """New content of one of the user's files."""
+
+    path: str
+    text: str
+    lines: tuple[str, ...]
+    """What is added, for display."""
+
+
+def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list[Change]:
+    """Return the changes that take over what was found; raises `SettingsError` for a malformed file of the user."""
+    folder = config_dir(environ, home)
+    changes = [
+        _settings_change(found, user_file(environ, home), home),
+        _json_change(f"{folder}/mcp.json", "mcpServers", found.servers, "server", home),
+        _json_change(f"{folder}/hooks.json", "hooks", found.hooks, "hooks of", home),
+    ]
+    return [change for change in changes if change.lines]
+
+
+def _settings_change(found: Found, path: str, home: str) -> Change:
+    shown = shorten_home(path, home)
+    before = {dotted(value.path): value.value for value in read_file(path, shown) or ()}
+    text, lines = read_text(path, shown) or "", []
+    for key, value in found.values.items():
+        if key in before:
+            if before[key] != value:
+                found.left.append(f"{key} = {value}: you have set it to {before[key]}")
+            continue
+        text = with_value(text, key, value, replace=False)
+        lines.append(f"{key} = {value}")
+    for key, texts in found.lists.items():
+        new = [one for one in texts if one not in before.get(key, [])]
+        if new:
+            usual = KEYS[key].default if KEYS[key].setting.replaces else ()
+            text = with_value(text, key, [*new, *before.get(key, usual)], replace=key in before)
+            lines += [f"{key}: {one}" for one in new]
+    _check(text, shown, found, before)
+    return Change(path, text, tuple(map(escape, lines)))
+
+
+def _check(text: str, shown: str, found: Found, before: Mapping[str, Any]) -> None:
+    """Parse the new text: it must hold the old values and the new ones. Raises `SettingsError`."""
+    after = {dotted(value.path): value.value for value in values_of(text, shown)}
+    kept = all(after.get(key) == value for key, value in before.items() if key not in found.lists)
+    added = all(set(texts) <= set(after.get(key, ())) for key, texts in found.lists.items())
+    if not kept or not added:
+        raise SettingsError(f"{shown}: its form is unusual: add what is listed above by hand")
+
+
+def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: str) -> Change:
+    shown = shorten_home(path, home)
+    table, problem = read_json_object(path, shown)
+    if problem and new:
+        raise SettingsError(problem)
+    known = _table(table, name)
+    added = {key: value for key, value in new.items() if key not in known}
+    text = msgspec.json.format(msgspec.json.encode({**table, name: {**known, **added}})).decode() + "\n"
+    return Change(path, text, tuple(escape(f"{what} {key}") for key in added))
+
+
+def apply_changes(changes: Sequence[Change], home: str) -> None:
+    """Write the changes. Raises `SettingsError`."""
+    for change in changes:
+        try:
+            os.makedirs(os.path.dirname(change.path), mode=0o700, exist_ok=True)
+            write_settings_file(change.path, change.text.encode())
+        except OSError as error:
+            shown = shorten_home(change.path, home)
+            raise SettingsError(f"{shown}: cannot be written ({error.strerror}): mend that and import again") from None

@@ -1,0 +1,258 @@
+"""Hooks of other kinds and in hard cases: addresses, functions of programs, crashes, changed scripts, compactions."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from longrein.agent import Compact, Continue, UserMessage
+from longrein.agent.hooks import HookOutput, HookPlace, HookTable
+from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
+from longrein.permissions import Hook
+from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
+from longrein.testing.scripted_model import ScriptedModel as Script
+from longrein.testing.scripted_model import call, says
+
+from .disk_harness import said
+from .hook_harness import NO_RULES, HookHarness, command, joined
+
+pytestmark = pytest.mark.anyio
+TOUCH = call("Bash", command="touch ran.txt")
+PRE = "PreToolUse"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> HookHarness:
+    return HookHarness(tmp_path)
+
+
+async def play(harness: HookHarness, hooks: dict[str, Any] | HookTable, *calls: Any, **more: Any) -> Script:
+    model = Script(says(*(calls or (TOUCH,))), says("done"))
+    await harness.run(hooks, model, "go", **{"answers": {"Bash": "allow"}, **more})
+    return model
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def server(answer: bytes, asked: list[bytes], status: str = "200 OK") -> AsyncIterator[str]:
+    """A server that gives one answer to every request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        asked.append(head + await reader.readexactly(size))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(answer)}\r\n\r\n".encode() + answer)
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/hook"
+
+
+def http(url: str, **more: Any) -> dict[str, Any]:
+    return {PRE: [{"hooks": [{"type": "http", "url": url, **more}]}]}
+
+
+DENY = json.dumps(
+    {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "deny", "permissionDecisionReason": "by post"}}
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "runs", "said_to_user"),
+    [
+        (DENY, "200 OK", False, ""),
+        (DENY, "500 No", True, "status 500"),
+        (b"{nonsense", "200 OK", True, "no JSON"),
+        (b"fine", "204 Empty", True, ""),
+        (b"", "302 Found", True, "status 302"),
+        (b"x" * 2_000_000, "200 OK", True, "more than 1,000,000 bytes"),
+    ],
+)
+async def test_http_hooks(harness: HookHarness, answer: bytes, status: str, runs: bool, said_to_user: str) -> None:
+    asked: list[bytes] = []
+    async with server(answer, asked, status) as url:
+        headers = {"Authorization": "Bearer $KEY", "Other": "$OTHER"}
+        await play(harness, http(url, headers=headers, allowedEnvVars=["KEY"]))
+    assert (harness.tree / "ran.txt").exists() == runs
+    assert said_to_user in "".join(harness.notices)
+    assert b"authorization: bearer k1" in asked[0].lower()
+    assert b"no" not in asked[0].lower().partition(b"other: ")[2].partition(b"\r\n")[0]
+    assert json.loads(asked[0].partition(b"\r\n\r\n")[2])["tool_name"] == "Bash"
+
+
+async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:
+    await play(harness, http("http://127.0.0.1:9/x"))
+    assert (harness.tree / "ran.txt").exists()
+    assert "cannot be reached" in harness.notices[0]
+
+
+# --- Functions of a program ------------------------------------------------------------------------------------------
+
+
+class Callback:
+    """A handler of a program that drives longrein."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Any], event: str = PRE) -> None:
+        self.hook = Hook(event, "callback 1", "the program", kind="callback", timeout_s=0.2)
+        self.answer, self.told = answer, list[dict[str, Any]]()
+
+    async def run(self, data: bytes, place: HookPlace) -> HookOutput:
+        self.told.append(json.loads(data))
+        found = self.answer(self.told[-1])
+        return HookOutput(stdout=json.dumps(await found if asyncio.iscoroutine(found) else found))
+
+
+async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: HookHarness) -> None:
+    handler = Callback(lambda _: json.loads(DENY))
+    table = HookTable()
+    table.add(handler)
+    await play(harness, table)
+    assert handler.told[0]["tool_input"] == {"command": "touch ran.txt"}
+    assert "by post" in harness.results[0]
+
+
+@pytest.mark.parametrize("answer", [lambda _: 1 / 0, lambda _: asyncio.sleep(60), lambda _: [1]])
+async def test_a_function_that_fails_blocks_nothing(harness: HookHarness, answer: Any) -> None:
+    table = HookTable()
+    table.add(Callback(answer))
+    await play(harness, table)
+    assert (harness.tree / "ran.txt").exists()
+
+
+async def test_what_a_function_allows_is_not_asked(harness: HookHarness) -> None:
+    table = HookTable()
+    table.add(Callback(lambda _: {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "allow"}}))
+    await play(harness, table, answers=None)
+    assert harness.of(PermissionAsked) == []
+    assert (harness.tree / "ran.txt").exists()
+
+
+# --- Shapes of the other side ----------------------------------------------------------------------------------------
+
+
+def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness) -> None:
+    types = pytest.importorskip("claude_agent_sdk.types", reason="needs the extra of the SDK")
+    shapes = {get_args(get_type_hints(one)["hook_event_name"])[0]: one for one in get_args(types.HookInput)}
+    assert set(shapes) <= set(EVENTS)
+    told: dict[str, dict[str, Any]] = {}
+
+    def note(one: dict[str, Any]) -> dict[str, Any]:
+        told[one["hook_event_name"]] = one
+        return {}
+
+    table = HookTable([Callback(note, event) for event in EVENTS])
+    calls = (TOUCH, call("Read", file_path="missing"), call("Bash", command="chmod 1 x"))
+    asyncio.run(play(harness, table, *calls))
+    assert {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"} <= set(told)
+    for event, one in told.items():
+        if event in shapes:
+            needed = set(shapes[event].__required_keys__)
+            assert needed <= set(one), event
+            assert set(one) <= needed | set(shapes[event].__optional_keys__), event
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize(
+    "text",
+    ["{}", '{"continue": true}', '{"hookSpecificOutput": 7}', '{"decision": 7}', '{"reason": []}', "{", "", "[]", "\0",
+     '{"hookSpecificOutput": {"hookEventName": "Else"}}', '{"systemMessage": {}}', '{"x": 1}', "{" * 100_000],
+)  # fmt: skip
+def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) -> None:
+    for code in (0, 1, 2, 49, 255, -1):
+        answer = merge_answers([read_answer(event, code, text, text)])
+        assert answer.decision != "allow"
+        assert code != 2 or answer.decision in ("deny", "block", "stop", "none")
+
+
+# --- Hard cases ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_crash_in_a_hook_runs_it_again(harness: HookHarness) -> None:
+    """What the log says of hooks allows nothing: after a restart they are asked again."""
+    table = harness.load(command(PRE, "echo x >> asked.txt; test -e go || sleep 60; echo no >&2; exit 2"))
+    model = Script(says(TOUCH), says("done"))
+    async with harness.session(model, hooks=table, rules=NO_RULES) as session:
+        session.tell(UserMessage((Text("go"),)))
+        running = asyncio.ensure_future(session.run(once=True))
+        while not (harness.tree / "asked.txt").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+    (harness.tree / "go").touch()
+    await harness.run(table, model, Continue(), create=False)
+    assert (harness.tree / "asked.txt").read_text() == "x\nx\n"
+    assert not (harness.tree / "ran.txt").exists()
+    assert harness.results == ["denied: Denied: a hook refused this call: no"]
+
+
+async def test_answers_of_an_earlier_run_allow_nothing(harness: HookHarness) -> None:
+    """A call that hooks have passed and that waits for the user is looked at again after a restart."""
+    allowing = harness.load(command(PRE, "exit 0"))
+    model = Script(says(TOUCH), says("done"))
+    async with harness.session(model, hooks=allowing, rules=NO_RULES) as session:
+        session.tell(UserMessage((Text("go"),)))
+        running = asyncio.ensure_future(session.run(once=True))
+        while not session.state.asking:  # noqa: ASYNC110 - there is nothing to wait for
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+    refusing = harness.load(command(PRE, "echo no >&2; exit 2"))
+    await harness.run(refusing, model, Continue(), create=False, answers={"Bash": "allow"})
+    assert harness.of(ToolStarted) == []
+
+
+async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: HookHarness) -> None:
+    script = harness.tree / "guard.sh"
+    script.write_text("exit 0")
+    table = harness.load(command(PRE, "bash guard.sh"))
+    script.write_text("touch evil.txt")
+    await play(harness, table, answers={"Bash": "deny"})
+    assert not (harness.tree / "evil.txt").exists()
+    assert "guard.sh has changed" in harness.approver.asked[0].reason
+
+
+async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
+    context = json.dumps({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "built"}})
+    hooks = command("PostToolUse", f"echo '{context}'; touch over.txt", **{"async": True})
+    slow = call("Bash", command="while ! test -e over.txt; do sleep 0.02; done; sleep 0.3")
+    model = Script(says(TOUCH), says(slow), says("done"))
+    await harness.run(hooks, model, "go", mode="bypassPermissions")
+    assert any("| built" in text for text in said(model.requests[-1]))
+    assert harness.answered[0] == ("PostToolUse", "none")
+
+
+async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: HookHarness) -> None:
+    secret = "sk-ant-" + "a1B2" * 10
+    table = harness.load(command(PRE, f"echo the key {secret} is bad >&2; exit 2"))
+    await play(harness, table, redact=lambda text: text.replace(secret, "[secret]"))
+    assert secret not in str(harness.entries())
+    assert harness.of(HookAnswered)[0].text == "the key [secret] is bad"
+
+
+async def test_compactions(harness: HookHarness) -> None:
+    hooks = joined(
+        command("PreCompact", "cat > pre.json; test -e allow || { echo not now >&2; exit 2; }", "manual"),
+        command("PostCompact", "cat > post.json"),
+        command("SessionStart", "echo start of a compacted session", "compact"),
+    )
+    long = call("Bash", command="seq 1 20000")
+    model = Script(*[says(long) for _ in range(4)], says("done"), says("a summary of the numbers"), says("more"))
+    table = harness.load(hooks)
+    async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
+        session.tell(UserMessage((Text("count"),)))
+        await session.run(once=True)
+        session.tell(Compact("numbers"))
+        await session.run(once=True)
+        told = json.loads((harness.tree / "pre.json").read_text())
+        assert (told["trigger"], told["custom_instructions"]) == ("manual", "numbers")
+        assert session.state.compact_wanted is None
+    assert harness.of(Summarized) == []
+    assert ("PreCompact", "block") in harness.answered
