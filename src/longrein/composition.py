@@ -94,6 +94,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
     """Replaces the model's output limit; 0 for the known value."""
+    hooks: tuple[HookHandler, ...] = ()
+    """Hooks of the program, besides those of files."""
 
 
 NOTHING_ADDED = Additions()
@@ -177,7 +179,7 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
-        hooks=_hooks(run_context, roots),
+        hooks=_hooks(run_context, roots, additions.hooks),
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
@@ -362,8 +364,8 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
     )
 
 
-def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
-    """Build the table of hooks; a program may add its own."""
+def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
+    """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
     handlers: list[HookHandler] = [
         CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
@@ -371,7 +373,7 @@ def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
     ]
     project = project_root(roots[0])
     return HookTable(
-        handlers,
+        (*handlers, *more),
         env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,

@@ -13,8 +13,9 @@ from longrein.config import full_model_name
 from longrein.events import Image, LongreinError, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
-from longrein.frontends.headless.control import error_line, success_line
+from longrein.frontends.headless.control import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
+from longrein.frontends.headless.hook_callbacks import callback_handlers
 from longrein.frontends.headless.initialize import Offer, read_initialize, with_initialize
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
@@ -31,6 +32,7 @@ def run_print(options: Options) -> int:
 async def _print(options: Options) -> int:
     lines = read_lines(0) if options.input_format == "stream-json" else None
     out, given = BufferedOutput(1), None
+    channel = ControlChannel(lambda line: out.put(encode(line)))
     if lines is not None:
         given, lines, stopped = await read_initialize(lines)
         if stopped:
@@ -38,13 +40,14 @@ async def _print(options: Options) -> int:
     try:
         options = with_initialize(options, given) if given else options
         more = (structured_output_tool(options.json_schema),) if options.json_schema else ()
-        built = await build(read_run_context(options), additions=Additions(tools=more))
+        hooks = tuple(callback_handlers(given, channel)) if given else ()
+        built = await build(read_run_context(options), additions=Additions(tools=more, hooks=hooks))
     except LongreinError as error:
         if given is not None:  # else the program would wait for the answer
             out.put(encode(error_line(given.id, str(error))))
             await out.drain()
         raise
-    session, control = built.session, control_options(built, waits=given is not None)
+    session, control = built.session, control_options(built, channel, waits=given is not None)
     if given is not None:
         out.put(encode(success_line(given.id, control.offer.fields())))
         for line in given.notes:
@@ -78,7 +81,7 @@ STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESS
 """Variables with which a program asks for lines `session_state_changed`: for its SDK, and for itself."""
 
 
-def control_options(built: Composition, *, waits: bool) -> ControlOptions:
+def control_options(built: Composition, channel: ControlChannel, *, waits: bool) -> ControlOptions:
     """Return what a session is given for the requests of a program that runs it. For `waits` see there."""
     run_context, deps = built.run_context, built.deps
     for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
@@ -89,6 +92,7 @@ def control_options(built: Composition, *, waits: bool) -> ControlOptions:
 
     return ControlOptions(
         offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
+        channel=channel,
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
         waits=waits,
         resolve_model=resolve,

@@ -187,4 +187,6 @@ class Offer(msgspec.Struct, frozen=True):
             "models": [model],
             "account": {"apiKeySource": self.key_source, "tokenSource": "none"},
             "pid": os.getpid(),
+            "hook_on_failure_supported": True,
+            "hooks_applied": True,
         }

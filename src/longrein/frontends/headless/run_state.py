@@ -10,6 +10,7 @@ from longrein.events import (
     AskFailed,
     ChildStarted,
     Entry,
+    HookAnswered,
     PermissionAsked,
     PrefixSet,
     Reminded,
@@ -24,6 +25,9 @@ from longrein.events import (
 )
 from longrein.frontends.headless.stream_json_blocks import Line, tail
 from longrein.tools import STRUCTURED_OUTPUT
+
+PROGRAM = "the program that runs longrein"
+"""Source of the hooks that are functions of it."""
 
 
 class DeniedCall(msgspec.Struct, frozen=True):
@@ -71,7 +75,7 @@ class RunState:
         self.calls: dict[str, ToolCall] = {}
         self.questions: dict[str, PermissionAsked] = {}
         self.answered_by_host: set[str] = set()
-        """Calls about which the program that runs longrein was asked."""
+        """Calls that the program that runs longrein was asked about, or has denied by a hook."""
         self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
@@ -145,6 +149,8 @@ class RunState:
                 self._tool_ended(end)
             case PrefixSet() as prefix:
                 self.model = f"{prefix.provider}/{prefix.model}"
+            case HookAnswered(decision="deny" | "block", call=call, source=source) if source == PROGRAM:
+                self.answered_by_host.add(call)
             case TurnEnded() as ended:
                 self.ended = ended
             case ChildStarted() as started:
