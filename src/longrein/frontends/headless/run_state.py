@@ -130,7 +130,7 @@ class RunState:
         label = f"a{started.again or seq}"
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
-    def step(self, entry: Entry) -> None:
+    def step(self, entry: Entry) -> None:  # noqa: C901, PLR0912 - a line for each event
         self.last_at = entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
