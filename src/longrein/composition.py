@@ -155,8 +155,7 @@ def _around(
     in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
     kinds, unread = _kinds(run_context, additions.tools)
-    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    tools = (*_builtin(kinds, chosen), *additions.tools)
+    tools, missing = _tools(run_context, kinds, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
@@ -198,8 +197,16 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (*found_notes(run_context), *settings.notes, *log.notes, missing)
-    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
+    notes = (
+        *found_notes(run_context),
+        *settings.notes,
+        *log.notes,
+        missing,
+        *told,
+        *lapsed,
+        *unread,
+        *_left_behind(ended, roots, state),
+    )
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -282,6 +289,14 @@ def _chosen_tools(
     missing = ", ".join(name for name in wanted if name not in spelled)
     note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
     return [spelled[name] for name in wanted if name in spelled], note
+
+
+def _tools(
+    run_context: RunContext, kinds: Sequence[SubagentType], additions: Additions
+) -> tuple[tuple[Tool, ...], str]:
+    """Return all tools of the session, and a note on names that `--tools` has wrong."""
+    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
+    return (*_builtin(kinds, chosen), *additions.tools), missing
 
 
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
