@@ -154,8 +154,7 @@ def _around(
 
     in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
-    kinds, unread = _kinds(run_context, additions.tools)
-    tools, missing = _tools(run_context, kinds, additions)
+    kinds, tools, unread = _kinds_and_tools(run_context, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
@@ -197,16 +196,8 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    notes = (
-        *found_notes(run_context),
-        *settings.notes,
-        *log.notes,
-        missing,
-        *told,
-        *lapsed,
-        *unread,
-        *_left_behind(ended, roots, state),
-    )
+    first = (*found_notes(run_context), *settings.notes, *log.notes)
+    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -291,12 +282,13 @@ def _chosen_tools(
     return [spelled[name] for name in wanted if name in spelled], note
 
 
-def _tools(
-    run_context: RunContext, kinds: Sequence[SubagentType], additions: Additions
-) -> tuple[tuple[Tool, ...], str]:
-    """Return all tools of the session, and a note on names that `--tools` has wrong."""
+def _kinds_and_tools(
+    run_context: RunContext, additions: Additions
+) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
+    """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`."""
+    kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    return (*_builtin(kinds, chosen), *additions.tools), missing
+    return kinds, (*_builtin(kinds, chosen), *additions.tools), (*unread, missing)
 
 
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:

@@ -132,7 +132,7 @@ async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> 
             False,
             False,
         ]
-        with pytest.raises(Exception, match="no message of session .* has the id"):
+        with pytest.raises(Exception, match=r"no message of session .* has the id"):
             await ask(setup, "fourth", resume=session, resume_session_at="0192d0c8-0000-7000-8000-000000000042")
 
 
