@@ -385,10 +385,12 @@ NOT_YET = frozenset(
 WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
     "--allow-dangerously-skip-permissions": (False, ""),
     "--betas": (True, "no beta header is sent"),
+    "--debug-file": (True, "--debug writes to stderr"),
     "--include-hook-events": (False, "no events of hooks are reported"),
     "--mcp-config": (True, "MCP servers are not available yet"),
     "--no-session-persistence": (False, "the session is kept, as every session is"),
     "--plugin-dir": (True, "plugins are not loaded"),
+    "--plugin-dir-no-mcp": (True, "plugins are not loaded"),
     "--resume-drops-turn": (True, "the resume does not check what it drops"),
     "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
     "--strict-mcp-config": (False, "MCP servers are not available yet"),
