@@ -55,7 +55,7 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.settings_schema import MIB, SandboxOptions
-from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
+from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
 from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
 from longrein.workspace import (
     SPOOL,
@@ -151,12 +151,10 @@ def _around(
     secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-
     in_roots = _workspaces(run_context, spawner)
     workspace = in_roots(roots)
     kinds, tools, unread = _kinds_and_tools(run_context, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
-    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
@@ -178,7 +176,8 @@ def _around(
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
         hooks=_hooks(run_context, roots, additions.hooks),
-        goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
+        transcript=transcript_in(log.folder),
+        goals=_goals(run_context, log, roots, clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
@@ -369,6 +368,11 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         given=run_context.options.agents,
         known_tools=(*builtin_tools(), *goal_tools(), *more),
     )
+
+
+def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], redact: Callable[[str], str]) -> Goals:
+    project = project_key(project_root(roots[0]))
+    return Goals(run_context.state_dir, project, owner_of(log.session), CLOCK.wall_us, redact=redact)
 
 
 def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import psutil
 import pytest
 
 from longrein.agent import Compact, Continue, UserMessage
@@ -14,6 +17,7 @@ from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook
 from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
+from longrein.store import transcript_in
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 
@@ -254,5 +258,49 @@ async def test_compactions(harness: HookHarness) -> None:
         told = json.loads((harness.tree / "pre.json").read_text())
         assert (told["trigger"], told["custom_instructions"]) == ("manual", "numbers")
         assert session.state.compact_wanted is None
-    assert harness.of(Summarized) == []
-    assert ("PreCompact", "block") in harness.answered
+        assert harness.of(Summarized) == []
+        assert ("PreCompact", "block") in harness.answered
+        (harness.tree / "allow").touch()
+        session.tell(Compact("numbers"))
+        await session.run(once=True)
+        session.tell(UserMessage((Text("and now?"),)))
+        await session.run(once=True)
+    assert len(harness.of(Summarized)) == 1
+    assert json.loads((harness.tree / "post.json").read_text())["trigger"] == "manual"
+    assert any("| start of a compacted session" in text for text in said(model.requests[-1]))
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", PRE, "PostToolUse", "Stop", "SessionStart"])
+async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> None:
+    table = harness.load(command(event, "touch began; sleep 876543"))
+    model = Script(says(TOUCH), says("done"))
+    async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
+        session.tell(UserMessage((Text("go"),)))
+        running = asyncio.ensure_future(session.run(once=True))
+        while not (harness.tree / "began").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        session.interrupt()
+        await asyncio.wait_for(running, 30)
+        assert not session.state.turn_open
+    left = [one for one in psutil.process_iter(["cmdline"]) if "876543" in " ".join(one.info["cmdline"] or ())]
+    assert left == []
+
+
+async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHarness) -> None:
+    hooks = joined(
+        command(PRE, "jq -r .transcript_path > path.txt; cp $(cat path.txt) before.jsonl"),
+        command("Stop", "cp $(jq -r .transcript_path) end.jsonl"),
+    )
+    if not shutil.which("jq"):
+        pytest.skip("the hook needs jq")
+    (harness.state / "copy").mkdir(parents=True)
+    await play(harness, hooks, transcript=transcript_in(str(harness.state / "copy")))
+    lines = [json.loads(line) for line in (harness.tree / "end.jsonl").read_text().splitlines()]
+    assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
+    assert lines[0]["message"] == {"role": "user", "content": "go"}
+    assert lines[1]["message"]["content"][0]["input"] == {"command": "touch ran.txt"}
+    assert lines[2]["message"]["content"][0]["tool_use_id"] == lines[1]["message"]["content"][0]["id"]
+    assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
+    before = (harness.tree / "before.jsonl").read_text()
+    assert (harness.tree / "end.jsonl").read_text().startswith(before)
+    assert os.stat(harness.state / "copy/transcript.jsonl").st_mode & 0o777 == 0o600

@@ -124,6 +124,11 @@ def test_a_path_of_the_users_own_allow_rule_is_relative_to_that_file(files: File
     assert allow == (f"Edit(/{files.home}/.claude/notes/**)", "Edit(//tmp/x)", "Edit(src/*)")
 
 
+def test_a_path_of_a_project_s_rule_is_relative_to_the_project(files: Files) -> None:
+    files.write(".claude/settings.json", {"permissions": {"deny": ["Edit(/src/**)", "Read(.env)"]}})
+    assert files.load().permissions.deny == (f"Edit(/{files.project}/src/**)", "Read(.env)")
+
+
 # --- Import ----------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 CANARY = "kanarienvogel-7141"
 LEFT_OUT = [
     ".longrein/config.toml",
+    ".claude/settings.json",
     ".longrein/agents/evil.md",
     ".claude/agents/evil.md",
     "AGENTS.md",
@@ -223,7 +224,9 @@ def test_an_older_list_of_trusted_folders_is_confirmed_once(cli: CliHarness, str
     cli.plays(says("done"))
     assert "was trusted by an older longrein, by its path alone: confirm it once" in cli.run("-p", "x").err
     assert cli.run("trust").code == 0
-    assert cli.run("-p", "x").told() == (0, "done\n", "")
+    ran = cli.run("-p", "x")
+    assert ran.told()[:2] == (0, "done\n")
+    assert "not trusted" not in ran.err
     assert not stranger.exists()
 
 

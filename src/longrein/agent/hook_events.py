@@ -87,7 +87,8 @@ async def refuse_prompt(session: Session, word: UserMessage) -> tuple[list[AnyEv
 
 
 async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
-    """Run the hooks of a move."""
+    """Run the hooks of a move. What they are told of is on disk before, as before any act on the world (law 7)."""
+    await session.commit(flush=True)
     match event:
         case "PreToolUse":
             await asyncio.gather(*(_before_call(session, call) for call in calls))
@@ -247,7 +248,7 @@ async def _before_end(session: Session) -> None:
         session_crons=[],
     )
     if is_subagent:
-        told["agent_transcript_path"] = ""
+        told["agent_transcript_path"] = hooks.transcript_path
     _, entries = await hooks.ask(event, told, subjects=subjects)
     session.append(*(entries or [HookAnswered("", event, "none")]))
     if session.state.stop_blocks == STOP_BLOCKS_MAX:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered
 from longrein.permissions import Hook, HookAnswer, visible
 from longrein.permissions.hooks import SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
@@ -172,6 +173,12 @@ class SessionHooks:
         """How the session was opened: `startup`, `resume` or `fork`."""
         self._running: set[asyncio.Task[None]] = set()
         self._told_once = False
+        self._transcript = HookTranscript(session.deps.transcript, session.state.label)
+
+    @property
+    def transcript_path(self) -> str:
+        """File with the conversation so far; '' for none."""
+        return self._transcript.path
 
     @property
     def table(self) -> HookTable:
@@ -197,10 +204,12 @@ class SessionHooks:
 
     def payload(self, event: str, **more: Any) -> dict[str, Any]:
         """Build what hooks are told of an event."""
-        session = self._session
+        session, transcript = self._session, ""
+        if self.table.has(event):
+            transcript = self._transcript.update(session.entries_from, session.process_session, session.state.cwd)
         told = {
             "session_id": session.process_session,
-            "transcript_path": "",
+            "transcript_path": transcript,
             "cwd": session.state.cwd,
             "permission_mode": session.mode,
             "hook_event_name": event,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from longrein.agent.hook_transcript import AppendTranscript
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.context import Budget, State
@@ -112,6 +113,8 @@ class Dependencies(msgspec.Struct):
     """Opens the subagents of a session; None when there are none."""
     hooks: "HookTable | None" = None
     """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
+    transcript: AppendTranscript | None = None
+    """Appends to the copy of the conversation that hooks read; None when there is none."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None

@@ -202,10 +202,13 @@ async def _record(
             raw = session.blobs.put_blob(kept)
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
+    folder = session.state.cwd
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended, *answered)
     else:  # notices tell the ends that it did not report
         session.append(*changes, *facts, ended, *answered, *told)
+    if session.state.cwd != folder:
+        session.hooks.inform("CwdChanged", old_cwd=folder, new_cwd=session.state.cwd)
 
 
 async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:

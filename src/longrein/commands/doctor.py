@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
-from longrein.frontends.text_format import counted
+from longrein.frontends.text_format import counted, escape_line
 from longrein.models import look_up
+from longrein.permissions.hooks import hook_line
 from longrein.run_context import RunContext, chosen_model, left_out_note
 from longrein.store import list_sessions
 from longrein.workspace.sandbox import find_rung
@@ -17,8 +18,9 @@ from longrein.workspace.sandbox import find_rung
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), _sandbox(place), *_state(place), _trust(place), *_model(place), *_settings(place)]
-    show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
+    findings = [*_machine(), _sandbox(place), *_state(place), _trust(place), *_model(place)]
+    findings += [*_hooks(place), *_settings(place)]
+    show("".join(f"{_mark(well, what)}  {what:<14} {escape_line(told)}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
 
@@ -71,6 +73,13 @@ def _trust(place: RunContext) -> Finding:
     if place.trusted.cover(place.cwd):
         return (True, "trust", f"{place.cwd} is trusted; `longrein trust --show` lists what it brings")
     return (True, "trust", left_out_note(place) or "not trusted; this folder brings nothing that would need it")
+
+
+def _hooks(place: RunContext) -> list[Finding]:
+    """List the hooks that run, those that wait to be confirmed, and what is wrong with their files."""
+    running = [(True, "hook", f"{hook_line(hook)} ({hook.source})") for hook in place.hooks.hooks]
+    waiting = [(False, "settings", f"not confirmed: {hook_line(hook)} ({hook.source})") for hook in place.hooks.changed]
+    return [*running, *waiting, *((False, "settings", note) for note in place.hooks.notes)]
 
 
 def _model(place: RunContext) -> list[Finding]:

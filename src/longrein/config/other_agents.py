@@ -155,11 +155,17 @@ class _Reader:
         return [SettingValue(("permissions", kind), kept, self._file.shown)] if kept else []
 
     def _placed(self, rule: str, kind: str) -> str:
-        """Return an allow rule of the user's own file with `/path` relative to that file, as it is meant."""
+        """Return a rule with `/path` relative to the folder that it means: of the file, or of the project.
+
+        A rule of the user's own file that asks or denies is also meant for the project at hand, so it stays as it is.
+        """
         tool, bracket, spec = rule.partition("(")
-        if kind != "allow" or not self._file.is_own or not spec.startswith("/") or spec.startswith("//"):
+        folder = os.path.dirname(self._file.path)
+        folder = folder if self._file.is_own else os.path.dirname(folder)
+        stays = self._file.is_own and kind != "allow"
+        if stays or not spec.startswith("/") or spec.startswith("//") or any(sign in folder for sign in "*?[]\\!"):
             return rule
-        return f"{tool}{bracket}/{os.path.dirname(self._file.path)}{spec}"
+        return f"{tool}{bracket}/{folder}{spec}"
 
     def _mode(self, mode: Any) -> list[SettingValue]:
         if mode is None:

@@ -24,9 +24,11 @@ from longrein.config.settings_file import (
     write_settings_file,
 )
 from longrein.config.settings_keys import KEYS, dotted
+from longrein.config.subagent_types import tool_names
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
 from longrein.permissions.hooks import EVENTS
+from longrein.tools import own_tools
 
 
 class Found(msgspec.Struct):
@@ -186,7 +188,6 @@ def _read_codex(source: _Source) -> None:
         found.left.append(f"commands in {shorten_home(folder, source.home)}/prompts: copy them to .claude/commands")
 
 
-_GEMINI_TOOLS = {"run_shell_command": "Bash", "read_file": "Read", "write_file": "Write", "replace": "Edit"}
 _GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan"}
 
 
@@ -216,7 +217,7 @@ def _read_gemini(source: _Source) -> None:
 def _gemini_rule(written: str, found: Found) -> str:
     """Return a rule of longrein for one of Gemini, such as `run_shell_command(git status)`."""
     name, bracket, spec = written.partition("(")
-    tool = _GEMINI_TOOLS.get(name, name if name[:1].isupper() else "")
+    tool = tool_names(own_tools()).get(name.lower(), "")
     if not tool and not name.startswith("mcp"):
         found.left.append(f"rule {written[:80]}: no tool is called {name}")
         return ""

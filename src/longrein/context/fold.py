@@ -415,7 +415,8 @@ def _hook_answered(state: State, event: HookAnswered) -> None:
     elif event.event == "PostToolBatch":
         state.batch_asked = True
     elif event.event == "PreCompact" and event.decision == "block":
-        state.compact_refused_asks = state.asks
+        if state.compact_wanted is None:  # a request of the user is asked about each time
+            state.compact_refused_asks = state.asks
         state.compact_wanted = None
     if event.decision == "stop" and state.turn_open and event.event not in ("Stop", "SubagentStop"):
         state.hook_stop = event.text or "a hook stopped the turn"

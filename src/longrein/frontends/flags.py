@@ -354,7 +354,7 @@ RESERVED: Mapping[str, str] = {
         ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
         ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
         ("`longrein sessions` lists the sessions", "list ls ps history threads thread projects project"),
-        ("`longrein export ID` writes a session out", "log logs import share"),
+        ("`longrein export ID` writes a session out", "log logs share"),
         ("`longrein context ID` shows what fills a session; /cost in a session what it cost", "stats usage cost"),
         ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
         ("it is a command within a session: type it there after a /", "compact rewind clear pin goals queue"),

@@ -10,6 +10,7 @@ from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, Searc
 from longrein.store.reader import Reader, read_entries
 from longrein.store.search import scan
 from longrein.store.sessions import discard_empty, find_session, is_open, latest_session, list_sessions, session_info
+from longrein.store.transcript import transcript_in
 
 __all__ = [
     "USER",
@@ -44,5 +45,6 @@ __all__ = [
     "scan",
     "session_info",
     "title_of",
+    "transcript_in",
     "write_transcript",
 ]
