@@ -67,6 +67,7 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 # --- Imports ---------------------------------------------------------------------------------------------------------
 
 LAZY = {
+    "jsonschema",
     "httpx2",
     "rich",
     "prompt_toolkit",

@@ -25,6 +25,7 @@ NEEDS = {
     "08_langchain.py": "langchain",
     "09_openai_agents.py": "agents",
     "13_acp.py": "acp",
+    "14_agent_sdk.py": "claude_agent_sdk",
 }
 """Example -> the framework it needs, which `make library` installs."""
 

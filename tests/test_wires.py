@@ -105,3 +105,14 @@ async def test_R024_a_refusal_is_shown_and_the_next_prompt_works(wire: str, tmp_
     assert "I cannot help with that." in json.dumps(lines[: lines.index(first)]), "its words are shown"
     assert [told in json.dumps(line) for line in more] == [True] * 3
     assert (code, last["result"]) == (0, "Gladly.")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_A6_1_a_system_prompt_may_be_empty(wire: str, tmp_path: Path) -> None:
+    """Agent SDKs pass `--system-prompt ""` unless their user names one."""
+    (tmp_path / "tree").mkdir()
+    async with LoopbackProvider(read_play(b'{"turns": [{"text": "4"}]}')) as server:
+        settings(tmp_path, wire, server.url)
+        code, lines = await run(tmp_path, "2 + 2?", "--system-prompt", "")
+        assert not server.refused
+        assert (code, lines[-1]["result"]) == (0, "4")

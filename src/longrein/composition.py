@@ -99,6 +99,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's output limit; 0 for the known value."""
     editor: "Editor | None" = None
     """Editor whose buffers and terminals the tools use."""
+    hooks: tuple[HookHandler, ...] = ()
+    """Hooks of the program, besides those of files."""
 
 
 NOTHING_ADDED = Additions()
@@ -155,8 +157,7 @@ def _around(
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
-    kinds, unread = _kinds(run_context, additions.tools)
-    tools, missing = _tools(run_context, kinds, additions)
+    kinds, tools, unread = _kinds_and_tools(run_context, additions)
     prefix, told = _prefix(run_context, workspace, state, tools)
     deps = Dependencies(
         clock=CLOCK,
@@ -178,7 +179,7 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
-        hooks=_hooks(run_context, roots),
+        hooks=_hooks(run_context, roots, additions.hooks),
         transcript=transcript_in(log.folder),
         goals=_goals(run_context, log, roots, clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
@@ -198,7 +199,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (*found_notes(run_context), missing, *settings.notes, *log.notes, *told, *lapsed, *unread)
+    first = (*found_notes(run_context), *settings.notes, *log.notes, *told, *lapsed, *unread)
     notes = (*first, *_leave_folders(session, run_context, state), *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
@@ -214,15 +215,6 @@ def _workspace(
     if editor is None:
         return in_roots(roots), in_roots
     return editor.open_workspace(roots, spawner=spawner, environment=environ, keep_env=keep_env), in_roots
-
-
-def _tools(
-    run_context: RunContext, kinds: Sequence[SubagentType], additions: Additions
-) -> tuple[tuple[Tool, ...], str]:
-    """Return the built-in tools and those of the program, as they work in the editor if there is one; and a note."""
-    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    tools = (*_builtin(kinds, chosen), *additions.tools)
-    return (tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))), missing
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -296,6 +288,20 @@ def _chosen_tools(
     missing = ", ".join(name for name in wanted if name not in spelled)
     note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
     return [spelled[name] for name in wanted if name in spelled], note
+
+
+def _kinds_and_tools(
+    run_context: RunContext, additions: Additions
+) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
+    """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`.
+
+    Where there is an editor, the tools work in it.
+    """
+    kinds, unread = _kinds(run_context, additions.tools)
+    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
+    tools = (*_builtin(kinds, chosen), *additions.tools)
+    tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
+    return kinds, tools, (*unread, missing)
 
 
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
@@ -396,8 +402,8 @@ def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], redac
     return Goals(run_context.state_dir, project, owner_of(log.session), CLOCK.wall_us, redact=redact)
 
 
-def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
-    """Build the table of hooks; a program may add its own."""
+def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
+    """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
     handlers: list[HookHandler] = [
         CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
@@ -405,7 +411,7 @@ def _hooks(run_context: RunContext, roots: Sequence[str]) -> HookTable:
     ]
     project = project_root(roots[0])
     return HookTable(
-        handlers,
+        (*handlers, *more),
         env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,

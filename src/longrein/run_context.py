@@ -5,6 +5,7 @@ import time
 import uuid
 from asyncio import sleep
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from longrein.config import (
     state_dir,
 )
 from longrein.config.bounded_file import read_bounded
+from longrein.config.other_agents import OtherSettings, read_given
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
@@ -99,32 +101,35 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     if options.trust:
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)
-    settings = _settings(options, cwd, home, environ, trusted=is_trusted)
+    given, table = read_given(options.settings, cwd, home) if options.settings else (None, None)
+    settings = _settings(options, cwd, home, environ, trusted=is_trusted, given=given)
     roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
     left_out = () if is_trusted or not _uses(options, "project") else left_out_files(cwd, home, environ, settings)
-    hooks = _hooks(settings, cwd, home, environ, trusted if not options.trust else None, is_trusted=is_trusted)
+    hooks = _hooks(options, settings, cwd, home, environ, trusted, table)
     return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks)
 
 
 def _hooks(
+    options: Options,
     settings: Settings,
     cwd: str,
     home: str,
     environ: Mapping[str, str],
-    trusted: TrustedFolders | None,
-    *,
-    is_trusted: bool,
+    trusted: TrustedFolders,
+    given: Mapping[str, Any] | None,
 ) -> LoadedHooks:
-    """Read the hooks. `trusted` knows the confirmed ones; None where all are trusted for this run."""
+    """Read the hooks. `trusted` knows the confirmed ones; `--trust` confirms all. `given`: fields of `--settings`."""
     if settings.hooks.disable:
         return LoadedHooks()
     return load_hooks(
         cwd,
         home,
         environ,
-        is_trusted=is_trusted,
-        confirmed=lambda: trusted.confirmed_hooks(cwd) if trusted is not None else None,
+        is_trusted=trusted.cover(cwd),
+        confirmed=lambda: None if options.trust else trusted.confirmed_hooks(cwd),
         read_others=settings.other_agents.read,
+        own=_uses(options, "user"),
+        given=given,
     )
 
 
@@ -146,13 +151,26 @@ def _uses(options: Options, source: str) -> bool:
     return options.setting_sources is None or source in options.setting_sources.replace(" ", "").split(",")
 
 
-def _settings(options: Options, cwd: str, home: str, environ: Mapping[str, str], *, trusted: bool) -> Settings:
-    """Load the settings; a flag may name a model without its provider."""
+def _settings(
+    options: Options,
+    cwd: str,
+    home: str,
+    environ: Mapping[str, str],
+    *,
+    trusted: bool,
+    given: OtherSettings | None,
+) -> Settings:
+    """Load the settings; a flag may name a model without its provider. `given`: those of `--settings`."""
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     named = {field: flags.pop(field) for field in ("model", "fallback_model")}
+    if given is not None:
+        named["model"] = named["model"] or given.model
+    own = _uses(options, "user")
 
     def load() -> Settings:
-        return load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=trusted)
+        return load_settings(
+            cwd=cwd, home=home, environ=environ, flags=flags, trusted=trusted, others_own=own, given=given
+        )
 
     settings = load() if any(name and "/" not in name for name in named.values()) else None
     flags |= {

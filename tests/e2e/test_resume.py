@@ -182,7 +182,11 @@ def test_a_denial_is_exit_3_and_listed(cli: CliHarness) -> None:
     assert ran.result["permission_denials"] == [
         {"tool_name": "Write", "tool_use_id": "c4.0", "tool_input": {"file_path": "new", "content": "x"}}
     ]
-    assert (ran.result["subtype"], ran.result["is_error"], ran.result["result"]) == ("success", False, "I may not.")
+    assert (ran.result["subtype"], ran.result["is_error"], ran.result["result"]) == (
+        "error_during_execution",
+        True,
+        "I may not.",
+    )
     assert ran.err == (
         f"longrein: blocked: Write needs permission (file_path: new): allow it with --allowedTools "
         f"'Edit(/{cli.project}/new)'\n"

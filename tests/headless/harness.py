@@ -108,6 +108,9 @@ class ScriptedSession:
     def agents(self) -> Sequence[SubagentView]:
         return ()
 
+    def tasks(self) -> Sequence[TaskView]:
+        return ()
+
     async def leave(self, policy: str) -> Sequence[TaskView]:
         assert policy == "keep"
         return ()

@@ -225,7 +225,7 @@ class Session:
         marker.
         """
         original = unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
-        changed = self.approvals.arguments.get(call.id) or self.hooks.inputs.get(call.id)
+        changed = self.approvals.arguments.get(call.id, self.hooks.inputs.get(call.id))
         return original if changed is None else msgspec.structs.replace(original, arguments=changed, received="")
 
     def _entries_to(self, seq: int) -> list[Entry]:

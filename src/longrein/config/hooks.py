@@ -229,16 +229,22 @@ def load_hooks(
     is_trusted: bool,
     confirmed: Callable[[], Collection[str] | None],
     read_others: bool = True,
+    own: bool = True,
+    given: Mapping[str, Any] | None = None,
 ) -> LoadedHooks:
     """Read all hooks.
 
     `confirmed` gives the fingerprints of the project's hooks that the user has confirmed, None for all of them; it is
-    asked only where there are any. Without `read_others` only longrein's own files are read.
+    asked only where there are any. Without `read_others` only longrein's own files are read, without `own` only the
+    project's. `given`: the fields of `--settings`.
     """
     hooks: list[Hook] = []
     notes: list[str] = []
-    for file in own_files(home, environ)[: None if read_others else 1]:
-        table, problem = read_json_object(file.path, file.shown)
+    files = own_files(home, environ)[: None if read_others else 1] if own else []
+    tables = [(file, *read_json_object(file.path, file.shown)) for file in files]
+    if given is not None:
+        tables.append((HookFile("", "--settings", is_own=True), dict(given), ""))
+    for file, table, problem in tables:
         notes += [problem] if problem else []
         if _turned_off(table):
             return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"))

@@ -230,15 +230,21 @@ def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping
 
 
 def full_model_name(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return the `provider/model` that `name`, such as `sonnet`, stands for; `name` itself where it stands for none.
+    """Return the `provider/model` that `name` stands for; `name` itself where it stands for none.
 
-    The provider is that of the settings' model, else the first whose key is there.
+    `sonnet` is the newest model of that name, `claude-x-1` one of the provider with other `claude` models, `default`
+    that of the settings. The provider is that of the settings' model, else the first whose key is there.
     """
+    if name in ("default", "inherit"):
+        return ""
     if not name or "/" in name:
         return name
     keyed = (k.name for k in known_providers() if k.model and _key(k, settings.providers.get(k.name), environ)[0])
     provider = next((one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), "")
-    return resolved(name, f"{provider}/", settings) or name
+    found = resolved(name, f"{provider}/", settings)
+    family, dash, _ = name.partition("-")
+    relative = resolved(family, f"{provider}/", settings) if dash and not found else ""
+    return f"{relative.partition('/')[0]}/{name}" if relative else found or name
 
 
 def resolved(alias: str, parent: str, settings: Settings) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from longrein.config.hooks import HookFile, project_files, read_json_object
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
+from longrein.events import UsageError
 from longrein.permissions import check_rule, escape
 
 RULES_MAX = 1_000
@@ -48,6 +49,36 @@ def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
     file = own_file(home, environ)
     table, problem = read_json_object(file.path, file.shown)
     return _Reader(file, home).read(table, problem, narrow=False)
+
+
+GIVEN = "--settings"
+USED_KEYS = ("permissions", "env", "model", "hooks", "disableAllHooks", "$schema")
+"""Keys of such a file that longrein uses."""
+
+
+def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str, Any]]:
+    """Read the value of `--settings`, a file or a JSON object: (what it brings, its fields).
+
+    It comes from the user, so nothing of it is narrowed. Raises `UsageError`.
+    """
+    path = "" if given.lstrip().startswith("{") else os.path.join(cwd, os.path.expanduser(given))
+    if path and not os.path.lexists(path):
+        raise UsageError(f"{GIVEN}: there is no file {given}")
+    table, problem = read_json_object(path, GIVEN) if path else _inline(given)
+    if problem:
+        raise UsageError(problem.partition(": mend")[0])
+    file = HookFile(path or f"{cwd}/{GIVEN}", GIVEN, is_own=True)
+    found = _Reader(file, home).read(table, "", narrow=False)
+    unused = ", ".join(key for key in table if key not in USED_KEYS)
+    note = (escape(f"{GIVEN}: {unused} has no effect")[:200],) if unused else ()
+    return msgspec.structs.replace(found, notes=(*found.notes, *note)), table
+
+
+def _inline(text: str) -> tuple[dict[str, Any], str]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]), ""
+    except msgspec.DecodeError as error:
+        return {}, f"{GIVEN} is no JSON object: {error}"
 
 
 def read_project(cwd: str, home: str, environ: Mapping[str, str], full: Sequence[str]) -> list[OtherSettings]:

@@ -37,19 +37,27 @@ SEED_PARALLEL_MAX = 10
 
 
 def load_settings(
-    *, cwd: str, home: str, environ: Mapping[str, str], flags: Mapping[str, Any], trusted: bool
+    *,
+    cwd: str,
+    home: str,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any],
+    trusted: bool,
+    others_own: bool = True,
+    given: OtherSettings | None = None,
 ) -> Settings:
     """Read and merge all layers.
 
     `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are ignored. Without
-    `trusted` the project's file is not opened. Raises `SettingsError`: one line with
+    `trusted` the project's file is not opened, without `others_own` no file of the user's other agents. `given`:
+    settings of the command line in the form of another agent. Raises `SettingsError`: one line with
     file, line, key and the nearest valid key.
     """
     merged = _MergedLayers()
     path = user_file(environ, home)
     own = read_file(path, shorten_home(path, home)) or ()
     reads_others = next((value.value for value in own if value.path == ("other_agents", "read")), True)
-    if reads_others:
+    if reads_others and others_own:
         merged.take_others(read_own(home, environ))
     merged.take(own)
     path = project_file(cwd)
@@ -63,6 +71,8 @@ def load_settings(
         for others in read_project(cwd, home, environ, full):
             merged.take_others(others)
     merged.take(_from_environment(environ, merged.notes))
+    if given is not None:
+        merged.take_others(given)
     merged.take(_from_flags(flags))
     if ("model",) not in merged.values and merged.other_model and environ.get(OTHER_MODEL_KEY):
         merged.take(_other_model(*merged.other_model))

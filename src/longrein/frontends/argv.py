@@ -271,6 +271,7 @@ class Options(msgspec.Struct, frozen=True):
     debug: bool = False
     resume_session_at: str = ""
     tools: str | None = None
+    settings: str = ""
     setting_sources: str | None = None
     fallback_model: str = ""
     effort: str = ""

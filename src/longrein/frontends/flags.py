@@ -158,6 +158,12 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         ),
         flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
         flag(
+            "--settings",
+            "settings as in .claude/settings.json, a file or JSON: permissions, env, model and hooks of it are used",
+            "word",
+            "FILE|JSON",
+        ),
+        flag(
             "--setting-sources",
             "which files to use: user, project, local; '' for none. Those of a project also need its trust",
             "text",
@@ -387,13 +393,14 @@ NOT_YET = frozenset(
 WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
     "--allow-dangerously-skip-permissions": (False, ""),
     "--betas": (True, "no beta header is sent"),
+    "--debug-file": (True, "--debug writes to stderr"),
     "--include-hook-events": (False, "no events of hooks are reported"),
     "--mcp-config": (True, "MCP servers are not available yet"),
     "--no-session-persistence": (False, "the session is kept, as every session is"),
     "--plugin-dir": (True, "plugins are not loaded"),
+    "--plugin-dir-no-mcp": (True, "plugins are not loaded"),
     "--resume-drops-turn": (True, "the resume does not check what it drops"),
     "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
-    "--settings": (True, "settings are read from longrein's own files"),
     "--strict-mcp-config": (False, "MCP servers are not available yet"),
     "--task-budget": (True, "the model is not told a budget; --max-budget-usd limits money"),
     "--thinking-display": (True, "thoughts are always shown as the model gives them"),

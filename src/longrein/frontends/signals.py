@@ -1,9 +1,13 @@
 """Signal handlers of the event loop, and the end of a frontend's tasks."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a headless run with 128 + their number."""
 
 
 @contextmanager

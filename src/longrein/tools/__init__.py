@@ -25,6 +25,7 @@ from longrein.tools.port import (
     ToolContext,
 )
 from longrein.tools.registry import make_tool, tool
+from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
@@ -37,6 +38,7 @@ from longrein.tools.tool_search import (
 
 __all__ = [
     "EXIT_PLAN_MODE",
+    "STRUCTURED_OUTPUT",
     "BackgroundedCommand",
     "Blobs",
     "DeferralPolicy",
@@ -69,6 +71,7 @@ __all__ = [
     "offer_tools",
     "own_tools",
     "report_text",
+    "structured_output_tool",
     "tool",
     "tools_by_name",
     "unknown_call_message",

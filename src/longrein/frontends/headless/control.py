@@ -59,6 +59,11 @@ class ControlChannel:
         self._count = 0
         self._closed = ""
 
+    @property
+    def is_closed(self) -> bool:
+        """True when nobody will answer any more."""
+        return bool(self._closed)
+
     async def request(self, subtype: str, fields: Mapping[str, Any]) -> Any:
         """Send a request and return its answer. Raises `ControlError`.
 

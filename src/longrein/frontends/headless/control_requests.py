@@ -24,6 +24,8 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """For requests to the program, if the caller has begun to use one."""
     asks_permission: bool = False
     """Whether permission questions go to the program: `--permission-prompt-tool stdio`."""
+    waits: bool = False
+    """Whether a turn that was cut is continued by the first message only, and not at once."""
     resolve_model: Callable[[str], str] = str
     """Name of a model, '' for the default -> `provider/model`. Raises `LongreinError`."""
     budget: Callable[[], Budget] | None = None

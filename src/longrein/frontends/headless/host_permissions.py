@@ -14,15 +14,23 @@ from longrein.frontends.signals import cancel_all
 class HostPermissions:
     """The open questions of one session and its subagents."""
 
-    def __init__(self, session: SessionPort, channel: ControlChannel, notice: Callable[[str], None]) -> None:
-        """`notice` takes lines for the user."""
-        self._session, self._channel, self._notice = session, channel, notice
+    def __init__(
+        self,
+        session: SessionPort,
+        channel: ControlChannel,
+        notice: Callable[[str], None],
+        report_state: Callable[[str], None],
+    ) -> None:
+        """`notice` takes lines for the user, `report_state` the states `requires_action` and `running`."""
+        self._session, self._channel = session, channel
+        self._notice, self._report_state = notice, report_state
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def ask(self, asked: PermissionAsked, call: ToolCall, run_state: RunState, child: str) -> None:
         """Ask about `call`; the session gets the answer when it comes. `child`: session of the subagent that asks."""
         self.forget(asked.call, child)
         fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
+        self._report_state("requires_action")
         task = asyncio.create_task(self._ask(asked, call, child, fields))
         self._asking[child, asked.call] = task
         run_state.answered_by_host.add(asked.call)
@@ -37,10 +45,13 @@ class HostPermissions:
     async def _apply(self, verdict: HostVerdict) -> None:
         for line in verdict.notes:
             self._notice(line)
-        for word in verdict.words:
-            await self._session.tell(word)
+        if len(self._asking) < 2:
+            self._report_state("running")
+        told = [self._session.tell(word) for word in verdict.words]
         if verdict.interrupt:
-            self._session.interrupt()
+            self._session.interrupt()  # before the answer is taken, so that the model is not asked again
+        for written in told:
+            await written
 
     def forget(self, call: str, child: str = "") -> None:
         """Take back the question about a call that has ended."""

@@ -1,8 +1,11 @@
 """The control request `initialize`, with which a program that runs longrein begins: what it sets, and the answer."""
 
+import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +15,7 @@ from longrein.frontends.argv import Options
 from longrein.frontends.headless.control import ControlRequest
 from longrein.frontends.headless.input import parse_line
 from longrein.frontends.headless.stream_json_blocks import Line
+from longrein.frontends.signals import SIGNALS, signal_handlers
 
 KNOWN = frozenset(
     (
@@ -87,12 +91,30 @@ def _hook(event: str, group: Mapping[str, Any]) -> HookCallback:
     )
 
 
-async def read_initialize(lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes]]:
-    """Read the first line; return it if it is an `initialize`, and the lines that are left to read.
+async def read_initialize(lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes], int]:
+    """Read the first line: what it sets must be known before the session is opened.
 
-    What it sets must be known before the session is opened.
+    Returns it if it is an `initialize`, else None; the lines that are left to read; and the number of the signal that
+    came instead of a line, 0 for none.
     """
-    first = await anext(lines, None)
+    stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def stop(number: int) -> None:
+        if not stopped.done():
+            stopped.set_result(number)
+
+    with signal_handlers({number: partial(stop, number) for number in caught}):
+        reading: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(lines, None))
+        both: list[asyncio.Future[Any]] = [reading, stopped]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if stopped.done():
+            reading.cancel()
+            return None, lines, stopped.result()
+    return *_parsed(await reading, lines), 0
+
+
+def _parsed(first: bytes | None, lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes]]:
     if first is None:
         return None, lines
     try:
@@ -165,4 +187,6 @@ class Offer(msgspec.Struct, frozen=True):
             "models": [model],
             "account": {"apiKeySource": self.key_source, "tokenSource": "none"},
             "pid": os.getpid(),
+            "hook_on_failure_supported": True,
+            "hooks_applied": True,
         }

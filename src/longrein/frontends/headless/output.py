@@ -15,13 +15,14 @@ from longrein.events import (
     TaskStarted,
     ToolCall,
     ToolEnded,
+    UserSpoke,
     unwrapped,
 )
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
-from longrein.frontends.headless.stream_json import draw, draw_init
+from longrein.frontends.headless.stream_json import draw, draw_init, draw_replay
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import shortened
 
@@ -103,6 +104,8 @@ class RunReporter:
 
     def _lines(self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match heard:
+            case Entry(event=UserSpoke()) if self._options.replay and run_state.root is None:
+                return draw_replay(heard, run_state)
             case Entry():
                 return self._partial_lines(heard, run_state, partial) + draw(heard, run_state)
             case ReplyDelta() if self._options.partial:

@@ -7,7 +7,11 @@ from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionF
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 from longrein.permissions import unseen_note
 
-SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
+SUBTYPES = {
+    "limit": "error_max_turns",
+    "budget": "error_max_budget_usd",
+    "unstructured": "error_max_structured_output_retries",
+}
 """`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
@@ -43,8 +47,13 @@ def exit_code(run_state: RunState, stop: Stop) -> int:
             return 1
 
 
+UNSTRUCTURED = "the model gave no answer that fits --json-schema"
+
+
 def _reason(run_state: RunState) -> str:
     """Return why the turn ended. One whose last denial came from the program itself was not blocked: it was asked."""
+    if run_state.unstructured:
+        return "unstructured"
     reason = run_state.ended.reason if run_state.ended else "error"
     return "done" if reason == "blocked" and run_state.denials and run_state.denials[-1].by_host else reason
 
@@ -76,6 +85,8 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
     }
     if fine or (reason == "blocked" and not cut):
         line["result"] = run_state.text
+    if run_state.structured is not None:
+        line["structured_output"] = run_state.structured
     if not fine:
         line["errors"] = [error_line(run_state, stop) or _reason_text(run_state, stop)]
     line |= {
@@ -89,6 +100,8 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
 
 
 def _reason_text(run_state: RunState, stop: Stop) -> str:
+    if run_state.unstructured and not stop.signal:
+        return UNSTRUCTURED
     if stop.signal:
         return "interrupted: the session is saved, `longrein -c` goes on with it"
     if run_state.ended is None:

@@ -28,7 +28,8 @@ from longrein.frontends.headless.output import RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
-from longrein.frontends.signals import signal_handlers
+from longrein.frontends.headless.structured_retries import StructuredRetries
+from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.frontends.text_format import escape_line
 
 DENIAL = (
@@ -41,8 +42,6 @@ WAITING_SAID_S = 3.0
 """Seconds after the answer until a run that still waits for background work says so on stderr."""
 FAREWELL_S = 2.0
 """Seconds that the reader of stdout has to take the last lines after a signal."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_headless(  # noqa: PLR0913 - each is a part of the run
@@ -92,7 +91,12 @@ class _Run:
         self.control = control
         self.channel = control.channel or ControlChannel(self.reporter.put_line)
         self.requests = HostRequests(session, control, self._wake)
-        self.permissions = HostPermissions(session, self.channel, self._notice) if control.asks_permission else None
+        self.permissions: HostPermissions | None = None
+        if control.asks_permission:
+            self.permissions = HostPermissions(session, self.channel, self._notice, self._report_state)
+        self.retries = StructuredRetries(session) if options.structured else None
+        self.seen, self.entry_seen = self.start, asyncio.Event()
+        """Last entry that was handled here."""
         self.signal = 0
         self.error: LongreinError | None = None
         self.main_task: asyncio.Task[None] | None = None
@@ -163,11 +167,11 @@ class _Run:
             for call, opened in list(self.session.state.calls.items()):
                 if opened.asked is not None and opened.answer is None:  # asked before a crash
                     self.run_state.questions[call] = opened.asked
-                    await self._deny(call)
+                    await self._decide(opened.asked, self.run_state)
             if prompt:
                 await self.session.tell(UserMessage(prompt))
                 self.work_ready.set()
-            elif self.session.state.turn_open or self.session.state.unanswered:
+            elif (self.session.state.turn_open or self.session.state.unanswered) and not self.control.waits:
                 await self.session.tell(Continue())
                 self.work_ready.set()
             elif lines is None and not self.session.pending:
@@ -175,7 +179,7 @@ class _Run:
             if lines is not None:
                 await self._run_input(lines, keep_image)
             elif not self.signal:
-                await self.session.run(once=True)
+                await self._run_turns()
         except LongreinError as error:
             self.error = error
 
@@ -188,13 +192,24 @@ class _Run:
                 ended = pump.done()
                 self.work_ready.clear()
                 if not self.signal:
-                    await self.session.run(once=True)
+                    await self._run_turns()
                     self._report_idle()
                 if ended:
                     break
         finally:
             pump.cancel()
         await _wait_end(pump)
+
+    async def _run_turns(self) -> None:
+        """Run what waits, and again while the ends of turns bring new messages."""
+        await self.session.run(once=True)
+        while self.retries is not None and not self.signal:
+            while self.seen < self.session.state.seq and self.error is None:  # until the end of the turn was judged
+                self.entry_seen.clear()
+                await self.entry_seen.wait()
+            if not self.session.pending:
+                break
+            await self.session.run(once=True)
 
     async def _read_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
         try:
@@ -236,6 +251,8 @@ class _Run:
                     self.reporter.apply(heard, self.run_state)
                 if isinstance(heard, Entry):
                     await self._apply_entry(heard)
+                    self.seen = heard.seq
+                    self.entry_seen.set()
                 if self.out.unwritten:
                     await self.out.drain()
                 if self.out.write_error:
@@ -243,6 +260,7 @@ class _Run:
                     self.work_ready.set()
         except LongreinError as error:
             self.error = error
+            self.entry_seen.set()
 
     async def _apply_entry(self, entry: Entry) -> None:
         self.run_state.step(entry)
@@ -253,6 +271,8 @@ class _Run:
                 self.permissions.forget(call)
             case Asked() if self.signal:
                 self.session.interrupt()  # the signal came before the turn had begun
+            case TurnEnded() if self.retries is not None and await self.retries.wants_another(self.run_state):
+                pass  # the model was asked again
             case TurnEnded() if self.streams_input:
                 self._end_turn()
             case TurnEnded() if self._has_background_work():
@@ -288,7 +308,6 @@ class _Run:
         if self.permissions is None:
             await self._deny(question.call, child)
             return
-        self._report_state("requires_action")
         call = run_state.calls.get(question.call) or ToolCall(question.call, question.name, {})
         self.permissions.ask(question, call, run_state, child)
 

@@ -10,6 +10,7 @@ from longrein.events import (
     AskFailed,
     ChildStarted,
     Entry,
+    HookAnswered,
     PermissionAsked,
     PrefixSet,
     Reminded,
@@ -23,6 +24,10 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.frontends.headless.stream_json_blocks import Line, tail
+from longrein.tools import STRUCTURED_OUTPUT
+
+PROGRAM = "the program that runs longrein"
+"""Source of the hooks that are functions of it."""
 
 
 class DeniedCall(msgspec.Struct, frozen=True):
@@ -70,7 +75,7 @@ class RunState:
         self.calls: dict[str, ToolCall] = {}
         self.questions: dict[str, PermissionAsked] = {}
         self.answered_by_host: set[str] = set()
-        """Calls about which the program that runs longrein was asked."""
+        """Calls that the program that runs longrein was asked about, or has denied by a hook."""
         self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
@@ -91,6 +96,10 @@ class RunState:
         """Seq and event of the last request if it failed."""
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
+        self.structured: Line | None = None
+        """Arguments of the last call of `StructuredOutput` that was taken."""
+        self.unstructured = False
+        """Whether the turn ended without the structured answer that was asked for."""
         self._answers: list[str] = []
         self._printed_chars = 0
 
@@ -121,7 +130,7 @@ class RunState:
         label = f"a{started.again or seq}"
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
-    def step(self, entry: Entry) -> None:
+    def step(self, entry: Entry) -> None:  # noqa: C901, PLR0912 - a line for each event
         self.last_at = entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
@@ -140,6 +149,8 @@ class RunState:
                 self._tool_ended(end)
             case PrefixSet() as prefix:
                 self.model = f"{prefix.provider}/{prefix.model}"
+            case HookAnswered(decision="deny" | "block", call=call, source=source) if source == PROGRAM:
+                self.answered_by_host.add(call)
             case TurnEnded() as ended:
                 self.ended = ended
             case ChildStarted() as started:
@@ -183,6 +194,8 @@ class RunState:
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
+        if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
+            self.structured = call.arguments
         if end.status == "denied":
             by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
@@ -225,3 +238,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     turn."""
     background_s: float = 600.0
     verbose: bool = False
+    structured: bool = False
+    """Whether the answer must be an object given by `StructuredOutput`."""
+    replay: bool = False
+    """`stream-json`: whether messages of the user are written too."""

@@ -19,6 +19,7 @@ from longrein.events import (
     ToolEnded,
     TurnEnded,
     Usage,
+    UserSpoke,
     unwrapped,
 )
 from longrein.frontends.headless.run_state import RunState, SessionFacts
@@ -178,6 +179,14 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "sandbox": facts.sandbox,
     }
     return line | tail(facts.session, f"init.{start}")
+
+
+def draw_replay(entry: Entry, run_state: RunState) -> list[Line]:
+    """A message of the user as it was taken; its id can be given to `rewind_files` and `--resume-session-at`."""
+    assert isinstance(entry.event, UserSpoke)
+    message = {"role": "user", "content": [{"type": "text", "text": part_text(part)} for part in entry.event.parts]}
+    line = {"type": "user", "message": message, "parent_tool_use_id": None, "isReplay": True}
+    return [line | run_state.tail(entry.seq)]
 
 
 def _system(entry: Entry, run_state: RunState, fields: Line, key: str = "") -> Line:
