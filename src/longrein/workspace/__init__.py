@@ -26,6 +26,7 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.search import Line, Query, SearchResult, glob, grep
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
+from longrein.workspace.stream_process import StreamProcess
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
 from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.walk import split_glob
@@ -62,6 +63,7 @@ __all__ = [
     "Spawner",
     "SpooledTask",
     "StartedCommand",
+    "StreamProcess",
     "SupervisedSpawner",
     "Supervision",
     "SupervisionOptions",
