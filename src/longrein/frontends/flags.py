@@ -132,6 +132,13 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             field="skip_permissions",
         ),
         flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
+        flag(
+            "--mcp-config",
+            'MCP servers from this file or JSON: {"mcpServers": {…}}; may be given again',
+            "words",
+            "FILE|JSON",
+        ),
+        flag("--strict-mcp-config", "only the MCP servers of --mcp-config"),
         flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
     ),
     "Model and instructions": (
@@ -276,6 +283,29 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
+            "mcp",
+            "[list | get NAME | add NAME COMMAND… | add NAME URL | add-json NAME JSON | remove NAME | test [NAME] | "
+            "approve [NAME…] | reset-project-choices | login NAME | logout NAME] [FLAGS]",
+            "Configure and try MCP servers. Put `--` before a command that has flags: "
+            "longrein mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+            (
+                flag("-t --transport", "stdio (the default), http or sse", "word", "KIND", ("stdio", "http", "sse")),
+                flag(
+                    "-s --scope",
+                    "user: every folder (the default); local: this folder, for you; project: .mcp.json, for everybody",
+                    "word",
+                    "SCOPE",
+                    ("user", "local", "project"),
+                ),
+                flag("-e --env", "NAME=VALUE for the server; may be given again", "words", "NAME=VALUE"),
+                flag("-H --header", "'NAME: VALUE' for its requests; may be given again", "words", "HEADER"),
+                flag("--json", "one JSON array"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",
@@ -316,7 +346,7 @@ RESERVED: Mapping[str, str] = {
         ),
         (
             "it is not available yet",
-            "mcp mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
+            "mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
         ),
     )
     for word in words.split()
@@ -326,8 +356,8 @@ RESERVED: Mapping[str, str] = {
 NOT_YET = frozenset(
     (
         *("--no-session-persistence", "--json-schema", "--tools", "--permission-prompt-tool", "--fallback-model"),
-        *("--effort", "--system-prompt-file", "--append-system-prompt-file", "--agent", "--mcp-config"),
-        *("--strict-mcp-config", "--settings", "--setting-sources", "--plugin-dir", "--replay-user-messages"),
+        *("--effort", "--system-prompt-file", "--append-system-prompt-file", "--agent"),
+        *("--settings", "--setting-sources", "--plugin-dir", "--replay-user-messages"),
         *("--include-hook-events", "-w", "--worktree", "--debug", "--output-last-message", "--output-schema"),
         *("--ephemeral", "--skip-git-repo-check", "-i"),
     )
