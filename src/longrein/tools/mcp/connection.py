@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from longrein.tools.mcp.port import (
     CannotStart,
@@ -358,6 +359,9 @@ def problem_of(error: BaseException) -> str:
     """Return one line about an error; of a group about the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"its answer is not valid: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     text = " ".join(str(error).split())[:300]
     if isinstance(error, McpFailure | MCPError) and text:
         return text
