@@ -73,6 +73,11 @@ def call(request: dict[str, Any]) -> None:
         case "dies":
             print("fatal: out of luck", file=sys.stderr, flush=True)
             os._exit(3)
+        case "killed" if said != "live":
+            with open(FILE, "w", encoding="utf-8") as file:
+                file.write(str(os.getpid()))
+            os.rename(FILE, FILE + ".pid")
+            time.sleep(3600)
         case "hangs":
             time.sleep(3600)
         case "floods":
@@ -113,7 +118,8 @@ def call(request: dict[str, Any]) -> None:
             with open(FILE, "w", encoding="utf-8"):
                 pass
             send(method="notifications/tools/list_changed")
-            time.sleep(0.3)
+            while handle(json.loads(sys.stdin.readline())) != "prompts/list":
+                pass  # the answer comes after the new lists
             answer(request, text(f"echo {said}"))
         case _:
             secret = os.environ.get("SERVER_TOKEN", "")
@@ -127,38 +133,43 @@ def main() -> None:
         time.sleep(3600)
     if MODE == "noisy":
         print("Welcome to the server!", "loading ...", sep="\n", flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        match request.get("method"):
-            case "initialize":
-                version = "1999-01-01" if MODE == "version" else request["params"]["protocolVersion"]
-                can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
-                info = {"name": "fault", "version": "1"}
-                answer(
-                    request,
-                    {"protocolVersion": version, "capabilities": can, "serverInfo": info, "instructions": "Be kind."},
-                )
-            case "tools/list":
-                answer(request, {"tools": tools()})
-            case "prompts/list":
-                arguments = [{"name": "who", "required": True}, {"name": "how"}]
-                answer(request, {"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}]})
-            case "prompts/get":
-                given = request["params"].get("arguments", {})
-                said = {"type": "text", "text": f"Greet {given.get('who')} {given.get('how', 'now')}."}
-                answer(request, {"messages": [{"role": "user", "content": said}]})
-            case "resources/list":
-                answer(request, {"resources": [{"uri": "note://one", "name": "one", "description": "A note."}]})
-            case "resources/read":
-                uri = request["params"]["uri"]
-                answer(request, {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"The note {uri}."}]})
-            case "tools/call":
-                call(request)
-            case None | "notifications/initialized" | "notifications/cancelled":
-                pass
-            case _:
-                if "id" in request:
-                    send(id=request["id"], error={"code": -32601, "message": "Method not found"})
+    while line := sys.stdin.readline():
+        handle(json.loads(line))
+
+
+def handle(request: dict[str, Any]) -> str:
+    """Handle a message; return its method."""
+    match request.get("method"):
+        case "initialize":
+            version = "1999-01-01" if MODE == "version" else request["params"]["protocolVersion"]
+            can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+            info = {"name": "fault", "version": "1"}
+            answer(
+                request,
+                {"protocolVersion": version, "capabilities": can, "serverInfo": info, "instructions": "Be kind."},
+            )
+        case "tools/list":
+            answer(request, {"tools": tools()})
+        case "prompts/list":
+            arguments = [{"name": "who", "required": True}, {"name": "how"}]
+            answer(request, {"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}]})
+        case "prompts/get":
+            given = request["params"].get("arguments", {})
+            said = {"type": "text", "text": f"Greet {given.get('who')} {given.get('how', 'now')}."}
+            answer(request, {"messages": [{"role": "user", "content": said}]})
+        case "resources/list":
+            answer(request, {"resources": [{"uri": "note://one", "name": "one", "description": "A note."}]})
+        case "resources/read":
+            uri = request["params"]["uri"]
+            answer(request, {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"The note {uri}."}]})
+        case "tools/call":
+            call(request)
+        case None | "notifications/initialized" | "notifications/cancelled":
+            pass
+        case _:
+            if "id" in request:
+                send(id=request["id"], error={"code": -32601, "message": "Method not found"})
+    return str(request.get("method"))
 
 
 if __name__ == "__main__":

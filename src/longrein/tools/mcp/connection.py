@@ -51,8 +51,10 @@ class McpConnection:
         self.offer = Offer()
         self._client: Client | None = None
         self._ended, self._stale, self._retry = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._settled = asyncio.Event()
-        """Set while the outcome of the last attempt to connect is known."""
+        self._begun = self._known = 0
+        """Attempts to connect that have begun, and the last one whose outcome is known."""
+        self._outcome = asyncio.Event()
+        """Set, and replaced, when an outcome is known."""
         self._answered = False
         """Whether the present connection has answered a call."""
         self._closing = False
@@ -64,11 +66,19 @@ class McpConnection:
 
     async def settled(self) -> None:
         """Wait until it is connected or has failed."""
-        await self._settled.wait()
+        await self._wait_outcome(max(1, self._begun))
+
+    async def _wait_outcome(self, attempt: int) -> None:
+        while self._known < attempt and not self._closing:
+            await self._outcome.wait()
+
+    def _tell_outcome(self) -> None:
+        self._known = self._begun
+        told, self._outcome = self._outcome, asyncio.Event()
+        told.set()
 
     def reconnect(self) -> None:
         """Connect anew."""
-        self._settled.clear()
         self._ended.set()
         self._retry.set()
 
@@ -77,6 +87,7 @@ class McpConnection:
         self._closing = True
         self._ended.set()
         self._retry.set()
+        self._tell_outcome()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=CLOSE_S)
             if not self._task.done():
@@ -90,11 +101,14 @@ class McpConnection:
         while not self._is_closing():
             self._ended, self._stale = asyncio.Event(), asyncio.Event()
             self._answered, was, self.status = False, self.status, "connecting"
+            self._begun += 1
+            self._retry.clear()
             try:
                 await self._serve()
                 problem = "it has ended"
             except asyncio.CancelledError:
-                if self._is_closing():
+                task = asyncio.current_task()
+                if self._is_closing() or (task is not None and task.cancelling()):
                     raise
                 problem = "the connection was cut"  # by the SDK's task group
             except CannotStart as error:
@@ -119,7 +133,7 @@ class McpConnection:
         """Record a failure, and tell the user once of each series."""
         needs_login = "401" in problem or "log in" in problem
         self.status, self.problem = ("needs login" if needs_login else "failed"), problem
-        self._settled.set()
+        self._tell_outcome()
         hint = f"; log in with `longrein mcp login {self.server.name}`" if needs_login else ""
         if connected or was != self.status or not again:
             more = "" if again or needs_login or not connected else "; it is started again only for a call"
@@ -127,15 +141,11 @@ class McpConnection:
         self._host.changed(self.server.name)
 
     async def _pause(self, failures: int) -> None:
-        self._retry.clear()
-        if self._closing:
-            return
         pause_s = BACKOFF_S[failures - 1] if 0 < failures < len(BACKOFF_S) else (0.0 if failures == 0 else None)
         if self.status == "needs login":
             pause_s = None
         with suppress(TimeoutError):
             await asyncio.wait_for(self._retry.wait(), pause_s)
-        self._settled.clear()
 
     async def _serve(self) -> None:
         """Connect, and stay connected until the server or longrein ends it."""
@@ -149,7 +159,7 @@ class McpConnection:
             except TimeoutError:
                 raise McpFailure(f"it has not answered within {startup_s:g} s") from None
             self._client, self.offer, self.status, self.problem = client, offer, "connected", ""
-            self._settled.set()
+            self._tell_outcome()
             self._host.changed(self.server.name)
             await self._follow(client)
 
@@ -309,11 +319,13 @@ class McpConnection:
     async def _connected(self) -> tuple[Client, asyncio.Event]:
         """Return the client, after connecting again where necessary. Raises `McpFailure`."""
         if self._client is None or self._ended.is_set():
-            if self.status != "connecting":
-                self._settled.clear()
+            wanted = self._begun
+            if self.status != "connecting":  # also when its end is not recorded yet
+                wanted += 1
                 self._retry.set()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.settled(), (self.server.startup_s or self._host.startup_s) + 1)
+                startup_s = self.server.startup_s or self._host.startup_s
+                await asyncio.wait_for(self._wait_outcome(wanted), startup_s + 1)
         if self._client is None or self._ended.is_set():
             raise McpFailure(f"it is not connected: {self.problem or 'no answer yet'}")
         return self._client, self._ended
