@@ -157,8 +157,7 @@ def _around(
     state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
     roots = tuple(state.roots or run_context.roots)
-    opened = None if state.session == log.session else _opened(run_context, log.session)
-    nonce = opened.nonce if opened else state.nonce
+    opened, nonce = _opened(run_context, log.session, state)
     servers, told_of_servers = _servers(run_context, additions)
     secrets = (*known_secrets(run_context.environ, settings), *server_secrets(servers))
     clean = redactor(secrets, nonce, settings.redact.patterns)
@@ -463,9 +462,12 @@ def _check_money(deps: Dependencies) -> None:
         )
 
 
-def _opened(run_context: RunContext, session: str) -> Opened:
-    nonce = uuid.uuid4().hex[:8]
-    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, run_context.settings.profile)
+def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened | None, str]:
+    """Return the first entry of a new session, None for a stored one; and the nonce."""
+    if state.session == session:
+        return None, state.nonce
+    nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
 
 
 # --- Prefix of the conversation --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def campaign(folder: Path, kills: int) -> list[str]:
     """Run one session with `kills` kills; return what is wrong."""
     cli, mark, over = CliHarness(folder), folder / "call", threading.Event()
     serve(cli, s=fault("killed", str(mark)))
-    turns = [calls(call("mcp__s__echo", text=text)) for _ in range(kills) for text in ("die", "live")]
+    turns = [calls(call("mcp__s__echo", text=f"{word} {n}")) for n in range(kills) for word in ("die", "live")]
     cli.plays(*turns, says("done"), calls(call("mcp__s__echo", text="live")), says("again"))
     killed: list[int] = []
     killer = threading.Thread(target=lambda: killed.append(kill_servers(Path(f"{mark}.pid"), over)))
@@ -60,7 +60,11 @@ def campaign(folder: Path, kills: int) -> list[str]:
     wrong += [f"{one.told()}" for one in (run, again) if one.code]
     results = cli.results()
     for number, (status, text) in enumerate(results[: 2 * kills]):
-        fine = status == "failed" and "[mcp] s: " in text if number % 2 == 0 else (status, text) == ("ok", "echo live")
+        fine = (
+            status == "failed" and "[mcp] s: " in text
+            if number % 2 == 0
+            else (status, text) == ("ok", f"echo live {number // 2}")
+        )
         wrong += [] if fine else [f"call {number}: {status}: {text[:200]}"]
     wrong += [] if len(results) == 2 * kills + 1 else [f"{len(results)} results"]
     entries = cli.entries()

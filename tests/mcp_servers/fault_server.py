@@ -73,7 +73,7 @@ def call(request: dict[str, Any]) -> None:
         case "dies":
             print("fatal: out of luck", file=sys.stderr, flush=True)
             os._exit(3)
-        case "killed" if said != "live":
+        case "killed" if not said.startswith("live"):
             with open(FILE, "w", encoding="utf-8") as file:
                 file.write(str(os.getpid()))
             os.rename(FILE, FILE + ".pid")

@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 4 << 20
 CLAUDE_FILE_BYTES_MAX = 64 << 20
 """`~/.claude.json` also holds a history."""
 SERVERS_MAX = 100
-Scope = Literal["flag", "local", "project", "user"]
+Scope = Literal["flag", "local", "project", "user", "program"]
 
 
 class McpServers(msgspec.Struct, frozen=True):

@@ -80,6 +80,9 @@ class McpToolset:
         """Server -> tools by their full name."""
         self._opening: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
+        self._connect: Callable[[McpServer, ServerHost], McpConnection] | None = None
+        """Class of connections; None until the SDK is imported."""
+        self._closing: list[asyncio.Task[None]] = []
         self.missing = ""
         """Why no server can be used; '' if they can."""
         host.changed = self._note_change
@@ -128,6 +131,7 @@ class McpToolset:
             self.missing = MISSING if (error.name or "").startswith("mcp") else f"MCP servers cannot be used: {error}"
             self.host.notice(self.missing)
             return
+        self._connect = module.McpConnection
         for server in self.usable:
             self._connections[server.name] = module.McpConnection(server, self.host)
             self._connections[server.name].start()
@@ -155,7 +159,8 @@ class McpToolset:
         """End all connections."""
         if self._opening is not None:
             self._opening.cancel()
-        await asyncio.gather(*(one.close() for one in self._connections.values()), return_exceptions=True)
+        closing = (*self._closing, *(one.close() for one in self._connections.values()))
+        await asyncio.gather(*closing, return_exceptions=True)
 
     def reconnect(self, name: str) -> None:
         """Connect with a server anew. Raises `UsageError`."""
@@ -163,6 +168,32 @@ class McpToolset:
         self.want()
         if name in self._connections:
             self._connections[name].reconnect()
+
+    def login(self, name: str) -> None:
+        """Connect anew and show where to log in. Raises `UsageError`."""
+
+        async def show(url: str) -> None:
+            self.host.notice(f"MCP server {name}: open this address and log in there: {url}")
+
+        self._known(name)
+        self.host.login = show
+        self.reconnect(name)
+
+    def disable(self, name: str) -> None:
+        """End the connection with a server until it is enabled. Raises `UsageError`."""
+        self.servers[name] = msgspec.structs.replace(self._known(name), disabled=True)
+        if connection := self._connections.pop(name, None):
+            self._closing.append(asyncio.ensure_future(connection.close()))
+
+    def enable(self, name: str) -> None:
+        """Connect with a server that was disabled. Raises `UsageError`."""
+        server = self.servers[name] = msgspec.structs.replace(self._known(name), disabled=False)
+        if server.problem:
+            raise UsageError(f"MCP server {name}: {server.problem}")
+        if self._connect is not None and name not in self._connections:
+            self._connections[name] = self._connect(server, self.host)
+            self._connections[name].start()
+        self.want()
 
     def views(self) -> list[ServerView]:
         """Return the state of all servers."""
