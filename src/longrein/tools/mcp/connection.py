@@ -131,7 +131,7 @@ class McpConnection:
 
     def _fail(self, problem: str, *, was: Status, connected: bool, again: bool) -> None:
         """Record a failure, and tell the user once of each series."""
-        needs_login = "401" in problem or "log in" in problem
+        needs_login = "log in (HTTP" in problem
         self.status, self.problem = ("needs login" if needs_login else "failed"), problem
         self._tell_outcome()
         hint = f"; log in with `longrein mcp login {self.server.name}`" if needs_login else ""

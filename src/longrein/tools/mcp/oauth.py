@@ -102,7 +102,7 @@ class LoopbackRedirect:
     async def show(self, url: str) -> None:
         """Listen, then show the user where to log in."""
         if self._login is None:
-            raise McpFailure("the server wants you to log in (401)")
+            raise McpFailure("it wants you to log in (HTTP 401)")
         self._found = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._answer, "127.0.0.1", self._port, limit=HEAD_BYTES_MAX)

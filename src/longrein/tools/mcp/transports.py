@@ -33,11 +33,12 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
         return _stdio(await _start(server, host, stack), ended)
     headers = dict(server.headers) | await _helper_headers(server, host)
     auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
-    make = _client_factory(headers, auth)
+    answers = HttpAnswers()
+    make = _client_factory(headers, auth, answers)
     if server.transport == "sse":
-        return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended)
+        return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
     client = await stack.enter_async_context(make())
-    return _ending(streamable_http_client(server.url, http_client=client), ended)
+    return _ending(streamable_http_client(server.url, http_client=client), ended, answers)
 
 
 # --- stdio -----------------------------------------------------------------------------------------------------------
@@ -136,9 +137,41 @@ async def _why_ended(process: StreamProcess) -> str:
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
 
+class HttpAnswers:
+    """What the last HTTP answer was: the SDK's own error does not tell."""
+
+    def __init__(self) -> None:
+        self.status = 0
+
+    @property
+    def problem(self) -> str:
+        """One line about a refusal; '' for none."""
+        if self.status in (401, 403):
+            return f"it wants you to log in (HTTP {self.status})"
+        return f"it answers with HTTP {self.status}" if self.status >= 400 else ""
+
+
 @asynccontextmanager
-async def _ending(transport: Any, ended: asyncio.Event) -> AsyncIterator[Any]:
+async def _ending(transport: Any, ended: asyncio.Event, answers: HttpAnswers) -> AsyncIterator[Any]:
     """Yield a transport's streams; set `ended` when its reading stream is closed."""
+    try:
+        async with _reading(transport, ended) as streams:
+            yield streams
+    except (Exception, BaseExceptionGroup) as error:
+        if answers.problem and not _is_failure(error):
+            raise McpFailure(answers.problem) from error
+        raise
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Return True if the error is one of ours, also within groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_failure, error.exceptions))
+    return isinstance(error, McpFailure)
+
+
+@asynccontextmanager
+async def _reading(transport: Any, ended: asyncio.Event) -> AsyncIterator[Any]:
     async with transport as (reading, writing):
         to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
@@ -177,7 +210,9 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
     return found
 
 
-def _client_factory(headers: dict[str, str], auth: httpx2.Auth | None) -> Callable[..., httpx2.AsyncClient]:
+def _client_factory(
+    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers
+) -> Callable[..., httpx2.AsyncClient]:
     def make(
         headers: dict[str, str] | None = headers,
         timeout: httpx2.Timeout | None = None,
@@ -187,7 +222,7 @@ def _client_factory(headers: dict[str, str], auth: httpx2.Auth | None) -> Callab
             headers=own_headers | (headers or {}),
             auth=auth or own_auth,
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=READ_S),
-            transport=BoundedTransport(),
+            transport=BoundedTransport(answers),
         )
 
     own_headers, own_auth = headers, auth
@@ -197,12 +232,13 @@ def _client_factory(headers: dict[str, str], auth: httpx2.Auth | None) -> Callab
 class BoundedTransport(httpx2.AsyncBaseTransport):
     """Transport that ends a response whose message is too large."""
 
-    def __init__(self) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
+    def __init__(self, answers: HttpAnswers) -> None:
+        self._inner, self._answers = httpx2.AsyncHTTPTransport(), answers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
         response = await self._inner.handle_async_request(request)
+        self._answers.status = response.status_code
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _BoundedStream(response.stream)
         return response
