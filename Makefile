@@ -53,6 +53,7 @@ PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-serv
 	echo "make: installing MCP servers from npm for the tests"; \
 	npm install --prefix $@ --no-audit --no-fund --silent $(addprefix @modelcontextprotocol/server-,$(NODE_SERVERS)); \
 	else echo "make: npm is missing: tests with MCP servers from npm are skipped"; fi
+	@mkdir -p $@ && touch $@
 
 library: .venv/library .venv/servers .venv/node  ## install agent frameworks and MCP servers of others for the tests that are skipped without them
 

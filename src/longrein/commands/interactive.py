@@ -82,6 +82,8 @@ async def _end_tasks(folder: str) -> None:
 
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
+    if deps.mcp is not None:
+        deps.mcp.let_user_answer()
     is_root = os.geteuid() == 0
     return TerminalFacts(
         model=deps.model.name,

@@ -6,7 +6,7 @@ from longrein.events import LongreinError
 from longrein.frontends.text_format import counted, escape_line, shortened
 from longrein.tools.mcp.servers import McpToolset, ServerView
 
-USAGE = "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME]"
+USAGE = "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME | answer NAME … | decline NAME]"
 NONE = "no MCP server is configured; `longrein mcp add NAME -- COMMAND…` adds one"
 SHOWN_CHARS = 90
 
@@ -19,11 +19,13 @@ def server_rows(servers: McpToolset, argument: str) -> Sequence[str]:
         "login": servers.login,
         "disable": servers.disable,
         "enable": servers.enable,
+        "answer": servers.questions.answer,
+        "decline": servers.questions.decline,
     }
     try:
         if word in acts and name.strip():
             acts[word](name.strip())
-            return [f"{escape_line(name.strip())}: {word}; /mcp shows what came of it"]
+            return [f"{escape_line(name.split()[0])}: {word}; /mcp shows what came of it"]
     except LongreinError as error:
         return [escape_line(str(error))]
     views = {view.name: view for view in servers.views()}

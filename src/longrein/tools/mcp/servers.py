@@ -16,6 +16,7 @@ from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
 from longrein.settings_schema import McpOptions
 from longrein.tools.mcp.content import outcome_of, parts_of, resource_parts
 from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
+from longrein.tools.mcp.questions import Questions
 from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.mcp.tool_specs import instructions_text, tool_name, tool_spec
 from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
@@ -61,6 +62,7 @@ class McpToolset:
     ) -> None:
         self.servers = {server.name: server for server in servers}
         self.host, self.options = host, options
+        self.questions = Questions(self._tell_user)
         self._in_background = in_background
         self._connections: dict[str, McpConnection] = {}
         self._registry: dict[str, Tool] = {}
@@ -168,6 +170,13 @@ class McpToolset:
         self.want()
         if name in self._connections:
             self._connections[name].reconnect()
+
+    def _tell_user(self, text: str) -> None:
+        self.host.notice(text)  # of the session, which comes later
+
+    def let_user_answer(self) -> None:
+        """Show questions of servers to the user, who is there."""
+        self.host.elicit = self.questions.ask
 
     def login(self, name: str) -> None:
         """Connect anew and show where to log in. Raises `UsageError`."""
