@@ -224,13 +224,17 @@ def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later
 def _connect_notices(session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset) -> None:
     """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
-    changed = mcp.host.changed
+    changed, updated = mcp.host.changed, mcp.host.resource_updated
 
     def note_change(server: str) -> None:
         changed(server)
         session.poke()
 
-    mcp.host.notice, mcp.host.changed = session.notice, note_change
+    def note_update(server: str, uri: str) -> None:
+        updated(server, uri)
+        session.poke()
+
+    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
     _tell_damage(log, session)
 
 

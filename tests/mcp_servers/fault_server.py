@@ -114,6 +114,9 @@ def call(request: dict[str, Any]) -> None:
                 if "method" not in message:
                     got[message["id"]] = message.get("result") or message.get("error")
             answer(request, text(json.dumps(got, sort_keys=True)))
+        case "updates":
+            send(method="notifications/resources/updated", params={"uri": "note://one"})
+            answer(request, text("updated"))
         case "grows" | "changes":
             with open(FILE, "w", encoding="utf-8"):
                 pass
@@ -142,7 +145,7 @@ def handle(request: dict[str, Any]) -> str:
     match request.get("method"):
         case "initialize":
             version = "1999-01-01" if MODE == "version" else request["params"]["protocolVersion"]
-            can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+            can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
             info = {"name": "fault", "version": "1"}
             answer(
                 request,
@@ -159,6 +162,8 @@ def handle(request: dict[str, Any]) -> str:
             answer(request, {"messages": [{"role": "user", "content": said}]})
         case "resources/list":
             answer(request, {"resources": [{"uri": "note://one", "name": "one", "description": "A note."}]})
+        case "resources/subscribe":
+            answer(request, {})
         case "resources/read":
             uri = request["params"]["uri"]
             answer(request, {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"The note {uri}."}]})

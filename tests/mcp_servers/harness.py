@@ -46,6 +46,7 @@ def one_call(cli: CliHarness, made: Turn, *flags: str) -> tuple[str, str]:
     cli.plays(calls(made), says("done"))
     run = cli.run("-p", "go", BYPASS, *flags)
     assert (run.code, run.text) == (0, "done\n"), run.told()
+    assert "Warning" not in run.err
     return cli.results()[-1]
 
 

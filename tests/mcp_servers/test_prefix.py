@@ -113,3 +113,14 @@ def test_a_request_after_a_restart_of_the_server_begins_with_the_same_bytes(cli:
     assert len(set(requests_after_first_prefix(cli))) == 1
     assert reasons(cli) == ["start", "tools"]
     assert fold(cli.entries()).prefix == prefixes(cli)[-1]
+
+
+def test_a_resource_that_was_read_and_changes_is_told(cli: CliHarness) -> None:
+    serve(cli, s=fault("updates"))
+    read = late("ReadMcpResourceTool", server="s", uri="note://one")
+    cli.plays(calls(read), calls(call("mcp__s__echo", text="x")), says("done"))
+    run = cli.run("-p", "go", BYPASS)
+    assert run.code == 0
+    assert "Warning" not in run.err
+    told = [e.event.text for e in cli.entries() if isinstance(e.event, Reminded) and "resource" in e.event.kind]
+    assert any("s:note://one" in text for text in told), told

@@ -33,6 +33,8 @@ async def record_server_changes(session: "Session") -> None:
         await _read_mentions(session, servers)
     for server, text in servers.take_news():
         session.append(*external_event(CHANGED, server, text))
+    for resource in servers.take_updates():
+        session.append(*external_event(UPDATED, resource, ""))
     _ask_again(session, servers)
 
 

@@ -5,6 +5,8 @@ wanted. Nothing that a server does raises out of here but `McpFailure`.
 """
 
 import asyncio
+import logging
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
@@ -12,7 +14,7 @@ from typing import Any, TypeVar
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import ValidationError
 
 from longrein.tools.mcp.port import (
@@ -31,6 +33,11 @@ from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.mcp.transports import open_transport
 
 T = TypeVar("T")
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # else its warnings stand in the middle of the screen
+logging.getLogger("mcp").propagate = False
+warnings.simplefilter("ignore", MCPDeprecationWarning)
+MODERN = "2026"
+"""Protocol versions from here on are stateless."""
 PAGES_MAX = 50
 LISTED_MAX = 1_000
 """Tools, prompts or resources of one server."""
@@ -195,7 +202,7 @@ class McpConnection:
 
     async def _listen(self, client: Client) -> None:
         """Follow changes on a stateless connection, where the server does not notify by itself."""
-        if client.protocol_version < "2026":
+        if client.protocol_version < MODERN:
             return
         with suppress(Exception):  # it offers no subscriptions
             async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
@@ -261,7 +268,7 @@ class McpConnection:
 
     async def read_resource(self, uri: str, limit_s: float) -> list[dict[str, Any]]:
         """Read a resource; return its contents as JSON data. Raises `McpFailure`."""
-        result = await self._ask(lambda client: client.read_resource(uri), limit_s, "read")
+        result = await self._ask(lambda client: _read_and_follow(client, uri), limit_s, "read")
         return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.contents]
 
     async def list_resources(self, limit_s: float) -> tuple[ListedResource, ...]:
@@ -346,6 +353,16 @@ async def _all(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
         if not cursor or len(found) >= LISTED_MAX:
             break
     return found[:LISTED_MAX]
+
+
+async def _read_and_follow(client: Client, uri: str) -> types.ReadResourceResult:
+    """Read a resource; from then on the server tells of its changes, where it can."""
+    result: types.ReadResourceResult = await client.read_resource(uri)
+    resources = client.server_capabilities.resources
+    if resources is not None and resources.subscribe and client.protocol_version < MODERN:
+        with suppress(MCPError):
+            await client.session.subscribe_resource(uri)
+    return result
 
 
 async def _all_resources(client: Client) -> list[Any]:

@@ -31,6 +31,8 @@ START_DELAY_S = 0.2
 """Pause after the start, so that the prompt is on the screen before the SDK is imported."""
 MENTION_CHARS_MAX = 50_000
 LISTED_RESOURCES_MAX = 200
+UPDATES_MAX = 20
+"""Changed resources that are told at once."""
 CONNECTION_MODULE = "longrein.tools.mcp.connection"
 MISSING = "MCP servers are configured, but the package `mcp` is missing: pip install 'longrein[mcp]'"
 
@@ -87,7 +89,9 @@ class McpToolset:
         self._closing: list[asyncio.Task[None]] = []
         self.missing = ""
         """Why no server can be used; '' if they can."""
-        host.changed = self._note_change
+        host.changed, host.resource_updated = self._note_change, self._note_update
+        self._updated: dict[str, None] = {}
+        """`SERVER:URI` of resources that changed after they were read."""
 
     # --- Life --------------------------------------------------------------------------------------------------------
 
@@ -255,6 +259,16 @@ class McpToolset:
         news = list(self._news.items())
         self._news.clear()
         return news
+
+    def take_updates(self) -> list[str]:
+        """Return `SERVER:URI` of resources that changed after they were read, once."""
+        updated = list(self._updated)
+        self._updated.clear()
+        return updated
+
+    def _note_update(self, server: str, uri: str) -> None:
+        if len(self._updated) < UPDATES_MAX:
+            self._updated[f"{server}:{clean_text(uri)[:500]}"] = None
 
     def _note_change(self, name: str) -> None:
         """Take over what a server offers now."""
