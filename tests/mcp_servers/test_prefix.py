@@ -7,7 +7,9 @@ import pytest
 
 from longrein.context import fold
 from longrein.events import Asked, Reminded
+from longrein.testing.loopback import Call, Turn
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
+from tests.e2e.test_children import serve as provider
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 
 
@@ -124,3 +126,26 @@ def test_a_resource_that_was_read_and_changes_is_told(cli: CliHarness) -> None:
     assert "Warning" not in run.err
     told = [e.event.text for e in cli.entries() if isinstance(e.event, Reminded) and "resource" in e.event.kind]
     assert any("s:note://one" in text for text in told), told
+
+
+@pytest.mark.parametrize("mode", ["good", "many"])
+def test_a_subagent_uses_the_servers_of_its_parent(cli: CliHarness, mode: str) -> None:
+    """A provider that refuses what real ones refuse takes all requests: each tool is listed once."""
+    serve(cli, s=fault(mode))
+    name = "mcp__s__echo" if mode == "good" else "mcp__s__tool_7"
+    with provider(
+        cli,
+        Turn(when="SPLIT", calls=(Call("Agent", {"description": "one part", "prompt": "Task APPLE: do it."}),)),
+        Turn(when="Task APPLE", calls=(Call("CallTool", {"name": name, "args": {"text": "deep"}}),)),
+        Turn(when="Task APPLE", text="used"),
+        Turn(when="SPLIT", text="all done"),
+    ) as served:
+        ran = cli.run("-p", "SPLIT", BYPASS)
+        assert (ran.code, ran.text) == (0, "all done\n"), ran.told()
+        assert (served.unused, served.refused) == ([], [])
+        for request in served.requests:
+            names = [tool["name"] for tool in request.json["tools"]]
+            assert len(names) == len(set(names))
+        assert any("echo deep" in json.dumps(request.json) for request in served.requests)
+        if mode == "many":
+            assert len(json.dumps(served.requests[0].json).encode()) <= 20_000

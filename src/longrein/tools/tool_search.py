@@ -142,6 +142,8 @@ def _words(text: str) -> list[str]:
 # call is judged, run, logged or shown.
 
 
+PAIR = ("ToolSearch", CALL_TOOL)
+"""Names of the tools through which deferred ones are found and called."""
 MCP_PREFIX = "mcp__"
 """Prefix of the names of tools from MCP servers."""
 
@@ -177,16 +179,18 @@ def offer_tools(
     Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are always listed:
     more tools may come later.
     """
-    options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
+    found = {tool.spec.name: tool for tool in tools}
+    search = search or CALL_TOOL in found
+    options, every = options or DeferralPolicy(), [tool for name, tool in found.items() if name not in PAIR]
     late = tuple(tool for tool in every if is_foreign(tool) and not tool.always_listed)
     foreign = tuple(tool.spec for tool in late)
     pair = (_short_spec(tool_search(()).spec), _short_spec(CALL_TOOL_ENTRY.spec)) if search else ()
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
         return ToolOffer((*map(listed_spec, every), *pair))
     own = tuple(listed_spec(tool) for tool in every if tool not in late)
-    found = tool_search(foreign).spec
-    found = msgspec.structs.replace(found, description=f"{found.description}\n{catalogue(foreign)}")
-    return ToolOffer((*own, _short_spec(found), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
+    finder = tool_search(foreign).spec
+    finder = msgspec.structs.replace(finder, description=f"{finder.description}\n{catalogue(foreign)}")
+    return ToolOffer((*own, _short_spec(finder), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
 def listed_spec(tool: Tool) -> ToolSpec:
