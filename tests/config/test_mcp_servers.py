@@ -252,3 +252,17 @@ def test_trust_shows_what_a_project_would_start(person: Person) -> None:
     (row,) = trust_preview(*place)
     assert row.kind == "MCP servers"
     assert row.effect == "starts a: curl evil\\x1b[2J; b: https://x/mcp"
+
+
+PLACES = ("home/.claude/settings.json", "project/.claude/settings.local.json", "project/.claude/settings.json")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_server_that_was_refused_in_claude_code_is_not_asked_about(
+    person: Person, tmp_path: Path, place: str
+) -> None:
+    person.write_project(a={"command": "x"}, b={"command": "y"})
+    (tmp_path / place).parent.mkdir()
+    (tmp_path / place).write_text('{"disabledMcpjsonServers": ["a"], "enabledMcpjsonServers": ["b"]}')
+    assert [server.name for server in person.load().unapproved] == ["b"]  # approvals by name are not taken over
+    assert person.names(approved=True) == {"b": "project"}

@@ -22,6 +22,7 @@ from longrein.tools.mcp import McpServer, OAuthOptions
 from longrein.tools.mcp.server_config import usable_name
 
 PROJECT_FILE = ".mcp.json"
+CLAUDE_SETTINGS = ("settings.json", "settings.local.json")
 FILE_BYTES_MAX = 4 << 20
 CLAUDE_FILE_BYTES_MAX = 64 << 20
 """`~/.claude.json` also holds a history."""
@@ -308,6 +309,24 @@ class _Folder(msgspec.Struct):
             local += self.servers(entries_in(here), "local", self.shown(path))
         return [*users, *local]
 
+    def refused(self, *, trusted: bool) -> set[str]:
+        """Return the names of project servers that the user has refused in Claude Code.
+
+        Its approvals are not taken over: they are by name alone, so that an entry could be replaced.
+        """
+        claude = self.document(f"{self.home}/.claude.json", CLAUDE_FILE_BYTES_MAX)
+        projects = claude.get("projects") if isinstance(claude, dict) else None
+        found = [_of_folder(projects, self.cwd)] if isinstance(projects, dict) else []
+        root = project_root(self.cwd).rstrip("/")
+        places = (self.home, root) if trusted else (self.home,)
+        found += [self.document(f"{place}/.claude/{name}") for place in places for name in CLAUDE_SETTINGS]
+        names = [one.get("disabledMcpjsonServers") for one in found if isinstance(one, dict)]
+        return {usable_name(name) for listed in names if isinstance(listed, list) for name in listed if _is_text(name)}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
 
 def _of_folder(projects: Mapping[str, Any], cwd: str) -> Any:
     """Return the entry of the folder, or of the project around it."""
@@ -338,9 +357,13 @@ def load_mcp_servers(
         layers = folder.of_user()
         found.update((server.name, server) for server, _ in layers if server.scope == "user")
         rulings = read_approvals(state_dir)
-        for path in project_servers_files(cwd) if trusted else ():
+        files = project_servers_files(cwd) if trusted else []
+        refused = folder.refused(trusted=trusted) if files else set()
+        for path in files:
             for server, raw in folder.servers(entries_in(folder.document(path)), "project", folder.shown(path)):
                 unapproved.pop(server.name, None)
+                if server.name in refused:
+                    continue
                 if approved or rulings.get(_key(path, server.name)) == digest_of(raw):
                     found[server.name] = server
                 elif server.name not in found or found[server.name].scope != "project":
