@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from longrein.agent.mcp_servers import ask_again
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, serve
 
@@ -97,3 +99,26 @@ def test_without_the_extra_one_line_says_how_to_install_it(cli: CliHarness, tmp_
     assert run.code == 0, run.told()
     assert run.err.count("pip install 'longrein[mcp]'") == 1
     assert cli.results()[0][0] == "failed"
+
+
+CHANGED = (
+    (("mcp__s__echo",), ()),
+    (("mcp__s",), ()),
+    (("mcp__s__*",), ()),
+    (("mcp__s__other", "mcp__s2", "Bash(ls)"), ("mcp__s__other", "mcp__s2", "Bash(ls)")),
+)
+
+
+@pytest.mark.parametrize(("granted", "left"), CHANGED)
+def test_a_tool_that_its_server_has_changed_is_asked_about_again(
+    granted: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    """S081: rules that the user granted in the run allowed another tool."""
+    notices: list[str] = []
+    approvals = SimpleNamespace(rules=granted)
+    session = SimpleNamespace(approvals=approvals, notice=notices.append)
+    servers = SimpleNamespace(changed_tools=["mcp__s__echo"])
+    ask_again(session, servers)  # type: ignore[arg-type]
+    assert approvals.rules == left
+    assert servers.changed_tools == []
+    assert bool(notices) == (granted != left)

@@ -35,7 +35,7 @@ async def record_server_changes(session: "Session") -> None:
         session.append(*external_event(CHANGED, server, text))
     for resource in servers.take_updates():
         session.append(*external_event(UPDATED, resource, ""))
-    _ask_again(session, servers)
+    ask_again(session, servers)
 
 
 async def _enter_prefix(session: "Session", servers: "McpToolset") -> None:
@@ -80,7 +80,7 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
         session.append(*told)
 
 
-def _ask_again(session: "Session", servers: "McpToolset") -> None:
+def ask_again(session: "Session", servers: "McpToolset") -> None:
     """Drop rules of this run for tools whose definition a server has changed: they allowed another tool."""
     changed, servers.changed_tools = servers.changed_tools, []
     rules = session.approvals.rules
