@@ -18,7 +18,7 @@ RESOURCE = "mcp_resource"
 UPDATED = "mcp_resource_updated"
 """Kinds of reminders."""
 MENTIONS_MAX = 10
-_MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:[^\s]+)")
+_MENTION = r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:[^\s]+)"
 """`@SERVER:URI` in the user's words."""
 
 
@@ -69,7 +69,7 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
     if first > session.state.seq:
         return
     texts = [text_of(entry.event.parts) for entry in session.entries_from(first) if isinstance(entry.event, UserSpoke)]
-    found = [match.groups() for text in texts for match in _MENTION.finditer(text) if match[1] in servers.servers]
+    found = [match.groups() for text in texts for match in re.finditer(_MENTION, text) if match[1] in servers.servers]
     for server, uri in list(dict.fromkeys(found))[:MENTIONS_MAX]:
         told: list[Reminded] = []
 

@@ -46,7 +46,7 @@ class Unset(Exception):
     """A variable that an entry needs is not set."""
 
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}"
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
@@ -60,7 +60,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
             raise Unset(name)
         return default
 
-    return _VARIABLE.sub(value, text)
+    return re.sub(_VARIABLE, value, text)
 
 
 TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
@@ -398,13 +398,13 @@ def _given(folder: _Folder, text: str) -> Iterable[McpServer]:
 
 # --- Secrets ---------------------------------------------------------------------------------------------------------
 
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth|cookie|pat$", re.IGNORECASE)
+_SECRET_NAME = r"(?i)key|token|secret|passw|credential|auth|cookie|pat$"
 _SECRET_CHARS_MIN = 8
 
 
 def server_secrets(servers: Iterable[McpServer]) -> tuple[str, ...]:
     """Return the values that entries give to servers as secrets, by the names of variables and headers."""
-    pairs = [pair for server in servers for pair in (*server.env, *server.headers) if _SECRET_NAME.search(pair[0])]
+    pairs = [pair for server in servers for pair in (*server.env, *server.headers) if re.search(_SECRET_NAME, pair[0])]
     words = [word for _, value in pairs for word in (value, value.rpartition(" ")[2])]
     usable = (word for word in words if len(word) >= _SECRET_CHARS_MIN and not word.startswith(("/", "~", "./")))
     return tuple(dict.fromkeys(usable))
