@@ -183,14 +183,14 @@ IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models", "workspace"},
-    "httpx2": {"models", "workspace", "entry_points"},
+    "httpx2": {"models", "workspace", "entry_points", "tools"},  # `tools.mcp.transports`, for MCP servers over HTTP
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
     "random": {"composition", "testing"},
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
-    "logging": set(),
+    "logging": {"tools"},  # `tools.mcp.connection` silences the SDK
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world and may use all."""
 
@@ -255,6 +255,7 @@ PACKAGE_CYCLES = {
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "entry_points.py",  # the module of the chosen subcommand
+    "tools/mcp/servers.py",  # the module that needs the SDK
     "integrations/__init__.py",  # the adapter of the framework that is in use
 }
 """Modules that may import by a string, which the import graph does not show."""

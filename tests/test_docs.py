@@ -24,6 +24,7 @@ NEEDS = {
     "07_pydantic_ai.py": "pydantic_ai",
     "08_langchain.py": "langchain",
     "09_openai_agents.py": "agents",
+    "11_mcp.py": "mcp",
     "13_acp.py": "acp",
     "14_agent_sdk.py": "claude_agent_sdk",
 }

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import os
 import random
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from longrein import __version__
 from longrein.agent import (
     RESTORED_MODES,
     Dependencies,
@@ -33,10 +35,12 @@ from longrein.config import (
     expanded_headers,
     known_secrets,
     load_instructions,
+    load_mcp_servers,
     load_subagent_types,
     nested_instructions,
     project_root,
     remember_rule,
+    server_secrets,
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
@@ -48,7 +52,6 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
-    found_notes,
     key_source,
     session_of,
     stored_model,
@@ -57,8 +60,13 @@ from longrein.run_context import (
 from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
 from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
+from longrein.tools.mcp import McpServer
+from longrein.tools.mcp.port import ServerHost
+from longrein.tools.mcp.server_config import token_folder
+from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     SPOOL,
+    CollectingSink,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -66,8 +74,12 @@ from longrein.workspace import (
     open_workspace,
     recover_temp_files,
     release_free_memory,
+    run_in_background,
 )
 from longrein.workspace.sandbox import SessionSandbox
+
+HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
+"""Limits of a `headersHelper`."""
 
 if TYPE_CHECKING:
     from longrein.tools.editor import Editor
@@ -101,6 +113,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Editor whose buffers and terminals the tools use."""
     hooks: tuple[HookHandler, ...] = ()
     """Hooks of the program, besides those of files."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """MCP servers in addition to the configured ones."""
 
 
 NOTHING_ADDED = Additions()
@@ -151,19 +165,23 @@ def _around(
     state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
-    opened = None if state.session == log.session else _opened(run_context, log.session)
-    nonce = opened.nonce if opened else state.nonce
-    secrets = known_secrets({**run_context.environ, **dict(settings.variables)}, settings)
+    opened, nonce = _opened(run_context, log.session, state)
+    servers, told_of_servers = _servers(run_context, additions)
+    variables = {**run_context.environ, **dict(settings.variables)}
+    secrets = (*known_secrets(variables, settings), *server_secrets(servers))
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     kinds, tools, unread = _kinds_and_tools(run_context, additions)
-    prefix, told = _prefix(run_context, workspace, state, tools)
+    registry = tools_by_name(tools)
+    mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
+    mcp.attach(registry, nonce, state.prefix, state.seq)
+    prefix, told = _prefix(run_context, workspace, state, tools, mcp)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=tools_by_name(tools),
+        tools=registry,
         model=model,
         open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
         prefix=prefix,
@@ -181,6 +199,7 @@ def _around(
         archive=HistoryReader(run_context.state_dir, log.session),
         hooks=_hooks(run_context, roots, additions.hooks),
         transcript=transcript_in(log.folder),
+        mcp=mcp if servers else None,
         goals=_goals(run_context, log, roots, clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
@@ -197,12 +216,40 @@ def _around(
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
+    _connect_notices(session, log, spawner, mcp)
+    moved = _leave_folders(session, run_context, state)
+    later = (*told, *lapsed, *unread, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines for the user at the start, without secrets."""
+    prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
+    fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
+    lines = (*found_notes(run_context), *run_context.settings.notes, *log.notes, *later, fills)
+    return tuple(map(session.deps.redact, filter(None, lines)))
+
+
+def _connect_notices(session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset) -> None:
+    """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
+    changed, updated = mcp.host.changed, mcp.host.resource_updated
+
+    def note_change(server: str) -> None:
+        changed(server)
+        session.poke()
+
+    def note_update(server: str, uri: str) -> None:
+        updated(server, uri)
+        session.poke()
+
+    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
     _tell_damage(log, session)
-    first = (*found_notes(run_context), *settings.notes, *log.notes, *told, *lapsed, *unread)
-    notes = (*first, *_leave_folders(session, run_context, state), *_left_behind(ended, roots, state))
-    fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], clean: Callable[[str], str]) -> Goals:
+    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
+    return Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean)
 
 
 def _workspace(
@@ -397,11 +444,6 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
     )
 
 
-def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], redact: Callable[[str], str]) -> Goals:
-    project = project_key(project_root(roots[0]))
-    return Goals(run_context.state_dir, project, owner_of(log.session), CLOCK.wall_us, redact=redact)
-
-
 def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
     """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
@@ -416,6 +458,69 @@ def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHan
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,
     )
+
+
+# --- MCP servers -----------------------------------------------------------------------------------------------------
+
+
+def _servers(run_context: RunContext, additions: Additions) -> tuple[tuple[McpServer, ...], list[str]]:
+    """Return the servers to use, and notes for the user."""
+    options = run_context.options
+    found = load_mcp_servers(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.state_dir,
+        trusted=run_context.trusted.cover(run_context.cwd),
+        approved=options.trust,
+        given=options.mcp_config,
+        strict=options.strict_mcp_config,
+    )
+    servers = {server.name: server for server in (*found.servers, *additions.mcp_servers)}
+    notes = [*found.notes]
+    if waiting := ", ".join(server.name for server in found.unapproved):
+        notes.append(f"not started, because you have not approved them: MCP servers {waiting}; `longrein mcp approve`")
+    notes += [f"MCP server {one.name} ({one.source}): {one.problem}" for one in servers.values() if one.problem]
+    usable = any(not (one.problem or one.disabled) for one in servers.values())
+    if usable and importlib.util.find_spec("mcp") is None:
+        notes.append(MISSING)
+    return tuple(servers.values()), notes
+
+
+def mcp_toolset(
+    run_context: RunContext,
+    servers: Sequence[McpServer],
+    spawner: SupervisedSpawner,
+    workspace: Workspace,
+    session: str,
+) -> McpToolset:
+    """Return the servers, not connected yet, of a session or of '' for one look at them."""
+    options = run_context.settings.mcp
+
+    async def run_line(line: str, more: Mapping[str, str]) -> bytes:
+        sink = CollectingSink()
+        env = {**workspace.environment(session), **more}
+        await spawner.run(
+            line, cwd=run_context.cwd, env=env, sink=sink, timeout_s=HELPER_S, output_bytes_max=HELPER_BYTES_MAX
+        )
+        return bytes(sink.data)
+
+    host = ServerHost(
+        start_process=lambda words, cwd, env, confinement: spawner.start_streams(
+            words, cwd=cwd, env=env, confinement=confinement
+        ),
+        environment=lambda: workspace.environment(session),
+        run_line=run_line,
+        cwd=project_root(run_context.cwd),
+        token_folder=token_folder(run_context.state_dir),
+        version=__version__,
+        roots=lambda: workspace.roots,
+        startup_s=options.startup_s,
+        call_s=options.call_s,
+    )
+    toolset = McpToolset(servers, host, options, run_in_background)
+    toolset.missing = MISSING if importlib.util.find_spec("mcp") is None else ""
+    return toolset
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:
@@ -443,16 +548,19 @@ def _check_money(deps: Dependencies) -> None:
         )
 
 
-def _opened(run_context: RunContext, session: str) -> Opened:
-    nonce = uuid.uuid4().hex[:8]
-    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, run_context.settings.profile)
+def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened | None, str]:
+    """Return the first entry of a new session, None for a stored one; and the nonce."""
+    if state.session == session:
+        return None, state.nonce
+    nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
 
 
 # --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
+    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool], mcp: McpToolset
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(run_context, workspace, state)
@@ -461,9 +569,10 @@ def _prefix(
     )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer_tools(tools, model.budget.usable_tokens)
-        names = model.provider, model.model, model.wire
-        return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
+        names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
+        told = offer_tools((*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers))
+        around = (*context, mcp.instructions) if mcp.instructions else context
+        return PrefixSet(reason, *names, system, told.listed, around, sources, told.deferred)
 
     return prefix, notes
 

@@ -10,6 +10,7 @@ from longrein.agent.compaction import compact
 from longrein.agent.file_changes import record_file_changes
 from longrein.agent.hook_events import begin_hooks, run_hooks
 from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
+from longrein.agent.mcp_servers import record_server_changes
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunHooks, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.permission_check import judge_calls
@@ -28,6 +29,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
+        await record_server_changes(session)
         move = next_move(session.state, judge_calls(session), session.move_context)
         match move:
             case Record(events):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
     from longrein.agent.task_pool import TaskPool
+    from longrein.tools.mcp.servers import McpToolset
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
@@ -115,6 +116,8 @@ class Dependencies(msgspec.Struct):
     """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
     transcript: AppendTranscript | None = None
     """Appends to the copy of the conversation that hooks read; None when there is none."""
+    mcp: "McpToolset | None" = None
+    """MCP servers, shared by all agents of a tree; None where none is configured."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None

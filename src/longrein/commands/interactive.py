@@ -83,6 +83,8 @@ async def _end_tasks(folder: str) -> None:
 
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
+    if deps.mcp is not None:
+        deps.mcp.let_user_answer()
     is_root = os.geteuid() == 0
     return TerminalFacts(
         model=deps.model.name,
@@ -105,6 +107,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
         hooks=lambda: _hooks(built),
+        mcp=deps.mcp,
         sandbox=lambda: _sandbox(built),
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",

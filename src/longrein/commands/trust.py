@@ -30,9 +30,11 @@ def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_
 
 
 def _trust(place: RunContext) -> str:
-    """Trust the current folder with the hooks that it brings now; return what is trusted."""
+    """Trust the folder with the hooks and MCP servers that the screen has shown; return what is trusted."""
     hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
-    return config.trust(place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks)))
+    unit = config.trust(place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks)))
+    config.approve_servers(place.state_dir, place.cwd)
+    return unit
 
 
 def trust_screen(place: RunContext) -> list[str]:

@@ -22,6 +22,7 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
+from longrein.config.mcp_servers import McpServers, approve_servers, load_mcp_servers, server_secrets
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
@@ -32,8 +33,10 @@ from longrein.config.trust_preview import left_out_files, trust_preview
 __all__ = [
     "Instructions",
     "LoadedHooks",
+    "McpServers",
     "Probe",
     "TrustedFolders",
+    "approve_servers",
     "choose_model",
     "config_dir",
     "describe_environment",
@@ -48,6 +51,7 @@ __all__ = [
     "left_out_files",
     "load_hooks",
     "load_instructions",
+    "load_mcp_servers",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
@@ -56,6 +60,7 @@ __all__ = [
     "read_project_hooks",
     "read_trusted",
     "remember_rule",
+    "server_secrets",
     "shorten_home",
     "state_dir",
     "subagent_model",

@@ -13,6 +13,7 @@ import msgspec
 from longrein.config.environment import project_file, user_file
 from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
+from longrein.config.mcp_servers import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
@@ -153,10 +154,23 @@ def _size(path: str, _folder: Folder) -> str:
         return f"cannot be read ({error.strerror})"
 
 
+def _server_files(folder: Folder) -> list[str]:
+    return project_servers_files(folder.cwd)
+
+
+def _servers_effect(path: str, folder: Folder) -> str:
+    """Name the servers of a file with what they run."""
+    own = shorten_home(path, folder.home)
+    found = [server for server in project_servers(folder.cwd, folder.home, folder.environ) if server.source == own]
+    said = [f"{one.name}: {one.problem or one.address}"[:NAME_CHARS_MAX] for one in found]
+    return "starts " + "; ".join(said[:FILES_SHOWN_MAX]) if said else "names no server"
+
+
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
     Kind("hooks", _hook_files, _hook_effect),
     Kind("subagent", _subagent_files),
+    Kind("MCP servers", _server_files, _servers_effect),
     Kind("instructions", _instruction_files, _size),
 )
 """In the order of the screen."""

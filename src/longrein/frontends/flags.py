@@ -169,6 +169,13 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             "text",
             "LIST",
         ),
+        flag(
+            "--mcp-config",
+            'MCP servers from this file or JSON: {"mcpServers": {…}}; may be given again',
+            "words",
+            "FILE|JSON",
+        ),
+        flag("--strict-mcp-config", "only the MCP servers of --mcp-config"),
         flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
     ),
     "Model and instructions": (
@@ -335,6 +342,29 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command(
+            "mcp",
+            "[list | get NAME | add NAME COMMAND… | add NAME URL | add-json NAME JSON | remove NAME | test [NAME] | "
+            "approve [NAME…] | reset-project-choices | login NAME | logout NAME] [FLAGS]",
+            "Configure and try MCP servers. Put `--` before a command that has flags: "
+            "longrein mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+            (
+                flag("-t --transport", "stdio (the default), http or sse", "word", "KIND", ("stdio", "http", "sse")),
+                flag(
+                    "-s --scope",
+                    "user: every folder (the default); local: this folder, for you; project: .mcp.json, for everybody",
+                    "word",
+                    "SCOPE",
+                    ("user", "local", "project"),
+                ),
+                flag("-e --env", "NAME=VALUE for the server; may be given again", "words", "NAME=VALUE"),
+                flag("-H --header", "'NAME: VALUE' for its requests; may be given again", "words", "HEADER"),
+                flag("--json", "one JSON array"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",
@@ -375,7 +405,7 @@ RESERVED: Mapping[str, str] = {
         ),
         (
             "it is not available yet",
-            "mcp mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
+            "mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
         ),
     )
     for word in words.split()

@@ -217,9 +217,9 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda given: named_paths(paths, given)),
         deferred,
-        rule_name,
-        tuple(aliases),
-        user,
+        rule_name=rule_name,
+        aliases=tuple(aliases),
+        user=user,
     )
 
 

@@ -142,6 +142,8 @@ def _words(text: str) -> list[str]:
 # call is judged, run, logged or shown.
 
 
+PAIR = ("ToolSearch", CALL_TOOL)
+"""Names of the tools through which deferred ones are found and called."""
 MCP_PREFIX = "mcp__"
 """Prefix of the names of tools from MCP servers."""
 
@@ -169,19 +171,26 @@ def is_foreign(tool: Tool) -> bool:
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
-def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
+def offer_tools(
+    tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None, *, search: bool = False
+) -> ToolOffer:
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`. Deterministic.
 
-    Of two tools with one name the later one is used.
+    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are always listed:
+    more tools may come later.
     """
-    options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
-    foreign = tuple(tool.spec for tool in every if is_foreign(tool))
+    found = {tool.spec.name: tool for tool in tools}
+    search = search or CALL_TOOL in found
+    options, every = options or DeferralPolicy(), [tool for name, tool in found.items() if name not in PAIR]
+    late = tuple(tool for tool in every if is_foreign(tool) and not tool.always_listed)
+    foreign = tuple(tool.spec for tool in late)
+    pair = (_short_spec(tool_search(()).spec), _short_spec(CALL_TOOL_ENTRY.spec)) if search else ()
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return ToolOffer(tuple(map(listed_spec, every)))
-    own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
-    search = tool_search(foreign).spec
-    search = msgspec.structs.replace(search, description=f"{search.description}\n{catalogue(foreign)}")
-    return ToolOffer((*own, _short_spec(search), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
+        return ToolOffer((*map(listed_spec, every), *pair))
+    own = tuple(listed_spec(tool) for tool in every if tool not in late)
+    finder = tool_search(foreign).spec
+    finder = msgspec.structs.replace(finder, description=f"{finder.description}\n{catalogue(foreign)}")
+    return ToolOffer((*own, _short_spec(finder), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
 def listed_spec(tool: Tool) -> ToolSpec:

@@ -321,7 +321,10 @@ def start_child(
     confinement: Confinement | None = None,
     streams: Streams | None = None,
 ) -> tuple[Popen[bytes], tuple[int, int]]:
-    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
+    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`.
+
+    `streams`: descriptors in place of its standard ones.
+    """
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -333,6 +336,7 @@ def start_child(
             output=their_output,
             report=their_report,
             stdin=streams.stdin if streams is not None else DEVNULL,
+            stdout=streams.stdout if streams is not None else -1,
             error=streams.stderr if streams is not None else -1,
             confinement=(confinement.words, confinement.filter) if confinement is not None else None,
         )
@@ -408,7 +412,7 @@ class PlainSpawner:
         confinement: Confinement | None = None,
         streams: Streams | None = None,
     ) -> ChildCommand | CommandExit:
-        """Start a command; see `Supervision.start`."""
+        """Start a command; see `Supervision.start`. `streams`: as for `start_child`."""
         mark = f"{self._mark}{next(self._numbers)}/"
         marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
         if confinement is not None:

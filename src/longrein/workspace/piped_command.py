@@ -29,7 +29,7 @@ class _Pipes:
         self.error = bytearray()
         their_input, self._input = os.pipe()
         self._error, their_error = os.pipe()
-        self.streams = Streams(their_input, their_error)
+        self.streams = Streams(their_input, stderr=their_error)
         os.set_blocking(self._input, False)
         os.set_blocking(self._error, False)
         self._loop.add_writer(self._input, self._write)
@@ -61,7 +61,7 @@ class _Pipes:
     def close_theirs(self) -> None:
         """Close the command's ends, once it has its own copies."""
         close(self.streams.stdin, self.streams.stderr)
-        self.streams = Streams(-1, -1)
+        self.streams = Streams(-1)
 
     def close(self) -> None:
         """Read what is left and close everything; other processes may hold the pipe, so nothing waits for its end."""

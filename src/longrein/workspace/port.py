@@ -58,10 +58,15 @@ class Confinement(msgspec.Struct, frozen=True):
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """Descriptors that a command gets as its standard input and standard error. The caller closes them."""
+    """Descriptors that a command gets as its standard streams, -1 for the usual one. The caller closes them."""
 
     stdin: int
-    stderr: int
+    stdout: int = -1
+    stderr: int = -1
+
+    def given(self) -> dict[str, int]:
+        """Return the given descriptors by name."""
+        return {name: one for name in self.__struct_fields__ if (one := getattr(self, name)) >= 0}
 
 
 class FileStamp(msgspec.Struct, frozen=True):

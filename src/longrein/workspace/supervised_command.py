@@ -30,6 +30,7 @@ from longrein.workspace.port import (
     Streams,
 )
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.stream_process import ERROR_OUTPUT_BYTES_MAX, StreamProcess, TailSink, open_stream_ends
 from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
@@ -418,12 +419,16 @@ class SupervisedSpawner(BackgroundTasks):
         confinement: Confinement | None = None,
         streams: Streams | None = None,
     ) -> SupervisedCommand | ChildCommand | CommandExit:
-        """Start a command, without the supervisor where there is none."""
+        """Start a command, without the supervisor where there is none.
+
+        `streams`: descriptors in place of its standard ones.
+        """
         connection = await self._connected()
         if connection is not None and not connection.unresponsive:
             try:
                 ours, theirs = open_pipes(command, self.shell)
-                theirs += [os.dup(streams.stdin), os.dup(streams.stderr)] if streams is not None else []
+                given = streams.given() if streams is not None else {}
+                theirs += map(os.dup, given.values())
             except OSError as error:
                 return start_failure(error, command, cwd)
             running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
@@ -438,7 +443,7 @@ class SupervisedSpawner(BackgroundTasks):
                 number=running.number,
                 until_s=time.monotonic() + START_S,
                 confinement=confined,
-                streams=streams is not None,
+                streams=list(given),
                 **what,
             )
             failure = await self._wait_started(running, connection)
@@ -474,6 +479,43 @@ class SupervisedSpawner(BackgroundTasks):
         running.abandon()  # it will not start later: the supervisor knows the time limit of the request
         self.commands.pop(running.number, None)
         return TimeoutError()
+
+    async def start_streams(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        confinement: Confinement | None = None,
+    ) -> StreamProcess | CommandExit:
+        """Start a program that this process talks with over its standard input and output.
+
+        Returns a `CommandExit` with cause `not_started` when it cannot start.
+        """
+        try:
+            ends = open_stream_ends()
+        except OSError as error:
+            return start_failure(error, command, cwd)
+        errors = TailSink()
+        try:
+            started = await self._start(
+                command,
+                cwd,
+                env,
+                errors,
+                ERROR_OUTPUT_BYTES_MAX,
+                confinement=confinement,
+                streams=Streams(*ends.theirs),
+            )
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            close(*ends.theirs)
+        if isinstance(started, CommandExit):
+            ends.close()
+            return started
+        return await ends.connect(started, errors)
 
     def open_early_output(self) -> SpoolWriter:
         """Open a file in the spool for output that belongs to no task yet."""

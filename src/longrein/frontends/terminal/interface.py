@@ -8,6 +8,7 @@ import msgspec
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
 from longrein.tools import GoalPort
+from longrein.tools.mcp.servers import McpToolset
 
 
 class FilesFound(msgspec.Struct, frozen=True):
@@ -58,6 +59,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     hooks: Callable[[], Sequence[tuple[str, str]]] = tuple
     """(what it is about and runs, file that it comes from) of each hook, for `/hooks`."""
     goals: GoalPort | None = None
+    mcp: McpToolset | None = None
+    """MCP servers; None where none is configured."""
     sandbox: Callable[[], str] = lambda: ""
     """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"

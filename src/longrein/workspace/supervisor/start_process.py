@@ -27,8 +27,9 @@ def launch(  # noqa: PLR0913 - what makes a process
     stdin: int = DEVNULL,
     error: int = -1,
     confinement: Confined = None,
+    stdout: int = -1,
 ) -> Popen[bytes]:
-    """Start a command without a terminal; stdout and stderr go to `output`, or stderr to `error`.
+    """Start a command without a terminal; stdout and stderr go to `output`, or to `stdout` and `error`.
 
     `report` is open in the process under the same number. `confinement` holds the words and the filter of a
     `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable
@@ -53,7 +54,7 @@ def launch(  # noqa: PLR0913 - what makes a process
             cwd=cwd,
             env=env,
             stdin=stdin,
-            stdout=output,
+            stdout=stdout if stdout >= 0 else output,
             stderr=error if error >= 0 else output,
             start_new_session=True,
             pass_fds=[one for one in (report, filter_descriptor) if one >= 0],

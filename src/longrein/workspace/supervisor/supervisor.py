@@ -230,24 +230,22 @@ class Supervisor:
         stdin: bool,
         until_s: float,
         confinement: tuple[list[str], str] | None,
-        streams: bool = False,
+        streams: Sequence[str] = (),
     ) -> None:
         """Start a command.
 
-        The descriptors are both ends of the output pipe and the shell's end of the report pipe. With `streams` two
-        more follow: the command's standard input and its standard error. After `until_s`
-        (monotonic) nothing is started, because longrein no longer waits. `confinement` holds the words and the filter
-        of a `Confinement`.
+        The descriptors are both ends of the output pipe and the shell's end of the report pipe. Those of the standard
+        `streams` (`stdin`, `stdout`, `stderr`) of the command follow. After `until_s` (monotonic) nothing is started,
+        because longrein no longer waits. `confinement` holds the words and the filter of a `Confinement`.
         """
-        their_input, their_error = (*descriptors[-2:], -1, -1)[:2] if streams else (-1, -1)
-        output, theirs, report = (*(descriptors[:-2] if streams else descriptors), -1, -1, -1)[:3]
+        count = max(0, len(descriptors) - len(streams))
+        own = dict(zip(streams, descriptors[count:], strict=False))
+        output, theirs, report = (*descriptors[:count], -1, -1, -1)[:3]
         self._number += 1
         mark = f"{self.owner}.{self._number}/"
-        own_input = -1
-        if their_input < 0:
-            their_input = os.dup(self._devnull)
+        their_input, own_input = own["stdin"] if "stdin" in own else os.dup(self._devnull), -1
         try:
-            if output < 0:
+            if output < 0 or theirs < 0:
                 raise OSError(EMFILE, os.strerror(EMFILE))
             if self.loop.clock() > until_s:
                 raise OSError(ETIMEDOUT, os.strerror(ETIMEDOUT))
@@ -259,14 +257,24 @@ class Supervisor:
             if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
             pid = spawn(
-                command, shell, cwd, marked, theirs, report, their_input, self._home, confinement, error=their_error
+                command,
+                shell,
+                cwd,
+                marked,
+                theirs,
+                report,
+                their_input,
+                self._home,
+                confinement,
+                stdout=own.get("stdout", -1),
+                error=own.get("stderr", -1),
             )
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
-            close(theirs, report, their_input, their_error)
+            close(theirs, report, their_input, *(one for name, one in own.items() if name != "stdin"))
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
         started.report_end = lambda: self._report_end(client, number, started)

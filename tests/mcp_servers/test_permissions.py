@@ -1,0 +1,124 @@
+"""A10, S081: calls of servers' tools ask, whatever the server claims of them."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from longrein.agent.mcp_servers import ask_again
+from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
+from tests.mcp_servers.harness import fault, late, serve
+
+SAYS_NO = "Nobody is here to approve this"
+RULES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    ("no rule", (), False),
+    ("the server", ("--allowedTools", "mcp__s"), True),
+    ("all tools of the server", ("--allowedTools", "mcp__s__*"), True),
+    ("the tool", ("--allowedTools", "mcp__s__echo"), True),
+    ("another tool", ("--allowedTools", "mcp__s__other"), False),
+    ("another server", ("--allowedTools", "mcp__s2"), False),
+    ("edits are accepted", ("--permission-mode", "acceptEdits"), False),
+    ("auto", ("--permission-mode", "auto"), False),
+    ("plan mode", ("--permission-mode", "plan"), False),
+    ("bypassed", (BYPASS,), True),
+    ("bypassed, but denied", (BYPASS, "--disallowedTools", "mcp__s"), False),
+)
+
+
+@pytest.mark.parametrize("mode", ["good", "claims"])
+@pytest.mark.parametrize(("flags", "runs"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
+def test_a_call_of_a_servers_tool(cli: CliHarness, mode: str, flags: tuple[str, ...], runs: bool) -> None:
+    """In the mode `claims` the server says that its tools only read."""
+    serve(cli, s=fault(mode))
+    cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
+    cli.run("-p", "go", *flags)
+    assert [status for status, _ in cli.results()] == ["ok" if runs else "denied"], cli.results()
+
+
+def test_an_argument_named_command_is_no_shell_command(cli: CliHarness) -> None:
+    """`ls` needs no question as a command of Bash; as an argument of a server's tool it says nothing."""
+    serve(cli, s=fault("claims"))
+    cli.plays(calls(late("mcp__s__run", command="ls"), late("mcp__s__echo", command="ls", text="x")), says("done"))
+    cli.run("-p", "go", "--permission-mode", "auto")
+    assert [status for status, _ in cli.results()] == ["denied", "denied"]
+
+
+def test_resources_are_listed_without_and_read_with_a_question(cli: CliHarness) -> None:
+    serve(cli, s=fault("good"))
+    made = calls(late("ListMcpResourcesTool"), late("ReadMcpResourceTool", server="s", uri="note://one"))
+    cli.plays(made, says("done"))
+    cli.run("-p", "go")
+    assert [status for status, _ in cli.results()] == ["ok", "denied"]
+    assert cli.results()[0][1] == "@s:note://one  one A note."
+
+
+def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarness, tmp_path: Path) -> None:
+    """S047, S054, S058: until then no program of the project runs."""
+    mark = tmp_path / "started"
+    entry = {"command": "sh", "args": ["-c", f"touch {mark}; exit 1"]}
+    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
+    cli.plays(says("done"), says("done"), says("done"))
+    untrusted = cli.run("-p", "go")
+    assert "not read, because this folder is not trusted: .mcp.json" in untrusted.err
+    assert cli.run("mcp", "test").code == 1
+    assert not mark.exists()
+    assert cli.run("trust").code == 0
+    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {**entry, "env": {"A": "1"}}}}))
+    changed = cli.run("-p", "go")
+    assert "not started, because you have not approved them: MCP servers evil; `longrein mcp approve`" in changed.err
+    assert not mark.exists()
+    assert cli.run("mcp", "approve").code == 0
+    cli.run("-p", "go")
+    assert mark.exists()
+
+
+def test_the_environment_of_a_server_has_no_keys(cli: CliHarness) -> None:
+    """S069."""
+    script = "import os, json; open('env.json', 'w').write(json.dumps(dict(os.environ)))"
+    serve(cli, s={"command": "python3", "args": ["-c", script], "env": {"OWN": "yes"}})
+    cli.plays(says("done"))
+    cli.run("-p", "go", env={"ANTHROPIC_API_KEY": "sk-ant-canary", "SOME_TOKEN": "canary"})
+    environ = json.loads((cli.project / "env.json").read_text())
+    assert "canary" not in str(environ)
+    assert (environ["OWN"], environ["CLAUDE_PROJECT_DIR"]) == ("yes", str(cli.project))
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(cli: CliHarness, tmp_path: Path) -> None:
+    """A stand-in hides the package."""
+    (tmp_path / "hide").mkdir()
+    (tmp_path / "hide/sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "found = PathFinder.find_spec\n"
+        "PathFinder.find_spec = lambda name, path=None, target=None: "
+        "None if name.split('.')[0] in ('mcp', 'mcp_types') else found(name, path, target)\n"
+    )
+    serve(cli, s=fault("good"))
+    cli.plays(calls(late("mcp__s__echo", text="x")), says("done"))
+    run = cli.run("-p", "go", BYPASS, env={"PYTHONPATH": str(tmp_path / "hide")})
+    assert run.code == 0, run.told()
+    assert run.err.count("pip install 'longrein[mcp]'") == 1
+    assert cli.results()[0][0] == "failed"
+
+
+CHANGED = (
+    (("mcp__s__echo",), ()),
+    (("mcp__s",), ()),
+    (("mcp__s__*",), ()),
+    (("mcp__s__other", "mcp__s2", "Bash(ls)"), ("mcp__s__other", "mcp__s2", "Bash(ls)")),
+)
+
+
+@pytest.mark.parametrize(("granted", "left"), CHANGED)
+def test_a_tool_that_its_server_has_changed_is_asked_about_again(
+    granted: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    """S081: rules that the user granted in the run allowed another tool."""
+    notices: list[str] = []
+    approvals = SimpleNamespace(rules=granted)
+    session = SimpleNamespace(approvals=approvals, notice=notices.append)
+    servers = SimpleNamespace(changed_tools=["mcp__s__echo"])
+    ask_again(session, servers)  # type: ignore[arg-type]
+    assert approvals.rules == left
+    assert servers.changed_tools == []
+    assert bool(notices) == (granted != left)

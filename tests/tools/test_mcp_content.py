@@ -1,0 +1,163 @@
+"""A7: what servers send, as parts of a result, names and schemas; without the SDK."""
+
+import base64
+import re
+from typing import Any
+
+import pytest
+
+from longrein.events import Document, Image, Text, ToolSpec
+from longrein.tools import Tool, fit_arguments
+from longrein.tools.mcp.content import outcome_of, resource_parts
+from longrein.tools.mcp.port import ListedTool
+from longrein.tools.mcp.tool_specs import DESCRIPTION_CHARS_MAX, tool_name, tool_spec, usable_schema
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (3).to_bytes(4, "big") + (2).to_bytes(4, "big") + b"\x08\x06\0\0\0"
+
+
+class Blobs:
+    """Blobs in memory."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+
+    def put_blob(self, data: bytes) -> str:
+        self.kept.append(data)
+        return f"b{len(self.kept)}"
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+CONTENT: tuple[tuple[dict[str, Any], str, tuple[Any, ...]], ...] = (
+    ({"content": [text("a"), text("b")]}, "ok", (Text("a"), Text("b"))),
+    ({"content": [text("no")], "isError": True}, "failed", (Text("no"),)),
+    ({"content": []}, "ok", (Text("[no content]"),)),
+    ({"content": [], "isError": True}, "failed", (Text("[the server reported an error without a text]"),)),
+    ({"content": [], "structuredContent": {"n": 1}}, "ok", (Text('{"n":1}'),)),
+    ({"content": [text('{"n": 1}')], "structuredContent": {"n": 1}}, "ok", (Text('{"n": 1}'),)),
+    ({"content": [text("\x1b[2Jx\x00\ud800")]}, "ok", (Text("x\ufffd"),)),
+    (
+        {"content": [{"type": "image", "data": b64(PNG), "mimeType": "image/gif"}]},
+        "ok",
+        (Image("b1", "image/png", len(PNG), 3, 2),),
+    ),
+    (
+        {"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]},
+        "ok",
+        (Text("[image: its data is no base64]"),),
+    ),
+    (
+        {"content": [{"type": "audio", "data": b64(b"wave"), "mimeType": "audio/wav"}]},
+        "ok",
+        (Document("b1", "audio/wav", 4, "audio"),),
+    ),
+    (
+        {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "c"}}]},
+        "ok",
+        (Text("[resource a://b]\nc"),),
+    ),
+    (
+        {"content": [{"type": "resource_link", "uri": "a://b", "name": "n", "description": "d"}]},
+        "ok",
+        (Text("[resource a://b: n d]"),),
+    ),
+    ({"content": [{"type": "hologram"}]}, "ok", (Text("[content of the unknown type hologram]"),)),
+)
+
+
+@pytest.mark.parametrize(("result", "status", "parts"), CONTENT)
+def test_a_result(result: dict[str, Any], status: str, parts: tuple[Any, ...]) -> None:
+    found = outcome_of(result, Blobs())  # type: ignore[arg-type]
+    assert (found.status, found.parts) == (status, parts)
+
+
+def test_a_result_of_many_parts_is_cut() -> None:
+    found = outcome_of({"content": [text("x")] * 250}, Blobs())  # type: ignore[arg-type]
+    assert len(found.parts) == 101
+    assert found.parts[-1] == Text("[150 more parts are left out]")
+
+
+def test_a_binary_resource_is_kept() -> None:
+    (part,) = resource_parts({"uri": "a://b", "blob": b64(b"\0\1")}, Blobs())  # type: ignore[arg-type]
+    assert part == Document("b1", "application/octet-stream", 2, "resource a://b")
+
+
+NAMES = (
+    ("get", "mcp__s__get"),
+    ("get.all things", "mcp__s__get_all_things"),
+    ("Ä", "mcp__s___"),
+    ("x" * 100, r"mcp__s__x{49}_[0-9a-f]{6}"),
+)
+
+
+@pytest.mark.parametrize(("name", "pattern"), NAMES)
+def test_the_name_of_a_tool(name: str, pattern: str) -> None:
+
+    assert re.fullmatch(pattern, tool_name("s", name))
+    assert len(tool_name("s", name)) <= 64
+
+
+def test_descriptions_are_cut() -> None:
+    assert len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description) == DESCRIPTION_CHARS_MAX
+
+
+DEEP: dict[str, Any] = {}
+for _ in range(200):
+    DEEP = {"properties": {"a": DEEP}}
+EMPTY = {"type": "object", "properties": {}, "required": []}
+SCHEMAS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({}, EMPTY),
+    ({"type": "string"}, EMPTY),
+    ({"$schema": "x", "oneOf": [{}], "anyOf": [{}], "allOf": []}, EMPTY),
+    ({"properties": 5, "required": "a"}, EMPTY),
+    (
+        {"properties": {"a": {}}, "required": ["a", "b", 5]},
+        {"type": "object", "properties": {"a": {}}, "required": ["a"]},
+    ),
+    ({"properties": {"a": {"description": "x" * 100_000}}}, EMPTY),
+)
+
+
+@pytest.mark.parametrize(("schema", "usable"), SCHEMAS)
+def test_a_schema_is_made_usable(schema: dict[str, Any], usable: dict[str, Any]) -> None:
+    assert usable_schema(schema) == usable
+
+
+FITS: tuple[tuple[dict[str, Any], dict[str, Any], Any], ...] = (
+    ({"a": {"type": ["string", "null"]}}, {"a": None}, {}),
+    ({"a": {"type": ["integer", "null"]}}, {"a": "5"}, {"a": 5}),
+    ({"a": {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}}, {"a": "true"}, {"a": True}),
+    ({"a": True}, {"a": [1]}, {"a": [1]}),
+    ({"a": {"$ref": "#/x"}}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+    ({"a": {"type": "tuple"}}, {"a": 1}, {"a": 1}),
+    ({"a": {"type": "array", "items": [{"type": "integer"}]}}, {"a": ["x"]}, {"a": ["x"]}),
+    ({"a": {"type": "object", "properties": 5}}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+    ({"a": {"type": "object", "properties": {"b": {}}, "required": "b"}}, {"a": {}}, {"a": {}}),
+    (
+        {"a": {"type": "object", "properties": {"b": {}}, "required": ["b"], "additionalProperties": False}},
+        {"a": {}},
+        None,
+    ),
+    ({"a": {"enum": 5, "type": "string"}}, {"a": "x"}, {"a": "x"}),
+    ({"a": {"type": "integer"}}, {"a": "x"}, None),
+)
+
+
+@pytest.mark.parametrize(("properties", "given", "fitted"), FITS)
+def test_arguments_for_a_foreign_schema(properties: dict[str, Any], given: dict[str, Any], fitted: Any) -> None:
+    async def run(*_: Any) -> Any: ...
+
+    schema = usable_schema({"properties": properties})
+    tool = Tool(ToolSpec("mcp__s__x", "", schema), "command", run, lambda _: False, lambda _: ())
+    found, problem = fit_arguments(tool, given)
+    assert (found, problem is None) == ((fitted, True) if fitted is not None else ({}, False)), problem
+
+
+def test_a_deep_schema_is_no_trouble() -> None:
+    assert usable_schema(DEEP)["type"] == "object"
