@@ -52,6 +52,7 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
+    found_notes,
     key_source,
     session_of,
     stored_model,
@@ -167,8 +168,7 @@ def _around(
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
     servers, told_of_servers = _servers(run_context, additions)
-    variables = {**run_context.environ, **dict(settings.variables)}
-    secrets = (*known_secrets(variables, settings), *server_secrets(servers))
+    secrets = (*known_secrets(_variables(run_context), settings), *server_secrets(servers))
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
@@ -277,9 +277,14 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
+def _variables(run_context: RunContext) -> dict[str, str]:
+    """Return the environment with the variables that settings of other agents add."""
+    return {**run_context.environ, **dict(run_context.settings.variables)}
+
+
 def _environ(run_context: RunContext) -> Mapping[str, str]:
     """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
-    environ = {**run_context.environ, **dict(run_context.settings.variables)}
+    environ = _variables(run_context)
     named = run_context.options.state_dir or run_context.environ.get("LONGREIN_STATE_DIR")
     return {**environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else environ
 

@@ -39,9 +39,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    With `stdout`, standard output goes there and only standard error to `output`.
-
-    Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
+    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
@@ -58,9 +56,8 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             from longrein.workspace.supervisor.landlock_process import landlock_start
 
             with open(confinement[1], "rb") as plan:
-                return landlock_start(
-                    plan.read(), path, words, cwd, env, stdin=stdin, output=output, report=report, stdout=stdout
-                )
+                ends = {"output": output, "report": report, "stdin": stdin, "stdout": stdout}
+                return landlock_start(plan.read(), path, words, cwd, env, **ends)
         if confinement:
             filter_descriptor = open_filter(confinement[1])
             path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
@@ -68,18 +65,8 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     except NotImplementedError:
         from longrein.workspace.supervisor.start_process import launch
 
-        popen = launch(
-            command,
-            shell,
-            cwd,
-            env,
-            output=output,
-            report=report,
-            stdin=stdin,
-            error=error,
-            confinement=confinement,
-            stdout=stdout,
-        )
+        ends = {"output": output, "report": report, "stdin": stdin, "stdout": stdout, "error": error}
+        popen = launch(command, shell, cwd, env, confinement=confinement, **ends)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:

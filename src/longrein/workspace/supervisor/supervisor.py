@@ -256,19 +256,8 @@ class Supervisor:
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
             if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
-            pid = spawn(
-                command,
-                shell,
-                cwd,
-                marked,
-                theirs,
-                report,
-                their_input,
-                self._home,
-                confinement,
-                stdout=own.get("stdout", -1),
-                error=own.get("stderr", -1),
-            )
+            ends = {"stdout": own.get("stdout", -1), "error": own.get("stderr", -1)}
+            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement, **ends)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
