@@ -39,7 +39,8 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
+    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty command, NUL,
+    unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
