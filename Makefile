@@ -39,7 +39,22 @@ check: .venv/ready  ## check format, lint, types and layers
 	$(call install,-r $<)
 	@touch $@
 
-library: .venv/library  ## install agent frameworks for the tests of longrein.integrations, which are skipped without them
+# MCP servers that others wrote, for the tests.
+NODE_SERVERS := everything@2026.8.31 filesystem@2026.8.31 memory@2026.8.31 sequential-thinking@2026.8.31
+PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-server-time==2026.10.19
+
+.venv/servers: .venv/ready
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $@ && uv pip install --quiet --python $@/bin/python $(PYPI_SERVERS); \
+	else python3 -m venv $@ && $@/bin/python -m pip install --quiet --disable-pip-version-check $(PYPI_SERVERS); fi
+	@touch $@
+
+.venv/node: .venv/ready
+	@if command -v npm >/dev/null 2>&1; then \
+	echo "make: installing MCP servers from npm for the tests"; \
+	npm install --prefix $@ --no-audit --no-fund --silent $(addprefix @modelcontextprotocol/server-,$(NODE_SERVERS)); \
+	else echo "make: npm is missing: tests with MCP servers from npm are skipped"; fi
+
+library: .venv/library .venv/servers .venv/node  ## install agent frameworks and MCP servers of others for the tests that are skipped without them
 
 format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .

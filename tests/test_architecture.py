@@ -175,7 +175,7 @@ IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models", "workspace"},
-    "httpx2": {"models", "entry_points"},
+    "httpx2": {"models", "entry_points", "tools"},  # `tools.mcp.transports`, for MCP servers over HTTP
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
@@ -247,6 +247,7 @@ PACKAGE_CYCLES = {
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "entry_points.py",  # the module of the chosen subcommand
+    "tools/mcp/servers.py",  # the module that needs the SDK
     "integrations/__init__.py",  # the adapter of the framework that is in use
 }
 """Modules that may import by a string, which the import graph does not show."""

@@ -20,7 +20,12 @@ from tests.timeouts import HANG_S
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NEEDS = {"07_pydantic_ai.py": "pydantic_ai", "08_langchain.py": "langchain", "09_openai_agents.py": "agents"}
+NEEDS = {
+    "07_pydantic_ai.py": "pydantic_ai",
+    "08_langchain.py": "langchain",
+    "09_openai_agents.py": "agents",
+    "11_mcp.py": "mcp",
+}
 """Example -> the framework it needs, which `make library` installs."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import os
 import random
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from longrein import __version__
 from longrein.agent import (
     RESTORED_MODES,
     Dependencies,
@@ -31,10 +33,12 @@ from longrein.config import (
     describe_environment,
     known_secrets,
     load_instructions,
+    load_mcp_servers,
     load_subagent_types,
     nested_instructions,
     project_root,
     remember_rule,
+    server_secrets,
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
@@ -55,8 +59,13 @@ from longrein.run_context import (
 from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
 from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
+from longrein.tools.mcp import McpServer
+from longrein.tools.mcp.port import ServerHost
+from longrein.tools.mcp.server_config import token_folder
+from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     SPOOL,
+    CollectingSink,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -64,8 +73,12 @@ from longrein.workspace import (
     open_workspace,
     recover_temp_files,
     release_free_memory,
+    run_in_background,
 )
 from longrein.workspace.sandbox import SessionSandbox
+
+HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
+"""Limits of a `headersHelper`."""
 
 
 class Composition(msgspec.Struct):
@@ -92,6 +105,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
     """Replaces the model's output limit; 0 for the known value."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """MCP servers in addition to the configured ones."""
 
 
 NOTHING_ADDED = Additions()
@@ -142,9 +157,9 @@ def _around(
     state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
     roots = tuple(state.roots or run_context.roots)
-    opened = None if state.session == log.session else _opened(run_context, log.session)
-    nonce = opened.nonce if opened else state.nonce
-    secrets = known_secrets(run_context.environ, settings)
+    opened, nonce = _opened(run_context, log.session, state)
+    servers, told_of_servers = _servers(run_context, additions)
+    secrets = (*known_secrets(run_context.environ, settings), *server_secrets(servers))
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
 
@@ -153,13 +168,15 @@ def _around(
     kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
     tools = (*_builtin(kinds, chosen), *additions.tools)
-    prefix, told = _prefix(run_context, workspace, state, tools)
-    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
+    registry = tools_by_name(tools)
+    mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
+    mcp.attach(registry, nonce, state.prefix, state.seq)
+    prefix, told = _prefix(run_context, workspace, state, tools, mcp)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=tools_by_name(tools),
+        tools=registry,
         model=model,
         open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
         prefix=prefix,
@@ -175,7 +192,8 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
-        goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
+        mcp=mcp if servers else None,
+        goals=_goals(run_context, log, roots, clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
@@ -191,12 +209,35 @@ def _around(
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
+    _connect_notices(session, log, spawner, mcp)
+    later = (missing, *told, *lapsed, *unread, *told_of_servers, *_left_behind(ended, roots, state))
+    return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines for the user at the start, without secrets."""
+    prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
+    fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
+    lines = (left_out_note(run_context), *run_context.settings.notes, *log.notes, *later, fills)
+    return tuple(map(session.deps.redact, filter(None, lines)))
+
+
+def _connect_notices(session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset) -> None:
+    """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
+    changed = mcp.host.changed
+
+    def note_change(server: str) -> None:
+        changed(server)
+        session.poke()
+
+    mcp.host.notice, mcp.host.changed = session.notice, note_change
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes, missing)
-    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
-    fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], clean: Callable[[str], str]) -> Goals:
+    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
+    return Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -351,6 +392,69 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
     )
 
 
+# --- MCP servers -----------------------------------------------------------------------------------------------------
+
+
+def _servers(run_context: RunContext, additions: Additions) -> tuple[tuple[McpServer, ...], list[str]]:
+    """Return the servers to use, and notes for the user."""
+    options = run_context.options
+    found = load_mcp_servers(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.state_dir,
+        trusted=run_context.trusted.cover(run_context.cwd),
+        approved=options.trust,
+        given=options.mcp_config,
+        strict=options.strict_mcp_config,
+    )
+    servers = {server.name: server for server in (*found.servers, *additions.mcp_servers)}
+    notes = [*found.notes]
+    if waiting := ", ".join(server.name for server in found.unapproved):
+        notes.append(f"not started, because you have not approved them: MCP servers {waiting}; `longrein mcp approve`")
+    notes += [f"MCP server {one.name} ({one.source}): {one.problem}" for one in servers.values() if one.problem]
+    usable = any(not (one.problem or one.disabled) for one in servers.values())
+    if usable and importlib.util.find_spec("mcp") is None:
+        notes.append(MISSING)
+    return tuple(servers.values()), notes
+
+
+def mcp_toolset(
+    run_context: RunContext,
+    servers: Sequence[McpServer],
+    spawner: SupervisedSpawner,
+    workspace: Workspace,
+    session: str,
+) -> McpToolset:
+    """Return the servers, not connected yet, of a session or of '' for one look at them."""
+    options = run_context.settings.mcp
+
+    async def run_line(line: str, more: Mapping[str, str]) -> bytes:
+        sink = CollectingSink()
+        env = {**workspace.environment(session), **more}
+        await spawner.run(
+            line, cwd=run_context.cwd, env=env, sink=sink, timeout_s=HELPER_S, output_bytes_max=HELPER_BYTES_MAX
+        )
+        return bytes(sink.data)
+
+    host = ServerHost(
+        start_process=lambda words, cwd, env, confinement: spawner.start_streams(
+            words, cwd=cwd, env=env, confinement=confinement
+        ),
+        environment=lambda: workspace.environment(session),
+        run_line=run_line,
+        cwd=project_root(run_context.cwd),
+        token_folder=token_folder(run_context.state_dir),
+        version=__version__,
+        roots=lambda: workspace.roots,
+        startup_s=options.startup_s,
+        call_s=options.call_s,
+    )
+    toolset = McpToolset(servers, host, options, run_in_background)
+    toolset.missing = MISSING if importlib.util.find_spec("mcp") is None else ""
+    return toolset
+
+
 def _ease(deps: Dependencies, log: SessionLog) -> None:
     """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
     forget = getattr(deps.model, "forget", None)  # optional
@@ -376,16 +480,19 @@ def _check_money(deps: Dependencies) -> None:
         )
 
 
-def _opened(run_context: RunContext, session: str) -> Opened:
-    nonce = uuid.uuid4().hex[:8]
-    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, run_context.settings.profile)
+def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened | None, str]:
+    """Return the first entry of a new session, None for a stored one; and the nonce."""
+    if state.session == session:
+        return None, state.nonce
+    nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
 
 
 # --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
+    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool], mcp: McpToolset
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(run_context, workspace, state)
@@ -394,9 +501,10 @@ def _prefix(
     )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer_tools(tools, model.budget.usable_tokens)
-        names = model.provider, model.model, model.wire
-        return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
+        names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
+        told = offer_tools((*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers))
+        around = (*context, mcp.instructions) if mcp.instructions else context
+        return PrefixSet(reason, *names, system, told.listed, around, sources, told.deferred)
 
     return prefix, notes
 

@@ -118,10 +118,16 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        mcp_servers=_mcp_servers(built),
         left_out=built.run_context.left_out,
         sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,
     )
+
+
+def _mcp_servers(built: Composition) -> tuple[tuple[str, str], ...]:
+    views = built.deps.mcp.views() if built.deps.mcp is not None else ()
+    return tuple((view.name, view.status.replace("connecting", "pending")) for view in views)
 
 
 def _leave(work: Coroutine[Any, Any, int]) -> int:

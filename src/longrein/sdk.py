@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, overload
@@ -19,11 +19,14 @@ from longrein.agent import (
     UserMessage,
 )
 from longrein.composition import Additions, Composition, build
+from longrein.config.environment import environment
+from longrein.config.mcp_servers import read_server
 from longrein.events import AnyPart, Entry, PermissionAsked, Replied, Text, TurnEnded, TurnFailed, UsageError, text_of
 from longrein.frontends.argv import Options
 from longrein.models import Model
 from longrein.run_context import read_run_context
 from longrein.tools import TaskView, Tool
+from longrein.tools.mcp import McpServer
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
 """Decide a call that asks for permission; `shown` has its exact bytes."""
@@ -73,6 +76,7 @@ class Session:
         instructions: str = "",
         system_prompt: str = "",
         tools: Sequence[Tool] = (),
+        mcp_servers: Mapping[str, Mapping[str, Any]] | None = None,
         builtin_tools: Sequence[str] | None = None,
         permission_mode: str = "",
         allow: Sequence[str] = (),
@@ -87,7 +91,8 @@ class Session:
 
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
         and environment offer. `instructions` come after longrein's system prompt, `system_prompt` in its place. `tools`
-        come after the built-in ones; `builtin_tools` names the built-in ones to offer, () for none.
+        come after the built-in ones; `mcp_servers` has entries as in `mcpServers` of an `.mcp.json`, by name;
+        `builtin_tools` names the built-in ones to offer, () for none.
         `permission_mode` is one of `settings_schema.MODES`; `allow` and `deny` are permission
         rules such as `Bash(make test)`. `trust` uses the settings, subagent types and instruction files of the folder,
         which otherwise are read only where the user trusts it. `max_turns` limits the requests for one message,
@@ -108,6 +113,7 @@ class Session:
         instructions: str = "",
         system_prompt: str = "",
         tools: Sequence[Tool] = (),
+        mcp_servers: Mapping[str, Mapping[str, Any]] | None = None,
         builtin_tools: Sequence[str] | None = None,
         permission_mode: str = "",
         allow: Sequence[str] = (),
@@ -136,6 +142,7 @@ class Session:
         instructions: str,
         system_prompt: str,
         tools: Sequence[Tool],
+        mcp_servers: Mapping[str, Mapping[str, Any]] | None,
         builtin_tools: Sequence[str] | None,
         allow: Sequence[str],
         deny: Sequence[str],
@@ -162,6 +169,7 @@ class Session:
             None if builtin_tools is None else tuple(builtin_tools),
             window,
             max_output,
+            _servers(mcp_servers or {}),
         )
         return cls(
             await build(read_run_context(options, folder=folder), session, fresh=not session, additions=additions)
@@ -326,6 +334,16 @@ class Session:
     def _resting(self, seq: int) -> bool:
         idle = self._walk is None or self._walk.done()
         return idle and seq >= self._session.subscribers.committed
+
+
+def _servers(entries: Mapping[str, Mapping[str, Any]]) -> tuple[McpServer, ...]:
+    """Read the entries of MCP servers. Raises `UsageError` for a wrong one."""
+    found = tuple(
+        read_server(name, dict(entry), environment(), "program", "mcp_servers") for name, entry in entries.items()
+    )
+    if wrong := next((server for server in found if server.problem), None):
+        raise UsageError(f"mcp_servers: {wrong.name}: {wrong.problem}")
+    return found
 
 
 def _check(**lists: Sequence[str] | None) -> None:

@@ -264,6 +264,20 @@ TOOL_CHAINS = (
 """Places of tool chains and their downloads below home, and git's settings of the user."""
 
 
+class McpOptions(msgspec.Struct, frozen=True):
+    """Table `mcp`: MCP servers."""
+
+    startup_s: Annotated[float, Setting("seconds that a server has to connect", "narrow", least=1)] = 30.0
+    wait_s: Annotated[
+        float, Setting("seconds that the first request waits for servers; later ones are found with `ToolSearch`")
+    ] = 10.0
+    call_s: Annotated[float, Setting("seconds of one call; a server's own `timeout` counts before it", least=1)] = 600.0
+    listed_tokens_max: Annotated[
+        int, Setting("schemas of servers' tools above this size are deferred: the model finds them with `ToolSearch`")
+    ] = 2_000
+    listed_share: Annotated[int, Setting("the same as a share of the usable window, in percent")] = 10
+
+
 class SandboxOptions(msgspec.Struct, frozen=True):
     """Table `sandbox`: how commands are confined."""
 
@@ -353,6 +367,7 @@ class Settings(msgspec.Struct, frozen=True):
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
+    mcp: McpOptions = McpOptions()
     origin: Mapping[str, str] = {}
     """Origin of each value that is not built in: key to `file:line`, variable or flag."""
     notes: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class SdkSetup:
 async def sdk_setup(
     home: Path, turns: Sequence[dict[str, Any]], config: str = "", *, unused: int | None = 0
 ) -> AsyncIterator[SdkSetup]:
-    """Make a setup; at its end all but `unused` turns (None: any number) have been asked for, and no request was refused."""
+    """Make a setup; at its end all but `unused` turns (None: any) have been asked for, and none was refused."""
     async with LoopbackProvider(read_play(json.dumps({"turns": list(turns)}).encode())) as server:
         folder = home / ".config" / "longrein"
         folder.mkdir(parents=True, exist_ok=True)

@@ -117,6 +117,25 @@ async def test_sessions_are_named_continued_resumed_and_forked(tmp_path: Path) -
         assert all(word in setup.sent() for word in ("first", "second", "third", "fourth"))
 
 
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> None:
+    async with sdk_setup(tmp_path, [say("one"), say("two"), say("three")]) as setup:
+        first = await ask(setup, "first question")
+        session = first[-1].session_id
+        await ask(setup, "second question", resume=session)
+        at = of(first, "AssistantMessage")[0].uuid
+        third = await ask(setup, "third question", resume=session, fork_session=fork, resume_session_at=at)
+        assert third[-1].result == "three"
+        assert [word in setup.sent() for word in ("first question", "one", "second question", "two")] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        with pytest.raises(Exception, match=r"no message of session .* has the id"):
+            await ask(setup, "fourth", resume=session, resume_session_at="0192d0c8-0000-7000-8000-000000000042")
+
+
 async def test_partial_messages(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [{"thinking": "hm", "text": "2 + 2 is 4"}]) as setup:
         messages = await ask(setup, "2 + 2?", include_partial_messages=True)

@@ -46,7 +46,6 @@ TABLE = [
             "(if it is a prompt: longrein -- init)"
         ),
     ),
-    ("mcp add x --scope user", "no command 'mcp': it is not available yet (if it is a prompt: longrein -- \"mcp …\")"),
     *(
         (word, f"no command {word!r}; did you mean {command}? (if it is a prompt: longrein -- {word})")
         for word, command in (("session", "sessions"), ("task", "tasks"), ("doctr", "doctor"), ("contxt", "context"))
@@ -138,7 +137,7 @@ def test_a_command_of_another_agent_is_never_sent_to_a_model(
 
 def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are() -> None:
     assert not RESERVED.keys() & COMMANDS.keys()
-    common = "acp auth config exec help init login logout mcp resume run serve update upgrade version web"
+    common = "acp auth config exec help init login logout resume run serve update upgrade version web"
     assert set(common.split()) <= RESERVED.keys()
 
 

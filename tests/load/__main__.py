@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.load import kills, storm, writers
+from tests.load import kills, mcp, storm, writers
 
 SEEDED_TESTS = (
     "tests/context/test_laws.py",
@@ -40,6 +40,8 @@ def main() -> int:
     found = [run_more_seeds(), storm.main([]), writers.main(["--agents", "8", "--edits", "200", "--files", "5"])]
     sys.argv[1:] = ["--scenarios", "1000", "--parallel", "8"]
     found.append(kills.main())
+    sys.argv[1:] = ["--kills", "100"]
+    found.append(mcp.main())
     return int(any(found))
 
 

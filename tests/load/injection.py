@@ -30,6 +30,7 @@ from longrein.events import (
     HookAnswered,
     Opened,
     PrefixSet,
+    Reminded,
     Replied,
     TaskEnded,
     TaskStarted,
@@ -42,6 +43,8 @@ from longrein.events import (
 from longrein.frontends.text_format import escape, escape_line
 from longrein.permissions import unseen_note
 from longrein.permissions.display import shown_call
+from longrein.tools.mcp.port import ListedTool
+from longrein.tools.mcp.tool_specs import instructions_text, tool_spec
 from longrein.tools.port import SubagentReport, SubagentTask
 from longrein.tools.subagent import brief_report, report_text
 from tests.agent.disk_harness import DiskHarness, Script, call, says
@@ -132,6 +135,8 @@ def notices(text: str) -> Iterator[tuple[str, tuple[AnyEvent, ...]]]:
     yield "note of a change", (known, FileChanged("/w/a.py", "h2", "command", "b2", "h1", "", text, text))
     yield "file name", (FileSeen(text, "h1", "b1"), FileChanged(text, "h2", "user", "b2", "h1", "", "changed"))
     yield "hook", (HookAnswered("./lint", "PostToolUse", "none", "c4.0", text),)
+    yield "changed MCP server", (Reminded("mcp_changed", "", text, text),)
+    yield "MCP resource", (Reminded("mcp_resource", "", f"server:{text}", text),)
     yield "todo list", (TodoSet((Todo(text),)),)
 
 
@@ -203,6 +208,18 @@ def check_screens(payload: str) -> list[str]:
     return faults
 
 
+def check_servers(payload: str) -> list[str]:
+    """What an MCP server says of itself stands in the prefix: quoted, or with its tags broken."""
+    schema = {"type": "object", "properties": {payload: {"type": "string", "description": payload, "enum": [payload]}}}
+    spec = tool_spec("server", ListedTool(payload, payload, schema), NONCE)
+    notes = instructions_text([("server", payload)], NONCE)
+    faults = check_harness_text("instructions of a server", payload, "\n" + notes.split("\n", 2)[2])
+    for surface, text in (("description", spec.description), ("schema", str(spec.schema)), ("name", spec.name)):
+        if (found := FORBIDDEN.search(text)) is not None:
+            faults.append(f"{surface} of a server's tool: {found[0]!r} of {payload!r} is whole")
+    return faults
+
+
 # --- What is sent ----------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +274,7 @@ async def results_on_the_wires(corpus: list[str]) -> list[str]:
         return faults
 
 
-CHECKS = (check_notices, check_reports, check_digest, check_screens)
+CHECKS = (check_notices, check_reports, check_digest, check_screens, check_servers)
 
 
 def faults_of(payload: str) -> list[str]:

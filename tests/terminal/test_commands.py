@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "tasks": ("", "b1", f"b1 {HUGE}", "stop b1", "stop"),
     "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),
     "goals": ("", "all", "help", "add"),
+    "mcp": ("", "one", "reconnect one"),
     "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),
     "background": ("",),

@@ -9,6 +9,7 @@ from typing import assert_never
 from longrein.agent.compaction import compact
 from longrein.agent.file_changes import record_file_changes
 from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
+from longrein.agent.mcp_servers import record_server_changes
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.permission_check import judge_calls
@@ -26,6 +27,7 @@ async def run(session: Session, *, once: bool) -> None:
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
+        await record_server_changes(session)
         move = next_move(session.state, judge_calls(session), session.move_context)
         match move:
             case Record(events):

@@ -5,6 +5,7 @@ provisional news between them. Inbox messages are stored on disk as JSON with th
 never changes (`Said`, `GoOn` and `Happened` are older names).
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from hashlib import sha256
 from typing import Any, Literal, Protocol
@@ -12,7 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from longrein.context import State
-from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded
+from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded, Text
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -160,6 +161,18 @@ def for_child(word: InboxMessage) -> str:
             return child
         case _:
             return ""
+
+
+def prompt_line(word: UserMessage) -> str:
+    """Return the command `/mcp__SERVER__PROMPT …` that a message is; '' for any other message."""
+    first = word.parts[0] if word.parts else None
+    text = first.text.strip() if isinstance(first, Text) else ""
+    return text if text.startswith("/mcp__") and "__" in text.partition(" ")[0][6:] else ""
+
+
+def split_words(line: str) -> list[str]:
+    """Split a command line into words; quotes hold a word together."""
+    return [(quoted or plain) for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
 
 
 class ReplyDelta(msgspec.Struct, frozen=True):

@@ -38,6 +38,8 @@ class OpenSession(Session):
             subagents = self.open_subagents()  # also in a subagent, to account for the budget of the tree
             if subagents is not None:
                 subagents.resume()
+        if self.deps.mcp is not None and self.deps.parent_policy is None:
+            self.deps.mcp.start()
         try:
             await run(self, once=once)
         finally:

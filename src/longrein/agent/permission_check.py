@@ -38,6 +38,7 @@ from longrein.tools import (
     Tool,
     bad_arguments_message,
     fit_arguments,
+    is_foreign,
     malformed_arguments_message,
     unknown_call_message,
 )
@@ -187,7 +188,7 @@ def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) 
     def real(path: str, folder: str) -> str:
         return session.deps.workspace.resolve(path, folder).real
 
-    if tool.access == "command" and isinstance(command, str):
+    if tool.access == "command" and isinstance(command, str) and not is_foreign(tool):
         return command_footprint(_read(command, cwd, session.rules.home), cwd, real)
     if tool.access == "command":
         return Footprint(reads_anything=True, unknown=not tool.together(arguments))
@@ -242,7 +243,7 @@ def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object],
     """Return a call with what it touches; a command is read, and its files are looked up."""
     cwd = cwd or session.state.cwd
     text = arguments.get("command")
-    if tool.access != "command" or not isinstance(text, str):
+    if tool.access != "command" or not isinstance(text, str) or is_foreign(tool):
         return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name)
     command = _read(text, cwd, session.rules.home)
     facts = tuple(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
     from longrein.agent.task_pool import TaskPool
+    from longrein.tools.mcp.servers import McpToolset
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
@@ -109,6 +110,8 @@ class Dependencies(msgspec.Struct):
     """Opens the background tasks of a session; None when commands run like any tool."""
     subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
+    mcp: "McpToolset | None" = None
+    """MCP servers, shared by all agents of a tree; None where none is configured."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None

@@ -20,8 +20,11 @@ from longrein.agent.messages import (
     SessionUpdate,
     StopTask,
     SubagentView,
+    UserMessage,
     UserNotice,
     for_child,
+    prompt_line,
+    split_words,
 )
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
@@ -33,6 +36,7 @@ from longrein.events import (
     Entry,
     Interrupted,
     Replied,
+    Text,
     ToolCall,
     ToolEnded,
     text_of,
@@ -320,6 +324,8 @@ class Session:
         """
         if isinstance(word, StopTask) and self.background_tasks is not None:
             self.background_tasks.stop(word.task)  # immediately; the inbox keeps the message in case of a crash
+        if isinstance(word, UserMessage) and self.deps.mcp is not None and (line := prompt_line(word)):
+            return asyncio.ensure_future(self._tell_prompt(word, line))
         child = for_child(word)
         if not child or child == self.id:
             return self.inbox.put(word)
@@ -328,6 +334,13 @@ class Session:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             return resolved_future()
         return told
+
+    async def _tell_prompt(self, word: UserMessage, line: str) -> None:
+        """Put the text of a server's prompt into the inbox in place of its command. Raises `UsageError`."""
+        assert self.deps.mcp is not None
+        command, *words = split_words(line)
+        text = await self.deps.mcp.prompt_text(command[1:], words, self.blobs)
+        await self.tell(msgspec.structs.replace(word, parts=(Text(text), *word.parts[1:])))
 
     def unqueue(self, number: int = 0) -> str:
         """Take a waiting user message (the newest for 0) back for editing; '' when there is none."""
@@ -517,6 +530,8 @@ class Session:
             await self.commit(flush=True)
         self.keep_snapshot()
         if self.deps.parent_policy is None:  # shared by the tree, so closed by its root
+            if self.deps.mcp is not None:
+                await self.deps.mcp.close()
             await self.deps.workspace.spawner.drain()
         if self.deps.model is not self._shared_model:
             await self.deps.model.aclose()

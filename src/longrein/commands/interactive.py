@@ -103,6 +103,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
+        mcp=deps.mcp,
         sandbox=lambda: _sandbox(built),
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",

@@ -25,8 +25,15 @@ def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_
         return 0
     show("".join(f"{line}\n" for line in trust_screen(place)))
     if not show_only:
-        say(f"{config.trust(place.state_dir, place.cwd, place.home)} is trusted")
+        say(f"{_trust(place)} is trusted")
     return 0
+
+
+def _trust(place: RunContext) -> str:
+    """Trust the folder with the MCP servers that the screen has shown; return what is trusted."""
+    unit = config.trust(place.state_dir, place.cwd, place.home)
+    config.approve_servers(place.state_dir, place.cwd)
+    return unit
 
 
 def trust_screen(place: RunContext) -> list[str]:
@@ -62,6 +69,6 @@ def trusted_run_context(options: Options) -> RunContext | None:
     show("".join(f"{line}\n" for line in lines))
     answer = ask(QUESTION, ANSWERS) or "quit"
     if answer == "yes":
-        config.trust(place.state_dir, place.cwd, place.home)
+        _trust(place)
         return read_run_context(options)
     return None if answer == "quit" else place

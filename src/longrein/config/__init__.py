@@ -15,6 +15,7 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
+from longrein.config.mcp_servers import McpServers, approve_servers, load_mcp_servers, server_secrets
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
@@ -24,8 +25,10 @@ from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
     "Instructions",
+    "McpServers",
     "Probe",
     "TrustedFolders",
+    "approve_servers",
     "choose_model",
     "config_dir",
     "describe_environment",
@@ -37,6 +40,7 @@ __all__ = [
     "known_secrets",
     "left_out_files",
     "load_instructions",
+    "load_mcp_servers",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
@@ -44,6 +48,7 @@ __all__ = [
     "project_root",
     "read_trusted",
     "remember_rule",
+    "server_secrets",
     "state_dir",
     "subagent_model",
     "trust",

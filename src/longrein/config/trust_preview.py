@@ -12,6 +12,7 @@ import msgspec
 
 from longrein.config.environment import project_file, user_file
 from longrein.config.instructions import folders_between, instruction_files, project_root
+from longrein.config.mcp_servers import project_servers, project_servers_files
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
@@ -133,9 +134,22 @@ def _size(path: str, _folder: Folder) -> str:
         return f"cannot be read ({error.strerror})"
 
 
+def _server_files(folder: Folder) -> list[str]:
+    return project_servers_files(folder.cwd)
+
+
+def _servers_effect(path: str, folder: Folder) -> str:
+    """Name the servers of a file with what they run."""
+    own = shorten_home(path, folder.home)
+    found = [server for server in project_servers(folder.cwd, folder.home, folder.environ) if server.source == own]
+    said = [f"{one.name}: {one.problem or one.address}"[:NAME_CHARS_MAX] for one in found]
+    return "starts " + "; ".join(said[:FILES_SHOWN_MAX]) if said else "names no server"
+
+
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
     Kind("subagent", _subagent_files),
+    Kind("MCP servers", _server_files, _servers_effect),
     Kind("instructions", _instruction_files, _size),
 )
 """In the order of the screen."""

@@ -163,6 +163,13 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             "text",
             "LIST",
         ),
+        flag(
+            "--mcp-config",
+            'MCP servers from this file or JSON: {"mcpServers": {…}}; may be given again',
+            "words",
+            "FILE|JSON",
+        ),
+        flag("--strict-mcp-config", "only the MCP servers of --mcp-config"),
         flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
     ),
     "Model and instructions": (
@@ -313,6 +320,29 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
+            "mcp",
+            "[list | get NAME | add NAME COMMAND… | add NAME URL | add-json NAME JSON | remove NAME | test [NAME] | "
+            "approve [NAME…] | reset-project-choices | login NAME | logout NAME] [FLAGS]",
+            "Configure and try MCP servers. Put `--` before a command that has flags: "
+            "longrein mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+            (
+                flag("-t --transport", "stdio (the default), http or sse", "word", "KIND", ("stdio", "http", "sse")),
+                flag(
+                    "-s --scope",
+                    "user: every folder (the default); local: this folder, for you; project: .mcp.json, for everybody",
+                    "word",
+                    "SCOPE",
+                    ("user", "local", "project"),
+                ),
+                flag("-e --env", "NAME=VALUE for the server; may be given again", "words", "NAME=VALUE"),
+                flag("-H --header", "'NAME: VALUE' for its requests; may be given again", "words", "HEADER"),
+                flag("--json", "one JSON array"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "demo",
             "[FLAGS]",
             "Watch a real small job, offline and without a key.",
@@ -353,7 +383,7 @@ RESERVED: Mapping[str, str] = {
         ),
         (
             "it is not available yet",
-            "mcp mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
+            "mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
         ),
     )
     for word in words.split()
@@ -372,13 +402,11 @@ WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
     "--allow-dangerously-skip-permissions": (False, ""),
     "--betas": (True, "no beta header is sent"),
     "--include-hook-events": (False, "no events of hooks are reported"),
-    "--mcp-config": (True, "MCP servers are not available yet"),
     "--no-session-persistence": (False, "the session is kept, as every session is"),
     "--plugin-dir": (True, "plugins are not loaded"),
     "--resume-drops-turn": (True, "the resume does not check what it drops"),
     "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
     "--settings": (True, "settings are read from longrein's own files"),
-    "--strict-mcp-config": (False, "MCP servers are not available yet"),
     "--task-budget": (True, "the model is not told a budget; --max-budget-usd limits money"),
     "--thinking-display": (True, "thoughts are always shown as the model gives them"),
 }

@@ -331,7 +331,7 @@ def _path_rule(call: Call) -> str:
 
 _PLAN_REASON = "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; the user decides"
 _EXIT_PLAN = "ExitPlanMode"
-_NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__")
+_NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__", "ReadMcpResourceTool")
 """Reading tools that reach beyond this machine; they need a rule."""
 
 

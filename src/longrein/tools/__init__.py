@@ -31,6 +31,7 @@ from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
     DeferralPolicy,
     bad_arguments_message,
+    is_foreign,
     offer_tools,
     tools_by_name,
     unknown_call_message,
@@ -66,6 +67,7 @@ __all__ = [
     "fit_arguments",
     "goal_tools",
     "hunks_of",
+    "is_foreign",
     "make_tool",
     "malformed_arguments_message",
     "offer_tools",

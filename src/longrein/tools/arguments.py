@@ -59,6 +59,7 @@ ARTICLES = {
     "boolean": "true or false",
     "array": "a list",
     "object": "an object",
+    "null": "null",
 }
 
 SHOWN_CHARS_MAX = 60
@@ -103,17 +104,19 @@ def error_position(received: str, error: Exception) -> str:
 def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Convert an object: all keys known, required keys present, values of their types."""
     properties: dict[str, Any] = schema.get("properties", {})
+    required: Sequence[str] = schema.get("required", ())
+    required = required if isinstance(required, list | tuple) else ()
     if schema.get("additionalProperties", True) is False:
-        refuse_unknown(value, properties, schema["required"], at)
+        refuse_unknown(value, properties, required, at)
     fitted = {}
     for key, one in value.items():
-        if one is None and key in properties and key not in schema["required"]:
+        if one is None and key in properties and key not in required:
             continue
         fitted[key] = fit_value(properties[key], one, f"{at}{key}") if key in properties else one
-    missing = [key for key in schema.get("required", ()) if key not in fitted]
+    missing = [key for key in required if key not in fitted]
     if missing:
         raise ArgumentMismatch(
-            "missing " + ", ".join(f'"{at}{key}" ({type_words(properties[key])})' for key in missing)
+            "missing " + ", ".join(f'"{at}{key}" ({type_words(properties.get(key, {}))})' for key in missing)
         )
     return fitted
 
@@ -131,23 +134,29 @@ def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], requ
     raise ArgumentMismatch(f"{', '.join(said)}; it takes {known or 'no arguments'}")
 
 
-def fit_value(schema: Mapping[str, Any], value: Any, at: str) -> Any:
-    """Convert `value` to the type in `schema`."""
-    if "anyOf" in schema:
-        return fit_any(schema["anyOf"], value, at)
+def fit_value(schema: Any, value: Any, at: str) -> Any:
+    """Convert `value` to the type in `schema`. What a foreign schema says beyond that is left to its server."""
+    if not isinstance(schema, Mapping):
+        return value
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return fit_any(schema[key], value, at)
     kind = schema.get("type")
-    if kind is None:
+    if isinstance(kind, list):
+        return fit_any([{**schema, "type": one} for one in kind], value, at)
+    if not isinstance(kind, str) or kind not in ARTICLES or (kind == "null" and value is None):
         return value
     fitted = read_as(kind, value)
     if fitted is None:
         raise ArgumentMismatch(f'"{at}" must be {type_words(schema)}, not {quote_value(value)}')
-    if "enum" in schema and fitted not in schema["enum"]:
+    if isinstance(schema.get("enum"), list) and fitted not in schema["enum"]:
         near = nearest(str(fitted), [str(one) for one in schema["enum"]])
         hint = f' (did you mean "{near}"?)' if near else ""
         raise ArgumentMismatch(f'"{at}" must be {type_words(schema)}, not {quote_value(value)}{hint}')
-    if kind == "array" and "items" in schema:
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
         return [fit_value(schema["items"], one, f"{at}[{i}]") for i, one in enumerate(fitted)]
-    return fit_object(schema, fitted, f"{at}.") if kind == "object" and "properties" in schema else fitted
+    is_known = kind == "object" and isinstance(schema.get("properties"), Mapping)
+    return fit_object(schema, fitted, f"{at}.") if is_known else fitted
 
 
 def fit_any(schemas: Sequence[Mapping[str, Any]], value: Any, at: str) -> Any:
@@ -205,11 +214,13 @@ def read_json(kind: str, value: str) -> Any:
     return found if isinstance(found, list if kind == "array" else dict) else None
 
 
-def type_words(schema: Mapping[str, Any]) -> str:
+def type_words(schema: Any) -> str:
     """Describe the type that `schema` wants, in words."""
-    if "enum" in schema:
+    if not isinstance(schema, Mapping):
+        return "a value"
+    if isinstance(schema.get("enum"), list):
         return " or ".join(f'"{one}"' for one in schema["enum"])
-    return ARTICLES.get(schema.get("type", ""), "a value")
+    return ARTICLES.get(str(schema.get("type", "")), "a value")
 
 
 def quote_value(value: Any) -> str:

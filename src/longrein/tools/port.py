@@ -415,6 +415,8 @@ class Tool(msgspec.Struct, frozen=True):
     """(path, writes) pairs that a call touches, for permission."""
     deferred: bool = False
     """Whether `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""
+    always_listed: bool = False
+    """Whether the tool is in the prefix even where other foreign tools are deferred."""
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()

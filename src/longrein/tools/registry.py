@@ -214,8 +214,8 @@ def make_tool(
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda given: named_paths(paths, given)),
         deferred,
-        rule_name,
-        tuple(aliases),
+        rule_name=rule_name,
+        aliases=tuple(aliases),
     )
 
 

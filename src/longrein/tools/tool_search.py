@@ -169,19 +169,24 @@ def is_foreign(tool: Tool) -> bool:
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
-def offer_tools(tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None) -> ToolOffer:
+def offer_tools(
+    tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None, *, search: bool = False
+) -> ToolOffer:
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`. Deterministic.
 
-    Of two tools with one name the later one is used.
+    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are always listed:
+    more tools may come later.
     """
     options, every = options or DeferralPolicy(), list({tool.spec.name: tool for tool in tools}.values())
-    foreign = tuple(tool.spec for tool in every if is_foreign(tool))
+    late = tuple(tool for tool in every if is_foreign(tool) and not tool.always_listed)
+    foreign = tuple(tool.spec for tool in late)
+    pair = (_short_spec(tool_search(()).spec), _short_spec(CALL_TOOL_ENTRY.spec)) if search else ()
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return ToolOffer(tuple(map(listed_spec, every)))
-    own = tuple(listed_spec(tool) for tool in every if not is_foreign(tool))
-    search = tool_search(foreign).spec
-    search = msgspec.structs.replace(search, description=f"{search.description}\n{catalogue(foreign)}")
-    return ToolOffer((*own, _short_spec(search), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
+        return ToolOffer((*map(listed_spec, every), *pair))
+    own = tuple(listed_spec(tool) for tool in every if tool not in late)
+    found = tool_search(foreign).spec
+    found = msgspec.structs.replace(found, description=f"{found.description}\n{catalogue(foreign)}")
+    return ToolOffer((*own, _short_spec(found), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
 def listed_spec(tool: Tool) -> ToolSpec:

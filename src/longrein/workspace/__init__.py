@@ -1,11 +1,11 @@
 """Files, search, git and processes of a session."""
 
 from longrein.workspace.background_tasks import stop_background_task
-from longrein.workspace.command import PlainSpawner
+from longrein.workspace.command import CollectingSink, PlainSpawner
 from longrein.workspace.environment import nesting_depth
 from longrein.workspace.files import read as read_file
 from longrein.workspace.git import GIT_CUT, run_git
-from longrein.workspace.local_workspace import open_workspace
+from longrein.workspace.local_workspace import open_workspace, run_in_background
 from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
 from longrein.workspace.orphans import end_orphans
 from longrein.workspace.port import (
@@ -26,6 +26,7 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.search import Line, Query, SearchResult, glob, grep
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
+from longrein.workspace.stream_process import StreamProcess
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
 from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.walk import split_glob
@@ -45,6 +46,7 @@ __all__ = [
     "GIT_CUT",
     "SPOOL",
     "BackgroundOptions",
+    "CollectingSink",
     "CommandExit",
     "Confinement",
     "FileStamp",
@@ -62,6 +64,7 @@ __all__ = [
     "Spawner",
     "SpooledTask",
     "StartedCommand",
+    "StreamProcess",
     "SupervisedSpawner",
     "Supervision",
     "SupervisionOptions",
@@ -85,6 +88,7 @@ __all__ = [
     "release_free_memory",
     "remove_worktree",
     "run_git",
+    "run_in_background",
     "split_glob",
     "spooled_tasks",
     "stop_background_task",

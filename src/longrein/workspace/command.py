@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from subprocess import Popen
+from subprocess import DEVNULL, Popen
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
@@ -319,8 +319,12 @@ def start_child(
     cwd: str,
     env: Mapping[str, str],
     confinement: Confinement | None = None,
+    streams: Sequence[int] = (),
 ) -> tuple[Popen[bytes], tuple[int, int]]:
-    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`."""
+    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`.
+
+    `streams`: descriptors of its standard input and output.
+    """
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -332,6 +336,8 @@ def start_child(
             output=their_output,
             report=their_report,
             confinement=(confinement.words, confinement.filter) if confinement is not None else None,
+            stdin=streams[0] if streams else DEVNULL,
+            stdout=streams[1] if streams else -1,
         )
     except BaseException:
         close(output, report)
@@ -403,14 +409,15 @@ class PlainSpawner:
         sink: Sink,
         output_bytes_max: int,
         confinement: Confinement | None = None,
+        streams: Sequence[int] = (),
     ) -> ChildCommand | CommandExit:
-        """Start a command; see `Supervision.start`."""
+        """Start a command; see `Supervision.start`. `streams`: as for `start_child`."""
         mark = f"{self._mark}{next(self._numbers)}/"
         marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
         if confinement is not None:
             marked |= {**confinement.env, SANDBOX_MARK: sandbox_mark()}
         try:
-            process, pipes = start_child(command, self.shell, cwd, marked, confinement)
+            process, pipes = start_child(command, self.shell, cwd, marked, confinement, streams)
         except (OSError, ValueError) as error:
             return start_failure(error, command, cwd)
         self._used = True

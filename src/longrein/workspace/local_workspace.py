@@ -70,10 +70,7 @@ class PlainWorkspace:
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
         """See `Workspace.run_in_thread`."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        # a thread of its own: in the loop's small pool one slow disk would delay all other work
-        Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
+        done = run_in_background(work)
         while not done.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([done])
@@ -101,6 +98,15 @@ class PlainWorkspace:
     def environment(self, session: str) -> dict[str, str]:
         """See `Workspace.environment`."""
         return {**self._environment, SESSION_MARK: session}
+
+
+def run_in_background(work: Callable[[], T]) -> "asyncio.Future[T]":
+    """Do `work` in a thread; nobody has to wait for it, not even at the exit."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    # a thread of its own: in the loop's small pool one slow disk would delay all other work
+    Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
+    return done
 
 
 def open_workspace(

@@ -29,6 +29,7 @@ from longrein.workspace.port import (
     StartedCommand,
 )
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.stream_process import ERROR_OUTPUT_BYTES_MAX, StreamProcess, TailSink, open_stream_ends
 from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
@@ -414,8 +415,12 @@ class SupervisedSpawner(BackgroundTasks):
         *,
         stdin: bool = False,
         confinement: Confinement | None = None,
+        streams: Sequence[int] = (),
     ) -> SupervisedCommand | ChildCommand | CommandExit:
-        """Start a command, without the supervisor where there is none."""
+        """Start a command, without the supervisor where there is none.
+
+        `streams`: descriptors of its standard input and output.
+        """
         connection = await self._connected()
         if connection is not None and not connection.unresponsive:
             try:
@@ -428,8 +433,11 @@ class SupervisedSpawner(BackgroundTasks):
             what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
             if confinement is not None:
                 what["env"] = {**env, **confinement.env}
+            if streams:
+                what["streams"] = True
+            sent = [os.dup(one) for one in streams]
             connection.send(
-                theirs,
+                [*theirs, *sent],
                 do="start",
                 number=running.number,
                 until_s=time.monotonic() + START_S,
@@ -448,6 +456,7 @@ class SupervisedSpawner(BackgroundTasks):
             sink=sink or NullSink(),
             output_bytes_max=output_bytes_max,
             confinement=confinement,
+            streams=streams,
         )
 
     async def _wait_started(
@@ -468,6 +477,37 @@ class SupervisedSpawner(BackgroundTasks):
         running.abandon()  # it will not start later: the supervisor knows the time limit of the request
         self.commands.pop(running.number, None)
         return TimeoutError()
+
+    async def start_streams(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        confinement: Confinement | None = None,
+    ) -> StreamProcess | CommandExit:
+        """Start a program that this process talks with over its standard input and output.
+
+        Returns a `CommandExit` with cause `not_started` when it cannot start.
+        """
+        try:
+            ends = open_stream_ends()
+        except OSError as error:
+            return start_failure(error, command, cwd)
+        errors = TailSink()
+        try:
+            started = await self._start(
+                command, cwd, env, errors, ERROR_OUTPUT_BYTES_MAX, confinement=confinement, streams=ends.theirs
+            )
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            close(*ends.theirs)
+        if isinstance(started, CommandExit):
+            ends.close()
+            return started
+        return await ends.connect(started, errors)
 
     def open_early_output(self) -> SpoolWriter:
         """Open a file in the spool for output that belongs to no task yet."""

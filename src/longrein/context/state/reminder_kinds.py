@@ -95,6 +95,13 @@ _ROWS = (
     _state(
         "branch_changed", FILES, 0.2, "another git branch is checked out, files may differ", external=True, single=True
     ),
+    _occurs(
+        "mcp_changed",
+        FILES,
+        0.3,
+        "MCP servers now offer other tools. ToolSearch finds them, CallTool calls them; these are the servers' names",
+        external=True,
+    ),
     _occurs("tools_changed", FILES, 0.3, "your tools are now others"),
     _state("model_changed", FILES, 0.2, "another model goes on with this conversation"),
     # --- diagnostics, todo, editor

@@ -213,6 +213,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
     """Notices from opening the session (a repair, a degraded mode), one line each."""
+    mcp_servers: tuple[tuple[str, str], ...] = ()
+    """(name, status) of the MCP servers: `pending`, `failed` or `disabled` before they connect."""
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
     sandbox: str = "none"

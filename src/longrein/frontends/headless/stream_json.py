@@ -164,7 +164,7 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "subtype": "init",
         "cwd": facts.cwd.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         "tools": list(facts.tools),
-        "mcp_servers": [],
+        "mcp_servers": [{"name": name, "status": status} for name, status in facts.mcp_servers],
         "model": facts.model,
         "permissionMode": facts.mode,
         "slash_commands": [],

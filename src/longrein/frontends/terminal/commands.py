@@ -27,6 +27,7 @@ from longrein.context import Report, State
 from longrein.events import Text, ToolCall
 from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
+from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
@@ -255,6 +256,12 @@ async def _goals(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)])
 
 
+def _mcp(context: CommandContext, argument: str) -> CommandResult:
+    servers = context.facts.mcp
+    rows = server_rows(servers, argument) if servers is not None else [NONE]
+    return CommandResult("MCP servers", [line(f"  {row}") for row in rows])
+
+
 # --- Messages --------------------------------------------------------------------------------------------------------
 
 
@@ -443,6 +450,7 @@ COMMANDS = (
         many_lines=True,
     ),
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
+    Command("mcp", "[NAME | reconnect NAME | …]", "MCP servers; also login, disable, enable", _mcp),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),

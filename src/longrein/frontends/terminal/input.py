@@ -13,6 +13,7 @@ from prompt_toolkit.history import History
 from longrein.frontends.terminal.commands import COMMANDS
 from longrein.frontends.terminal.interface import CompleteFiles
 from longrein.frontends.text_format import escape_line
+from longrein.tools.mcp.servers import McpToolset
 
 PASTE_LINES_MAX = 5
 """A paste of more lines is folded."""
@@ -92,19 +93,30 @@ def _decoded(row: bytes) -> str:
 
 
 class InputCompleter(Completer):
-    """Completes `/command` at the beginning and `@file` anywhere."""
+    """Completes `/command` at the beginning, prompts of MCP servers among them, and `@file` anywhere."""
 
-    def __init__(self, complete_files: CompleteFiles | None) -> None:
-        self._complete_files = complete_files
+    def __init__(self, complete_files: CompleteFiles | None, mcp: McpToolset | None = None) -> None:
+        self._complete_files, self._mcp = complete_files, mcp
 
     def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
-        return [
+        commands = [
             Completion(f"/{c.name}", -len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary)
             for c in COMMANDS
             if c.name.startswith(typed[1:])
+        ]
+        prompts = self._mcp.prompts() if self._mcp is not None else ()
+        return commands + [
+            Completion(
+                f"/{name}",
+                -len(typed),
+                display=f"/{name} {' '.join(argument.upper() for argument, _ in prompt.arguments)}",
+                display_meta=escape_line(prompt.description)[:80],
+            )
+            for name, _, prompt in prompts
+            if name.startswith(typed[1:])
         ]
 
     async def get_completions_async(

@@ -8,6 +8,7 @@ import msgspec
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
 from longrein.tools import GoalPort
+from longrein.tools.mcp.servers import McpToolset
 
 
 class FilesFound(msgspec.Struct, frozen=True):
@@ -56,6 +57,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     goals: GoalPort | None = None
+    mcp: McpToolset | None = None
+    """MCP servers; None where none is configured."""
     sandbox: Callable[[], str] = lambda: ""
     """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"

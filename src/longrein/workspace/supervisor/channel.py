@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from longrein.workspace.supervisor.shell import close
 
-VERSION = 4
+VERSION = 5
 """Version of the messages and of the spool's files."""
 MARSHAL_VERSION = 2
 """Version of `marshal` that every supported Python reads."""

@@ -97,7 +97,7 @@ def confine(ruleset: int, program: bytes) -> None:
     _checked(libc.prctl(_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)), 0, 0))
 
 
-def landlock_start(
+def landlock_start(  # noqa: PLR0913 - what makes a process
     plan: bytes,
     path: str,
     words: Sequence[str],
@@ -107,10 +107,12 @@ def landlock_start(
     stdin: int,
     output: int,
     report: int = -1,
+    stdout: int = -1,
 ) -> int:
     """Start a confined program as leader of a new session and return its pid. Only for a process with one thread.
 
-    `plan` comes from `plan_of`. `report` is a descriptor that the program inherits. Raises OSError, also for
+    `plan` comes from `plan_of`. `report` is a descriptor that the program inherits;
+    with `stdout`, standard output goes there and not to `output`. Raises OSError, also for
     what fails in the child; then nothing was run.
     """
     rules, program = read_plan(plan)
@@ -119,7 +121,8 @@ def landlock_start(
     try:
         pid = os.fork()
         if not pid:
-            _become(path, words, cwd, env, (stdin, output, report), (ruleset, program), writing)
+            printed = output if stdout < 0 else stdout
+            _become(path, words, cwd, env, (stdin, printed, output, report), (ruleset, program), writing)
     finally:
         os.close(ruleset)
         os.close(writing)
@@ -137,18 +140,18 @@ def _become(
     words: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
-    descriptors: tuple[int, int, int],
+    descriptors: tuple[int, int, int, int],
     limits: tuple[int, bytes],
     failure: int,
 ) -> NoReturn:
     """Turn the forked child into the command; tell the parent the error number if that fails."""
     try:
-        stdin, output, report = descriptors
+        stdin, stdout, output, report = descriptors
         os.setsid()
         for number in IGNORED_HERE:
             signal.signal(number, signal.SIG_DFL)
         os.dup2(stdin, 0)
-        os.dup2(output, 1)
+        os.dup2(stdout, 1)
         os.dup2(output, 2)
         if report >= 0:
             os.set_inheritable(report, True)

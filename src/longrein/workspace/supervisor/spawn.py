@@ -33,15 +33,19 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     stdin: int,
     home: int,
     confinement: Confined = None,
+    stdout: int = -1,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
+
+    With `stdout`, standard output goes there and only standard error to `output`.
 
     Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
     words = command_words(command, report)
-    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
+    stdout = output if stdout < 0 else stdout
+    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, stdout), (2, output))]
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
     filter_descriptor = -1
@@ -52,7 +56,9 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             from longrein.workspace.supervisor.landlock_process import landlock_start
 
             with open(confinement[1], "rb") as plan:
-                return landlock_start(plan.read(), path, words, cwd, env, stdin=stdin, output=output, report=report)
+                return landlock_start(
+                    plan.read(), path, words, cwd, env, stdin=stdin, output=output, report=report, stdout=stdout
+                )
         if confinement:
             filter_descriptor = open_filter(confinement[1])
             path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
@@ -60,7 +66,17 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     except NotImplementedError:
         from longrein.workspace.supervisor.start_process import launch
 
-        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin, confinement=confinement)
+        popen = launch(
+            command,
+            shell,
+            cwd,
+            env,
+            output=output,
+            report=report,
+            stdin=stdin,
+            confinement=confinement,
+            stdout=stdout,
+        )
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:

@@ -16,7 +16,7 @@ from longrein.workspace.supervisor.shell import (
 )
 
 
-def launch(
+def launch(  # noqa: PLR0913 - what makes a process
     command: str | Sequence[str],
     shell: str,
     cwd: str,
@@ -26,8 +26,9 @@ def launch(
     report: int = -1,
     stdin: int = DEVNULL,
     confinement: Confined = None,
+    stdout: int = -1,
 ) -> Popen[bytes]:
-    """Start a command without a terminal; stdout and stderr go to `output`.
+    """Start a command without a terminal; stdout and stderr go to `output`, or stdout to `stdout`.
 
     `report` is open in the process under the same number. `confinement` holds the words and the filter of a
     `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable
@@ -52,7 +53,7 @@ def launch(
             cwd=cwd,
             env=env,
             stdin=stdin,
-            stdout=output,
+            stdout=output if stdout < 0 else stdout,
             stderr=output,
             start_new_session=True,
             pass_fds=[one for one in (report, filter_descriptor) if one >= 0],

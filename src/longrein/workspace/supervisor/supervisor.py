@@ -230,19 +230,27 @@ class Supervisor:
         stdin: bool,
         until_s: float,
         confinement: tuple[list[str], str] | None,
+        streams: bool = False,
     ) -> None:
         """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
         (monotonic) nothing is started, because longrein no longer waits. `confinement` holds the words and the filter
-        of a `Confinement`.
+        of a `Confinement`. With `streams`, the last two descriptors become its standard input and output.
         """
+        their_streams = (-1, -1)
+        if streams and len(descriptors) > 3:
+            *descriptors, stdin_end, stdout_end = descriptors
+            their_streams = (stdin_end, stdout_end)
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         self._number += 1
         mark = f"{self.owner}.{self._number}/"
         their_input, own_input = os.dup(self._devnull), -1
+        if their_streams[0] >= 0:
+            close(their_input)
+            their_input = their_streams[0]
         try:
-            if output < 0:
+            if output < 0 or (streams and their_streams[1] < 0):
                 raise OSError(EMFILE, os.strerror(EMFILE))
             if self.loop.clock() > until_s:
                 raise OSError(ETIMEDOUT, os.strerror(ETIMEDOUT))
@@ -253,13 +261,15 @@ class Supervisor:
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
             if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
-            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement)
+            pid = spawn(
+                command, shell, cwd, marked, theirs, report, their_input, self._home, confinement, their_streams[1]
+            )
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
-            close(theirs, report, their_input)
+            close(theirs, report, their_input, their_streams[1])
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
         started.report_end = lambda: self._report_end(client, number, started)

@@ -1,0 +1,98 @@
+"""What a connection offers and needs; without the SDK, so that the rest of longrein can use it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from longrein.workspace import CommandExit, Confinement, StreamProcess
+
+Status = Literal["connecting", "connected", "failed", "needs login", "disabled"]
+Progress = Callable[[float, float | None, str], None]
+"""Gets (done, total, message) of a running call."""
+Elicit = Callable[
+    [str, str, Mapping[str, Any], str],
+    Awaitable[tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]],
+]
+"""Asks the user: (server, message, schema of a form, URL) -> the answer and the content of the form."""
+
+
+class McpFailure(Exception):
+    """A request to a server that failed; the text is for the model and the user."""
+
+
+class CannotStart(McpFailure):
+    """A program that is not there, or may not be run: trying again changes nothing."""
+
+
+class ListedTool(msgspec.Struct, frozen=True):
+    """A tool as its server lists it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    reads: bool = False
+    """The server's claim that it only reads. It never allows a call unasked."""
+    always_listed: bool = False
+
+
+class ListedPrompt(msgspec.Struct, frozen=True):
+    """A prompt as its server lists it."""
+
+    name: str
+    description: str
+    arguments: tuple[tuple[str, bool], ...]
+    """(name, required)."""
+
+
+class ListedResource(msgspec.Struct, frozen=True):
+    """A resource or a template of resources."""
+
+    uri: str
+    name: str
+    description: str
+    template: bool = False
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What a connected server offers."""
+
+    tools: tuple[ListedTool, ...] = ()
+    prompts: tuple[ListedPrompt, ...] = ()
+    resources: bool = False
+    instructions: str = ""
+    title: str = ""
+    """Name and version that the server gives itself."""
+    protocol: str = ""
+
+
+StartProcess = Callable[
+    [Sequence[str], str, Mapping[str, str], Confinement | None], Awaitable[StreamProcess | CommandExit]
+]
+"""Starts a program: (words, folder, environment, confinement)."""
+
+
+class ServerHost(msgspec.Struct):
+    """What connections need of longrein."""
+
+    start_process: StartProcess
+    environment: Callable[[], Mapping[str, str]]
+    """Environment of commands."""
+    run_line: Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+    """Runs a command line with further variables and returns its output."""
+    cwd: str
+    token_folder: str
+    """Where tokens of OAuth are kept."""
+    version: str
+    notice: Callable[[str], None] = lambda _text: None
+    """Tells the user one line."""
+    changed: Callable[[str], None] = lambda _server: None
+    """Called when the status or the offer of a server has changed."""
+    resource_updated: Callable[[str, str], None] = lambda _server, _uri: None
+    roots: Callable[[], Sequence[str]] = tuple
+    elicit: Elicit | None = None
+    """None where nobody can answer."""
+    login: Callable[[str], Awaitable[None]] | None = None
+    """Shows the address at which the user logs in; None where nobody can."""
+    startup_s: float = 30.0
+    call_s: float = 600.0

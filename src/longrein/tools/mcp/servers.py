@@ -1,0 +1,478 @@
+"""The MCP servers of a session: their connections, and their tools as ordinary tools.
+
+Tools enter the prefix once, before the first request. From then on the prefix keeps its bytes: tools that come or
+change later are found with `ToolSearch` and called with `CallTool`, and the model is told.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
+from longrein.settings_schema import McpOptions
+from longrein.tools.mcp.content import outcome_of, parts_of, resource_parts
+from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
+from longrein.tools.mcp.server_config import McpServer
+from longrein.tools.mcp.tool_specs import instructions_text, tool_name, tool_spec
+from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
+from longrein.tools.registry import make_tool
+from longrein.tools.text_encoding import clean_text
+from longrein.tools.tool_search import CALL_TOOL_ENTRY, MCP_PREFIX, DeferralPolicy, is_foreign, tool_search
+
+if TYPE_CHECKING:
+    from longrein.tools.mcp.connection import McpConnection
+
+START_DELAY_S = 0.2
+"""Pause after the start, so that the prompt is on the screen before the SDK is imported."""
+MENTION_CHARS_MAX = 50_000
+LISTED_RESOURCES_MAX = 200
+CONNECTION_MODULE = "longrein.tools.mcp.connection"
+MISSING = "MCP servers are configured, but the package `mcp` is missing: pip install 'longrein[mcp]'"
+
+
+class ServerView(msgspec.Struct, frozen=True):
+    """State of one server, for display."""
+
+    name: str
+    status: Status
+    problem: str
+    address: str
+    scope: str
+    tools: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    resources: bool = False
+    title: str = ""
+    protocol: str = ""
+
+
+class McpToolset:
+    """All servers of a session. Belongs to one event loop; subagents share it."""
+
+    def __init__(
+        self,
+        servers: Sequence[McpServer],
+        host: ServerHost,
+        options: McpOptions,
+        in_background: Callable[[Callable[[], Any]], "asyncio.Future[Any]"],
+    ) -> None:
+        self.servers = {server.name: server for server in servers}
+        self.host, self.options = host, options
+        self._in_background = in_background
+        self._connections: dict[str, McpConnection] = {}
+        self._registry: dict[str, Tool] = {}
+        self._nonce = ""
+        self._offered: dict[str, Tool] = {}
+        """Tools in the prefix, with their definitions there."""
+        self.instructions = ""
+        """Text for the static context."""
+        self.pinned = False
+        """Whether the prefix has its tools."""
+        self.read_seq = 0
+        """Entry up to which the session has searched the user's words for resources."""
+        self._news: dict[str, str] = {}
+        self.changed_tools: list[str] = []
+        """Tools whose definition a server has changed since they were offered; taken by the session."""
+        self._names: dict[str, dict[str, ListedTool]] = {}
+        """Server -> tools by their full name."""
+        self._opening: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._connect: Callable[[McpServer, ServerHost], McpConnection] | None = None
+        """Class of connections; None until the SDK is imported."""
+        self._closing: list[asyncio.Task[None]] = []
+        self.missing = ""
+        """Why no server can be used; '' if they can."""
+        host.changed = self._note_change
+
+    # --- Life --------------------------------------------------------------------------------------------------------
+
+    def attach(self, registry: dict[str, Tool], nonce: str, stored: PrefixSet | None, seq: int = 0) -> None:
+        """Use `registry` for the tools.
+
+        `stored` is the prefix of a resumed session, whose definitions stay; `seq` its last entry.
+        """
+        self._registry, self._nonce, self.read_seq = registry, nonce, seq
+        if not self.servers:
+            return
+        self.pinned = stored is not None and any(spec.name == "ToolSearch" for spec in stored.tools)
+        for spec in (*stored.tools, *stored.deferred) if stored is not None and self.pinned else ():
+            words = spec.name.split("__", 2)
+            if spec.name in RESOURCE_TOOLS:
+                self._offered[spec.name] = msgspec.structs.replace(self._resource_tools()[spec.name], spec=spec)
+            elif spec.name.startswith(MCP_PREFIX) and len(words) == 3 and words[1] in self.servers:
+                self._offered[spec.name] = self._stored_tool(words[1], spec)
+        self._registry.update(self._offered)
+        self._renew_search()
+
+    @property
+    def usable(self) -> list[McpServer]:
+        """Servers to connect with."""
+        return [one for one in self.servers.values() if not (one.problem or one.disabled)]
+
+    def start(self) -> None:
+        """Connect in the background, a moment later."""
+        if self._opening is None and self.usable and not self.missing:
+            self._opening = asyncio.ensure_future(self._open())
+
+    def want(self) -> None:
+        """Connect now."""
+        self.start()
+        self._wanted.set()
+
+    async def _open(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), START_DELAY_S)
+        try:
+            module = await self._in_background(lambda: importlib.import_module(CONNECTION_MODULE))
+        except ImportError as error:
+            self.missing = MISSING if (error.name or "").startswith("mcp") else f"MCP servers cannot be used: {error}"
+            self.host.notice(self.missing)
+            return
+        self._connect = module.McpConnection
+        for server in self.usable:
+            self._connections[server.name] = module.McpConnection(server, self.host)
+            self._connections[server.name].start()
+
+    async def ready(self) -> None:
+        """Wait until each server is connected or has failed."""
+        self.want()
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+        for connection in list(self._connections.values()):
+            await connection.settled()
+
+    @property
+    def connecting(self) -> list[str]:
+        """Servers whose outcome is not known yet."""
+        if self.missing:
+            return []
+        return [
+            one.name
+            for one in self.usable
+            if one.name not in self._connections or self._connections[one.name].status == "connecting"
+        ]
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._opening is not None:
+            self._opening.cancel()
+        closing = (*self._closing, *(one.close() for one in self._connections.values()))
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    def reconnect(self, name: str) -> None:
+        """Connect with a server anew. Raises `UsageError`."""
+        self._known(name)
+        self.want()
+        if name in self._connections:
+            self._connections[name].reconnect()
+
+    def login(self, name: str) -> None:
+        """Connect anew and show where to log in. Raises `UsageError`."""
+
+        async def show(url: str) -> None:
+            self.host.notice(f"MCP server {name}: open this address and log in there: {url}")
+
+        self._known(name)
+        self.host.login = show
+        self.reconnect(name)
+
+    def disable(self, name: str) -> None:
+        """End the connection with a server until it is enabled. Raises `UsageError`."""
+        self.servers[name] = msgspec.structs.replace(self._known(name), disabled=True)
+        if connection := self._connections.pop(name, None):
+            self._closing.append(asyncio.ensure_future(connection.close()))
+
+    def enable(self, name: str) -> None:
+        """Connect with a server that was disabled. Raises `UsageError`."""
+        server = self.servers[name] = msgspec.structs.replace(self._known(name), disabled=False)
+        if server.problem:
+            raise UsageError(f"MCP server {name}: {server.problem}")
+        if self._connect is not None and name not in self._connections:
+            self._connections[name] = self._connect(server, self.host)
+            self._connections[name].start()
+        self.want()
+
+    def views(self) -> list[ServerView]:
+        """Return the state of all servers."""
+        return [self._view(server) for server in self.servers.values()]
+
+    def _view(self, server: McpServer) -> ServerView:
+        connection = self._connections.get(server.name)
+        if server.problem or server.disabled or connection is None:
+            status: Status = (
+                "failed" if server.problem or self.missing else "disabled" if server.disabled else "connecting"
+            )
+            return ServerView(server.name, status, server.problem or self.missing, server.address, server.scope)
+        offer = connection.offer
+        return ServerView(
+            server.name,
+            connection.status,
+            clean_text(connection.problem),
+            server.address,
+            server.scope,
+            tuple(self._names.get(server.name, ())),
+            tuple(f"{MCP_PREFIX}{server.name}__{one.name}" for one in offer.prompts),
+            offer.resources,
+            clean_text(offer.title),
+            offer.protocol,
+        )
+
+    # --- Tools -------------------------------------------------------------------------------------------------------
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Tools in the prefix, in order."""
+        return tuple(self._offered.values())
+
+    @property
+    def policy(self) -> DeferralPolicy:
+        """When the tools are deferred."""
+        return DeferralPolicy(self.options.listed_tokens_max, self.options.listed_share / 100)
+
+    def pin(self) -> None:
+        """Freeze what the prefix holds: the tools and instructions of the servers that are connected now."""
+        tools = [self._registry[name] for server in self.servers for name in self._names.get(server, ())]
+        resources = [self._registry[name] for name in RESOURCE_TOOLS if name in self._registry]
+        self._offered = {tool.spec.name: tool for tool in (*tools, *resources)}
+        self.instructions = self._instructions()
+        self.pinned = True
+        self._news.clear()
+
+    def take_news(self) -> list[tuple[str, str]]:
+        """Return (server, text) of changes that the model has to be told of, once."""
+        news = list(self._news.items())
+        self._news.clear()
+        return news
+
+    def _note_change(self, name: str) -> None:
+        """Take over what a server offers now."""
+        connection = self._connections.get(name)
+        if connection is None or connection.status != "connected":
+            return
+        listed: dict[str, ListedTool] = {}
+        for tool in sorted(connection.offer.tools, key=lambda one: one.name):
+            listed.setdefault(tool_name(name, tool.name), tool)
+        before, self._names[name] = self._names.get(name, {}), listed
+        known = [*before] or [full for full in self._offered if full.startswith(f"{MCP_PREFIX}{name}__")]
+        new = [full for full in listed if full not in known]
+        gone = [full for full in known if full not in listed]
+        changed = []
+        for full, tool in listed.items():
+            made = self._tool(name, full, tool)
+            old = self._registry.get(full)
+            if old is not None and old.spec.sent != made.spec.sent:
+                changed.append(full)
+            self._registry[full] = made
+        if connection.offer.resources:
+            self._registry.update(
+                {key: tool for key, tool in self._resource_tools().items() if key not in self._registry}
+            )
+        if self.pinned:
+            said = [
+                f"{word}: {', '.join(names)}"
+                for word, names in (("new", new), ("gone", gone), ("changed", changed))
+                if names
+            ]
+            if said:
+                self._news[name] = "; ".join(said)[:4_000]
+            self.changed_tools += changed
+        self._renew_search()
+
+    def _renew_search(self) -> None:
+        """Let `ToolSearch` find the tools as they are now."""
+        search = tool_search([tool.spec for tool in self._registry.values() if is_foreign(tool)])
+        self._registry.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
+
+    def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
+        always = listed.always_listed or self.servers[server].always_listed
+        spec = msgspec.structs.replace(tool_spec(server, listed, self._nonce), name=full)
+        return self._made(server, spec, reads=listed.reads, always_listed=always)
+
+    def _stored_tool(self, server: str, spec: ToolSpec) -> Tool:
+        return self._made(server, spec, reads=False, always_listed=self.servers[server].always_listed)
+
+    def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
+        async def run(hands: ToolContext, **arguments: Any) -> Outcome:
+            return await self._call(server, spec.name, hands, arguments)
+
+        return Tool(
+            spec=spec,
+            access="read" if reads else "command",
+            run=run,
+            together=lambda _: reads,
+            paths=lambda _: (),
+            always_listed=always_listed,
+        )
+
+    async def _call(self, server: str, full: str, hands: ToolContext, arguments: Mapping[str, Any]) -> Outcome:
+        def progress(done: float, total: float | None, message: str) -> None:
+            share = f"{done:g}/{total:g}" if total else f"{done:g}"
+            hands.note(clean_text(f"{share} {message}".strip()[:500]).encode() + b"\n")
+
+        try:
+            connection = await self._connection(server)
+            if full not in self._names.get(server, ()) and not connection.offer.tools:
+                await asyncio.wait_for(connection.settled(), self._startup_s(server))
+            listed = self._names.get(server, {}).get(full)
+            if listed is None:
+                why = f": {connection.problem}" if connection.status != "connected" else ""
+                raise McpFailure(f"the server does not offer this tool{why}")
+            return outcome_of(
+                await connection.call_tool(listed.name, arguments, progress, self._call_s(server)), hands.blobs
+            )
+        except (McpFailure, TimeoutError) as failure:
+            return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure)) or 'it is not connected yet'}")
+
+    def _call_s(self, server: str) -> float:
+        return self.servers[server].call_s or self.host.call_s
+
+    def _startup_s(self, server: str) -> float:
+        return self.servers[server].startup_s or self.host.startup_s
+
+    def _known(self, name: str) -> McpServer:
+        if name not in self.servers:
+            raise UsageError(f"there is no MCP server {name[:60]!r}; there are {', '.join(self.servers) or 'none'}")
+        return self.servers[name]
+
+    async def _connection(self, name: str) -> "McpConnection":
+        """Return the connection with a server. Raises `McpFailure`."""
+        self.want()
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+        if name not in self._connections:
+            known = self.servers.get(name)
+            why = self.missing or (known.problem or "it is disabled" if known else "there is no such server")
+            raise McpFailure(why)
+        return self._connections[name]
+
+    def _instructions(self) -> str:
+        """Return the instructions of all connected servers, quoted as theirs."""
+        said = [(name, one.offer.instructions) for name, one in self._connections.items() if one.status == "connected"]
+        return instructions_text(said, self._nonce)
+
+    # --- Resources ---------------------------------------------------------------------------------------------------
+
+    def _resource_tools(self) -> dict[str, Tool]:
+        async def ListMcpResourcesTool(hands: ToolContext, server: str = "") -> Outcome:  # noqa: ARG001
+            """List the resources of MCP servers.
+
+            server: Only those of this server.
+            """
+            return Outcome.of(await self.list_resources(server))
+
+        async def ReadMcpResourceTool(hands: ToolContext, server: str, uri: str) -> Outcome:
+            """Read a resource of an MCP server.
+
+            server: The server's name.
+            uri: The resource's URI.
+            """
+            try:
+                contents = await self._contents(server, uri)
+            except McpFailure as failure:
+                return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure))}")
+            parts = tuple(part for one in contents for part in resource_parts(one, hands.blobs))
+            return Outcome(parts or (Text("[no content]"),))
+
+        made = (
+            make_tool(ListMcpResourcesTool, access="none", together=True, kind="search", deferred=True),
+            make_tool(
+                ReadMcpResourceTool, access="read", together=True, kind="read", deferred=True, key_argument="uri"
+            ),
+        )
+        return {tool.spec.name: tool for tool in made}
+
+    async def list_resources(self, server: str = "") -> str:
+        """List the resources of one server or of all, one line each."""
+        names = [server] if server else [one.name for one in self.usable]
+        lines: list[str] = []
+        for name in names:
+            try:
+                connection = await self._connection(name)
+                if not connection.offer.resources and connection.status == "connected":
+                    continue
+                for one in await connection.list_resources(self._call_s(name)):
+                    what = "template " if one.template else ""
+                    text = " ".join(f"{one.name} {one.description}".split())[:200]
+                    lines.append(clean_text(f"{what}@{name}:{one.uri}  {text}"))
+            except McpFailure as failure:
+                lines.append(clean_text(f"{name}: {failure}"))
+        more = len(lines) - LISTED_RESOURCES_MAX
+        shown = [*lines[:LISTED_RESOURCES_MAX], *([f"and {more} more"] if more > 0 else [])]
+        return "\n".join(shown) or "no server offers resources"
+
+    async def _contents(self, server: str, uri: str) -> list[dict[str, Any]]:
+        connection = await self._connection(server)
+        return await connection.read_resource(uri, self._call_s(server))
+
+    async def mention(self, server: str, uri: str) -> str:
+        """Return the text of a resource that the user mentioned, or why it cannot be read."""
+        try:
+            contents = await self._contents(server, uri)
+        except McpFailure as failure:
+            return f"it cannot be read: {clean_text(str(failure))}"
+        texts = [clean_text(str(one["text"])) if "text" in one else "[binary content]" for one in contents]
+        return "\n".join(texts)[:MENTION_CHARS_MAX] or "(no content)"
+
+    # --- Prompts -----------------------------------------------------------------------------------------------------
+
+    def prompts(self) -> list[tuple[str, str, ListedPrompt]]:
+        """Return (command, server, prompt) of all prompts that are known now."""
+        return [
+            (tool_name(name, one.name), name, one)
+            for name, connection in self._connections.items()
+            for one in connection.offer.prompts
+        ]
+
+    async def prompt_text(self, command: str, words: Sequence[str], blobs: Blobs) -> str:
+        """Return the text of the prompt `mcp__SERVER__PROMPT`, with `words` as its arguments.
+
+        Raises `UsageError`.
+        """
+        server = self._known(command.removeprefix(MCP_PREFIX).partition("__")[0])
+        try:
+            connection = await self._connection(server.name)
+            await asyncio.wait_for(connection.settled(), self._startup_s(server.name) + 1)
+            found = {name: one for name, of, one in self.prompts() if of == server.name}
+            if command not in found:
+                why = f" ({connection.problem})" if connection.problem else ""
+                raise UsageError(f"there is no prompt /{command[:80]}{why}; there are {_listed(found)}")
+            prompt = found[command]
+            arguments = _prompt_arguments(command, prompt, words)
+            said = await connection.get_prompt(prompt.name, arguments, self._call_s(server.name))
+        except (McpFailure, TimeoutError) as failure:
+            raise UsageError(f"/{command}: {clean_text(str(failure)) or 'the server is not connected'}") from None
+        texts = [_message_text(one, blobs) for one in said]
+        return "\n\n".join(filter(None, texts)) or "(an empty prompt)"
+
+
+RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(f"/{name}" for name in list(names)[:20]) or "none"
+
+
+def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) -> dict[str, str]:
+    """Match the words after a command with the arguments of its prompt; the last one takes the rest.
+
+    Raises `UsageError` where a required one is missing.
+    """
+    names = [name for name, _ in prompt.arguments]
+    given = [*words]
+    if names and len(given) > len(names):
+        given = [*given[: len(names) - 1], " ".join(given[len(names) - 1 :])]
+    arguments = dict(zip(names, given, strict=False))
+    missing = [name for name, required in prompt.arguments if required and name not in arguments]
+    if missing:
+        raise UsageError(f"/{command} needs {', '.join(missing)}: /{command} {' '.join(names).upper()}")
+    return arguments
+
+
+def _message_text(message: Mapping[str, Any], blobs: Blobs) -> str:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [content or {}]
+    text = text_of(parts_of(blocks, blobs))
+    return text if message.get("role") != "assistant" else f"(assistant)\n{text}"

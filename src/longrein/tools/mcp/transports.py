@@ -1,0 +1,267 @@
+"""Transports to MCP servers: a process of `workspace`, streamable HTTP, SSE. All of them are bounded."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+
+from longrein.tools.mcp.oauth import oauth_of
+from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
+from longrein.tools.mcp.server_config import McpServer
+from longrein.workspace import CommandExit, StreamProcess
+
+MESSAGE_BYTES_MAX = 16 << 20
+"""Largest message of a server. Larger ones end the connection."""
+BURST_MESSAGES, BURST_PAUSE_S = 200, 0.05
+"""Messages in a row after which other work gets its turn."""
+CONNECT_S = 10.0
+READ_S = 300.0
+HELPER_OUTPUT_MAX = 64_000
+
+
+async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitStack, ended: asyncio.Event) -> Any:
+    """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises `McpFailure`."""
+    if server.transport == "stdio":
+        return _stdio(await _start(server, host, stack), ended)
+    headers = dict(server.headers) | await _helper_headers(server, host)
+    auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
+    answers = HttpAnswers()
+    make = _client_factory(headers, auth, answers)
+    if server.transport == "sse":
+        return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
+    client = await stack.enter_async_context(make())
+    return _ending(streamable_http_client(server.url, http_client=client), ended, answers)
+
+
+# --- stdio -----------------------------------------------------------------------------------------------------------
+
+
+async def _start(server: McpServer, host: ServerHost, stack: AsyncExitStack) -> StreamProcess:
+    environment = {**host.environment(), "CLAUDE_PROJECT_DIR": host.cwd, **dict(server.env)}
+    process = await host.start_process(server.command, server.cwd or host.cwd, environment, None)
+    if isinstance(process, CommandExit):
+        raise CannotStart(f"it cannot be started: {process.message}")
+    stack.push_async_callback(process.close)
+    return process
+
+
+@asynccontextmanager
+async def _stdio(process: StreamProcess, ended: asyncio.Event) -> AsyncIterator[Any]:
+    """Yield the two streams of the SDK over a process."""
+    to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+    problem: list[str] = []
+
+    async def read() -> None:
+        async with to_client:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                async for message in _messages(process, problem):
+                    await to_client.send(message)
+        ended.set()
+
+    async def write() -> None:
+        async with from_client:
+            async for message in from_client:
+                data = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    process.writer.write(data.encode() + b"\n")
+                    await process.writer.drain()
+                except OSError:
+                    return  # its end is noticed by the reader
+
+    tasks = [asyncio.ensure_future(read()), asyncio.ensure_future(write())]
+    try:
+        yield read_stream, write_stream
+        if not problem:
+            problem.append(await _why_ended(process))
+    except BaseException as error:
+        if problem or process.reader.at_eof():  # says more than what the SDK makes of it
+            raise McpFailure(problem[0] if problem else await _why_ended(process)) from error
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for stream in (read_stream, write_stream, to_client, from_client):
+            stream.close()
+    raise McpFailure(problem[0])
+
+
+async def _messages(process: StreamProcess, problem: list[str]) -> AsyncIterator[SessionMessage]:
+    """Yield the messages of a process until its output ends or cannot be used, for which `problem` has the reason.
+
+    Lines that do not begin like JSON are log lines of a careless server.
+    """
+    count = 0
+    while True:
+        try:
+            line = await process.reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError:
+            problem.append(f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB; the connection was ended")
+            return
+        count += 1
+        if count % BURST_MESSAGES == 0:
+            await asyncio.sleep(BURST_PAUSE_S)
+        if not line.lstrip().startswith(b"{"):
+            continue
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            problem.append("it sent a message that is not valid JSON-RPC; the connection was ended")
+            return
+        yield SessionMessage(message)
+
+
+async def _why_ended(process: StreamProcess) -> str:
+    """Say how a process ended, with the last line of its errors."""
+    if not process.reader.at_eof():
+        return "the connection was ended"
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.ended(), 0.5)
+    end = process.exit
+    how = "closed its output" if end is None else f"ended by {end.signal}" if end.signal else f"exit code {end.code}"
+    lines = [line.strip() for line in process.errors.text.splitlines() if line.strip()]
+    return f"it has stopped ({how})" + (f": {lines[-1][:200]}" if lines else "")
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+class HttpAnswers:
+    """What the last HTTP answer was: the SDK's own error does not tell."""
+
+    def __init__(self) -> None:
+        self.status = 0
+
+    @property
+    def problem(self) -> str:
+        """One line about a refusal; '' for none."""
+        if self.status in (401, 403):
+            return f"it wants you to log in (HTTP {self.status})"
+        return f"it answers with HTTP {self.status}" if self.status >= 400 else ""
+
+
+@asynccontextmanager
+async def _ending(transport: Any, ended: asyncio.Event, answers: HttpAnswers) -> AsyncIterator[Any]:
+    """Yield a transport's streams; set `ended` when its reading stream is closed."""
+    try:
+        async with _reading(transport, ended) as streams:
+            yield streams
+    except (Exception, BaseExceptionGroup) as error:
+        if answers.problem and not _is_failure(error):
+            raise McpFailure(answers.problem) from error
+        raise
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Return True if the error is one of ours, also within groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_failure, error.exceptions))
+    return isinstance(error, McpFailure)
+
+
+@asynccontextmanager
+async def _reading(transport: Any, ended: asyncio.Event) -> AsyncIterator[Any]:
+    async with transport as (reading, writing):
+        to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+        async def read() -> None:
+            count = 0
+            async with to_client:
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    async for message in reading:
+                        count += 1
+                        if count % BURST_MESSAGES == 0:
+                            await asyncio.sleep(BURST_PAUSE_S)
+                        await to_client.send(message)
+            ended.set()
+
+        task = asyncio.ensure_future(read())
+        try:
+            yield read_stream, writing
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            to_client.close()
+            read_stream.close()
+
+
+async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]:
+    """Return the headers that the server's helper prints. Raises `McpFailure`."""
+    if not server.headers_helper:
+        return {}
+    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd})
+    try:
+        found = json.loads(output[:HELPER_OUTPUT_MAX])
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise McpFailure("its headersHelper has not printed a JSON object of texts")
+    return found
+
+
+def _client_factory(
+    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers
+) -> Callable[..., httpx2.AsyncClient]:
+    def make(
+        headers: dict[str, str] | None = headers,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = auth,
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers=own_headers | (headers or {}),
+            auth=auth or own_auth,
+            timeout=timeout or httpx2.Timeout(CONNECT_S, read=READ_S),
+            transport=BoundedTransport(answers),
+        )
+
+    own_headers, own_auth = headers, auth
+    return make
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Transport that ends a response whose message is too large."""
+
+    def __init__(self, answers: HttpAnswers) -> None:
+        self._inner, self._answers = httpx2.AsyncHTTPTransport(), answers
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request."""
+        response = await self._inner.handle_async_request(request)
+        self._answers.status = response.status_code
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """Body of a response; counts the bytes since the last blank line, which ends an event of SSE."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
+            size = size + len(piece) if end < 0 else len(piece) - end
+            if size > MESSAGE_BYTES_MAX:
+                raise httpx2.ReadError(f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

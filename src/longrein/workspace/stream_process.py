@@ -1,0 +1,110 @@
+"""A program that longrein talks with over its standard input and output, such as an MCP server."""
+
+import asyncio
+import os
+from collections import deque
+from contextlib import suppress
+
+from longrein.workspace.port import CommandExit, StartedCommand
+from longrein.workspace.supervisor.shell import close
+
+LINE_BYTES_MAX = 16 << 20
+"""Largest line that the program may print."""
+ERROR_OUTPUT_BYTES_MAX = 1 << 62
+"""Standard error is read to its end, but only its last bytes are kept."""
+TAIL_BYTES = 4_000
+CLOSE_WAIT_S = 0.5
+"""Seconds that the program has to exit after its input is closed."""
+
+
+class TailSink:
+    """A `Sink` that keeps the last bytes."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """See `Sink.write`."""
+        self._pieces.append(data[-TAIL_BYTES:])
+        self._size += len(self._pieces[-1])
+        while self._size - len(self._pieces[0]) >= TAIL_BYTES:
+            self._size -= len(self._pieces.popleft())
+
+    @property
+    def text(self) -> str:
+        """The last bytes as text."""
+        return b"".join(self._pieces)[-TAIL_BYTES:].decode("utf-8", "replace")
+
+
+class StreamProcess:
+    """A running program with its two streams. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        command: StartedCommand,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        reading: asyncio.ReadTransport,
+        errors: TailSink,
+    ) -> None:
+        self.reader, self.writer = reader, writer
+        self.errors = errors
+        """The end of standard error."""
+        self._command, self._reading = command, reading
+        self._end: asyncio.Task[CommandExit] = asyncio.ensure_future(command.ended())
+
+    async def ended(self) -> CommandExit:
+        """Wait for the exit of the program."""
+        return await asyncio.shield(self._end)
+
+    @property
+    def exit(self) -> CommandExit | None:
+        """How it ended; None while it runs."""
+        return self._end.result() if self._end.done() and not self._end.cancelled() else None
+
+    async def close(self) -> None:
+        """Close its input, wait a moment, then end it with all processes it has started."""
+        self.writer.close()
+        await asyncio.wait([self._end], timeout=CLOSE_WAIT_S)
+        if not self._end.done():
+            self._command.end("interrupt")
+            await asyncio.wait([self._end])
+        self._reading.close()
+
+
+class StreamEnds:
+    """Both ends of the two pipes, until the program runs."""
+
+    def __init__(self, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
+        self._stdin, self._stdout = ours
+        self.theirs = theirs
+        """Standard input and output of the program."""
+
+    async def connect(self, command: StartedCommand, errors: TailSink) -> StreamProcess:
+        """Turn our ends into streams."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._stdout, "rb", 0)
+        )
+        writing, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(self._stdin, "wb", 0)
+        )
+        return StreamProcess(command, reader, asyncio.StreamWriter(writing, protocol, None, loop), reading, errors)
+
+    def close(self) -> None:
+        """Close our ends, where no program runs."""
+        with suppress(OSError):
+            close(self._stdin, self._stdout)
+
+
+def open_stream_ends() -> StreamEnds:
+    """Open the two pipes. Raises OSError."""
+    their_stdin, stdin = os.pipe()
+    try:
+        stdout, their_stdout = os.pipe()
+    except OSError:
+        close(their_stdin, stdin)
+        raise
+    return StreamEnds((stdin, stdout), (their_stdin, their_stdout))

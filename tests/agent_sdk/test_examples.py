@@ -1,0 +1,72 @@
+"""The examples that come with `claude-agent-sdk`, run unchanged with longrein as the program.
+
+They are in the source distribution: `CLAUDE_AGENT_SDK_EXAMPLES` names their folder.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import CLI, call, say, sdk_setup
+
+FOLDER = Path(os.environ.get("CLAUDE_AGENT_SDK_EXAMPLES", "/nonexistent"))
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(find_spec("claude_agent_sdk") is None, reason="the SDK drives longrein"),
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="CLAUDE_AGENT_SDK_EXAMPLES names no folder of examples"),
+]
+
+HELLO = call("Write", file_path="hello.txt", content="Hello")
+HOOKS = [
+    *(call("Bash", command="./foo.sh --help"), say("no"), call("Bash", command="echo 'Hello'"), say("yes")),
+    *(say("pink"), call("Bash", command="ls /nonexistent_directory"), say("it failed")),
+    *(call("Write", file_path="important_config.txt", content="x"), say("no")),
+    *(call("Write", file_path="regular_file.txt", content="x"), say("ok"), call("Bash", command="echo CRITICAL")),
+]
+EXAMPLES: list[tuple[str, list[dict[str, Any]], str]] = [
+    ("quick_start.py", [say("4"), say("Python"), HELLO, say("ok")], "Claude: 4"),
+    ("tools_option.py", [say("a")] * 3, "Tools"),
+    ("system_prompt.py", [say("4")] * 4, "Claude: 4"),
+    ("stderr_callback_example.py", [say("4")], "stderr lines"),
+    ("plugin_example.py", [say("hi")], "plugin"),
+    ("setting_sources.py all", [say("4")] * 4, "expected: sources disabled"),
+    ("filesystem_agents.py", [say("hello to you")], "hello to you"),
+    ("include_partial_messages.py", [{"thinking": "hm", "text": "2 + 2"}], "StreamEvent"),
+    ("agents.py", [say("reviewed")] * 3, "Claude: reviewed"),
+    ("max_budget_usd.py", [say("4")] * 2, "Status: error_max_budget_usd"),
+    (
+        "tool_permission_callback.py",
+        [call("Bash", command="ls"), call("Write", file_path="hello.py", content="print(1)\n"), say("done")],
+        "Redirecting write from hello.py to ./safe_output/hello.py",
+    ),
+    ("hooks.py all", HOOKS, "Critical error detected in tool output - execution halted for safety"),
+    ("streaming_mode.py all", [say("Paris")] * 24, "Interrupt sent successfully"),
+]
+ENDS_WITH_ITS_ERROR = "max_budget_usd.py"
+"""The SDK raises `ResultError` after the result of a run whose limit was reached."""
+ANY_NUMBER = "streaming_mode.py all"
+
+
+@pytest.mark.parametrize(("words", "turns", "printed"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])
+async def test_an_example_of_the_sdk(words: str, turns: list[dict[str, Any]], printed: str, tmp_path: Path) -> None:
+    name, *more = words.split()
+    async with sdk_setup(tmp_path, turns, unused=None if words == ANY_NUMBER else 0) as setup:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(Path(__file__).with_name("run_example.py")), str(CLI), str(FOLDER / name), *more),
+            cwd=setup.tree,
+            env=setup.env | {"PATH": os.environ["PATH"]},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+    text = out.decode()
+    assert printed in text
+    assert process.returncode == 0 or (name == ENDS_WITH_ITS_ERROR and "ResultError" in text), text[-2000:]

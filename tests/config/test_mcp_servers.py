@@ -1,0 +1,254 @@
+"""A7, A18.10: `.mcp.json` and its relatives: scopes, expansion, the shapes of other agents, approvals (S054)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.config.mcp_servers import (
+    approve_servers,
+    change_entry,
+    forget_approvals,
+    load_mcp_servers,
+    read_server,
+    server_secrets,
+)
+from longrein.config.trust_preview import left_out_files, trust_preview
+from longrein.events import SettingsError, UsageError
+from longrein.settings_schema import Settings
+from longrein.tools.mcp import McpServer, OAuthOptions
+
+ENVIRON = {"PORT": "", "TOKEN": "t0ken", "HOST": "h"}
+
+
+def read(raw: Any, name: str = "s") -> McpServer:
+    return read_server(name, raw, ENVIRON, "user", "")
+
+
+def check(raw: Any, **fields: Any) -> None:
+    found = read(raw)
+    assert {name: getattr(found, name) for name in ("problem", *fields)} == {"problem": "", **fields}
+
+
+ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+    (
+        "claude",
+        {"command": "npx", "args": ["-y", "x"], "env": {"A": "${TOKEN}"}},
+        {"command": ("npx", "-y", "x"), "env": (("A", "t0ken"),), "transport": "stdio"},
+    ),
+    (
+        "default",
+        {"type": "http", "url": "http://${HOST}:${PORT:-8080}/"},
+        {"url": "http://h:8080/", "transport": "http"},
+    ),
+    ("alias", {"type": "streamable-http", "url": "https://x"}, {"transport": "http"}),
+    ("sse", {"type": "sse", "url": "https://x", "headers": {"A": "b"}}, {"transport": "sse", "headers": (("A", "b"),)}),
+    ("no type", {"url": "https://x"}, {"transport": "http"}),
+    ("timeout", {"command": "x", "timeout": 1500, "alwaysLoad": True}, {"call_s": 1.5, "always_listed": True}),
+    (
+        "oauth",
+        {"type": "http", "url": "https://x", "oauth": {"clientId": "c", "callbackPort": 7777, "scopes": "a b"}},
+        {"oauth": OAuthOptions("c", 7777, "a b")},
+    ),
+    (
+        "codex",
+        {
+            "url": "https://x",
+            "bearer_token_env_var": "TOKEN",
+            "startup_timeout_sec": 5,
+            "tool_timeout_sec": 7,
+            "enabled_tools": ["a"],
+            "enabled": True,
+        },
+        {"headers": (("Authorization", "Bearer t0ken"),), "startup_s": 5.0, "call_s": 7.0, "only_tools": ("a",)},
+    ),
+    (
+        "opencode",
+        {"type": "local", "command": ["bun", "x"], "environment": {"A": "{env:TOKEN}"}, "timeout": 5000},
+        {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0},
+    ),
+    (
+        "opencode remote",
+        {"type": "remote", "url": "https://x", "enabled": False},
+        {"transport": "http", "disabled": True},
+    ),
+    ("gemini", {"httpUrl": "https://x", "excludeTools": ["b"]}, {"transport": "http", "without_tools": ("b",)}),
+    ("crush", {"type": "stdio", "command": "x", "disabled": True}, {"disabled": True}),
+    ("kimi", {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100}, {"startup_s": 2.0, "call_s": 0.1}),
+)
+
+
+@pytest.mark.parametrize(("raw", "fields"), [row[1:] for row in ENTRIES], ids=[row[0] for row in ENTRIES])
+def test_an_entry(raw: Any, fields: dict[str, Any]) -> None:
+    check(raw, **fields)
+
+
+PROBLEMS: tuple[tuple[Any, str], ...] = (
+    ({"command": "${MISSING}"}, "it needs the variable MISSING, which is not set"),
+    ({"url": "http://x", "bearer_token_env_var": "MISSING"}, "it needs the variable MISSING"),
+    ({}, "it has neither `command` nor `url`"),
+    ({"type": "ws", "url": "ws://x"}, "type 'ws' is not supported: stdio, http or sse"),
+    ({"type": "http", "url": "file:///etc"}, "needs a `url` that begins with http:// or https://"),
+    ({"command": 5}, "`command` must be a text"),
+    ({"command": "x", "args": "y"}, "`args` must be a list of texts"),
+    ({"command": "x", "env": ["y"]}, "`env` must be an object of texts"),
+    ("text", "its entry is not an object"),
+    (None, "its entry is not an object"),
+)
+
+
+@pytest.mark.parametrize(("raw", "problem"), PROBLEMS)
+def test_a_wrong_entry_has_a_problem(raw: Any, problem: str) -> None:
+    assert problem in read(raw).problem
+
+
+@pytest.mark.parametrize(
+    ("name", "usable"), [("a.b c", "a_b_c"), ("a__b", "a_b"), ("é", "server"), ("x" * 60, "x" * 40)]
+)
+def test_a_name_has_no_separator_in_it(name: str, usable: str) -> None:
+    assert read({"command": "x"}, name).name == usable
+
+
+class Person:
+    """A home and a project with files of servers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.project, self.state = folder / "home", folder / "project", folder / "state"
+        (self.project / ".git").mkdir(parents=True)
+        (self.home / ".config/longrein").mkdir(parents=True)
+        self.environ = {"HOME": str(self.home)}
+
+    def write(self, path: Path, **servers: Any) -> None:
+        path.write_text(json.dumps({"mcpServers": servers}))
+
+    def write_project(self, **servers: Any) -> None:
+        self.write(self.project / ".mcp.json", **servers)
+
+    def load(self, **more: Any) -> Any:
+        more = {"trusted": True} | more
+        return load_mcp_servers(str(self.project), str(self.home), self.environ, str(self.state), **more)
+
+    def names(self, **more: Any) -> dict[str, str]:
+        return {server.name: server.scope for server in self.load(**more).servers}
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+def test_the_nearest_scope_replaces_a_server_as_a_whole(person: Person) -> None:
+    entry = {"command": "x", "env": {"A": "1"}}
+    claude = {
+        "mcpServers": {"a": entry, "b": entry, "c": entry},
+        "projects": {str(person.project): {"mcpServers": {"c": {"command": "local"}}}},
+        "history": ["long"],
+    }
+    (person.home / ".claude.json").write_text(json.dumps(claude))
+    person.write_project(b={"command": "project"}, c={"command": "project"})
+    assert person.names(approved=True) == {"a": "user", "b": "project", "c": "local"}
+    found = {
+        server.name: server
+        for server in person.load(approved=True, given=['{"mcpServers":{"a":{"command":"f"}}}']).servers
+    }
+    assert (found["a"].scope, found["a"].env, found["b"].command) == ("flag", (), ("project",))
+    assert person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True) == {"z": "flag"}
+
+
+def test_a_project_server_waits_for_trust_and_for_approval_of_its_very_entry(person: Person) -> None:
+    person.write_project(tool={"command": "good"})
+    assert person.load(trusted=False).unapproved == ()
+    assert [server.name for server in person.load().unapproved] == ["tool"]
+    assert approve_servers(str(person.state), str(person.project)) == ["tool"]
+    assert person.names() == {"tool": "project"}
+    person.write_project(tool={"command": "evil"})  # S054
+    assert person.names() == {}
+    assert [server.command for server in person.load().unapproved] == [("evil",)]
+    person.write_project(other={"command": "good"})  # renamed
+    assert person.names() == {}
+    person.write_project(tool={"command": "good"})
+    assert person.names() == {"tool": "project"}
+    forget_approvals(str(person.state), str(person.project))
+    assert person.names() == {}
+
+
+def test_an_unapproved_server_does_not_take_the_place_of_the_users(person: Person) -> None:
+    person.write(person.home / ".config/longrein/mcp.json", git={"command": "mine"})
+    person.write_project(git={"command": "evil"})
+    assert [server.command for server in person.load().servers] == [("mine",)]
+    assert [server.name for server in person.load().unapproved] == ["git"]
+
+
+BROKEN = (b"{", b"[]", b'{"mcpServers": 5}', b"\xff\xfe", b"[" * 100_000, b"null", b'{"mcpServers": {"a": null}}')
+
+
+@pytest.mark.parametrize("data", BROKEN)
+def test_a_broken_file_costs_its_servers_only(person: Person, data: bytes) -> None:
+    (person.project / ".mcp.json").write_bytes(data)
+    (person.home / ".claude.json").write_bytes(data)
+    person.write(person.home / ".config/longrein/mcp.json", ok={"command": "x"})
+    found = person.load(approved=True)
+    assert [server.name for server in found.servers if not server.problem] == ["ok"]
+    assert all("\n" not in note for note in found.notes)
+
+
+def test_unknown_keys_are_named(person: Person) -> None:
+    person.write(person.home / ".config/longrein/mcp.json", a={"command": "x", "colour": 1}, b={"url": "http://x"})
+    notes = "\n".join(person.load().notes)
+    assert "MCP server a: ignored: colour" in notes
+    assert 'MCP server b has no `type`: taken as "http"' in notes
+
+
+SHAPES = (
+    '{"mcp": {"a": {"type": "local", "command": ["x"]}}}',
+    '{"servers": {"a": {"command": "x"}}}',
+    '{"mcp_servers": [{"name": "a", "transport": "stdio", "command": "x"}]}',
+)
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_the_flag_takes_the_shapes_of_other_agents(person: Person, text: str) -> None:
+    assert person.names(given=[text]) == {"a": "flag"}
+
+
+def test_the_flag_takes_files_and_refuses_what_is_none(person: Person) -> None:
+    (person.project / "codex.toml").write_text('[mcp_servers.a]\ncommand = "x"\n')
+    assert person.names(given=["codex.toml"]) == {"a": "flag"}
+    for wrong, says in (("missing.json", "cannot be read"), ("{", "is not valid"), (str(person.home), "a folder")):
+        with pytest.raises(UsageError, match=says):
+            person.load(given=[wrong])
+
+
+def test_an_entry_is_added_replaced_and_removed_beside_what_is_there(person: Person) -> None:
+    path, project = str(person.home / "mcp.json"), str(person.project)
+    Path(path).write_text('{"other": 1, "mcpServers": {"a": {"command": "x"}}}')
+    assert not change_entry("user", "b", {"command": "y"}, project, path)
+    assert change_entry("user", "a", None, project, path)
+    assert not change_entry("local", "c", {"command": "z"}, project, path)
+    assert json.loads(Path(path).read_text()) == {
+        "other": 1,
+        "mcpServers": {"b": {"command": "y"}},
+        "projects": {project: {"mcpServers": {"c": {"command": "z"}}}},
+    }
+    Path(path).write_text("{")
+    with pytest.raises(SettingsError, match="is not valid"):
+        change_entry("user", "a", {}, project, path)
+
+
+def test_values_with_the_name_of_a_secret_are_secrets() -> None:
+    server = McpServer(
+        "s",
+        env=(("API_KEY", "key-123456"), ("PATH", "/usr/bin:/bin")),
+        headers=(("Authorization", "Bearer tok-123456"),),
+    )
+    assert server_secrets([server]) == ("key-123456", "Bearer tok-123456", "tok-123456")
+
+
+def test_trust_shows_what_a_project_would_start(person: Person) -> None:
+    person.write_project(a={"command": "curl", "args": ["evil\x1b[2J"]}, b={"type": "http", "url": "https://x/mcp"})
+    place = (str(person.project), str(person.home), person.environ, Settings())
+    assert left_out_files(*place) == (".mcp.json",)
+    (row,) = trust_preview(*place)
+    assert row.kind == "MCP servers"
+    assert row.effect == "starts a: curl evil\\x1b[2J; b: https://x/mcp"
