@@ -8,14 +8,16 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein import __version__
+from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
-from longrein.events import Image, LongreinError, Text
+from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
-from longrein.frontends.headless.control import error_line, success_line
+from longrein.frontends.headless.control import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
-from longrein.frontends.headless.initialize import Offer, read_initialize, with_initialize
+from longrein.frontends.headless.initialize import Initialize, Offer, read_initialize, with_initialize
+from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
 from longrein.run_context import budget_of, chosen_model, discard_unused, named_budget, read_run_context
@@ -29,22 +31,20 @@ def run_print(options: Options) -> int:
 
 
 async def _print(options: Options) -> int:
-    lines = read_lines(0) if options.input_format == "stream-json" else None
-    out, given = BufferedOutput(1), None
-    if lines is not None:
-        given, lines, stopped = await read_initialize(lines)
+    out, given, lines = BufferedOutput(1), None, None
+    channel = ControlChannel(lambda line: out.put(encode(line)))
+    if options.input_format == "stream-json":
+        given, lines, stopped = await read_initialize(read_lines(0))
         if stopped:
             return 128 + stopped
     try:
-        options = with_initialize(options, given) if given else options
-        more = (structured_output_tool(options.json_schema),) if options.json_schema else ()
-        built = await build(read_run_context(options), additions=Additions(tools=more))
+        built = await _opened(options, given, channel)
     except LongreinError as error:
         if given is not None:  # else the program would wait for the answer
             out.put(encode(error_line(given.id, str(error))))
             await out.drain()
         raise
-    session, control = built.session, control_options(built, waits=given is not None)
+    session, control = built.session, control_options(built, channel, waits=given is not None)
     if given is not None:
         out.put(encode(success_line(given.id, control.offer.fields())))
         for line in given.notes:
@@ -54,15 +54,7 @@ async def _print(options: Options) -> int:
             session,
             prompt=(Text(options.prompt),) if options.prompt else (),
             facts=facts_of(built),
-            options=OutputOptions(
-                options.output_format,
-                options.include_partial_messages,
-                built.run_context.settings.tasks.background,
-                built.run_context.settings.tasks.background_s,
-                options.debug or (options.verbose and options.output_format != "stream-json"),
-                structured=bool(options.json_schema),
-                replay=options.replay_user_messages,
-            ),
+            options=output_options(built),
             out=out,
             err=say,
             lines=lines,
@@ -74,11 +66,55 @@ async def _print(options: Options) -> int:
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 
+async def _opened(options: Options, given: Initialize | None, channel: ControlChannel) -> Composition:
+    """Open the session, with what a program adds by `initialize` and flags."""
+    options = with_initialize(options, given) if given else options
+    tools = (structured_output_tool(options.json_schema),) if options.json_schema else ()
+    servers = program_servers(given) if given else ()
+    more = Additions(tools=tools, mcp_servers=servers, mcp_tunnel=mcp_tunnel(channel))
+    built = await build(read_run_context(options), additions=more)
+    try:
+        if options.resume_session_at:
+            await built.session.tell(Rewind(resume_point(built, options.resume_session_at)))
+    except LongreinError:
+        await built.session.close()
+        raise
+    return built
+
+
+def output_options(built: Composition) -> OutputOptions:
+    """Return the output options of a headless run."""
+    options, tasks = built.run_context.options, built.run_context.settings.tasks
+    return OutputOptions(
+        options.output_format,
+        options.include_partial_messages,
+        tasks.background,
+        tasks.background_s,
+        options.debug or (options.verbose and options.output_format != "stream-json"),
+        structured=bool(options.json_schema),
+        replay=options.replay_user_messages,
+    )
+
+
+def resume_point(built: Composition, message: str) -> int:
+    """Return the entry to go back to, so that the message with this id is the last one. Raises `UsageError`."""
+    session = built.session
+    entries = list(built.deps.history(1, session.state.seq))
+    opened = entries[0].event if entries else None
+    parent = opened.parent.session if isinstance(opened, Opened) and opened.parent else session.id
+    found = next((e for e in entries if message in (entry_uuid(session.id, e.seq), entry_uuid(parent, e.seq))), None)
+    if found is None:
+        raise UsageError(f"--resume-session-at: no message of session {session.id} has the id {message}")
+    if isinstance(found.event, UserSpoke):
+        return found.seq
+    return next((e.seq for e in entries if e.seq >= found.seq and isinstance(e.event, TurnEnded)), found.seq)
+
+
 STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
 """Variables with which a program asks for lines `session_state_changed`: for its SDK, and for itself."""
 
 
-def control_options(built: Composition, *, waits: bool) -> ControlOptions:
+def control_options(built: Composition, channel: ControlChannel, *, waits: bool) -> ControlOptions:
     """Return what a session is given for the requests of a program that runs it. For `waits` see there."""
     run_context, deps = built.run_context, built.deps
     for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
@@ -89,6 +125,8 @@ def control_options(built: Composition, *, waits: bool) -> ControlOptions:
 
     return ControlOptions(
         offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
+        channel=channel,
+        mcp=deps.mcp,
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
         waits=waits,
         resolve_model=resolve,
@@ -118,10 +156,10 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
-        mcp_servers=_mcp_servers(built),
         left_out=built.run_context.left_out,
         sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,
+        mcp_servers=_mcp_servers(built),
     )
 
 
@@ -147,13 +185,21 @@ def run_interactive(options: Options) -> int:
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
     """Run a subcommand: the function of that name in `longrein.commands`."""
-    run = getattr(_command(MODULES.get(name, name)), name)
+    run = getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
     place = None if name == "demo" else read_run_context(options)  # the demo has its own settings
     return int(run(place, words, **flags))
 
 
-MODULES = {"export": "sessions", "context": "sessions", "search": "sessions", "agents": "tasks"}
+MODULES = {
+    "export": "sessions",
+    "context": "sessions",
+    "search": "sessions",
+    "agents": "tasks",
+    "import": "import_settings",
+}
 """Subcommand -> the module with its function, where that has another name."""
+FUNCTIONS = {"import": "import_settings"}
+"""Subcommand -> its function, where that has another name."""
 
 
 def _command(module: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .harness import CLI, call, say, sdk_setup
+from .harness import CLI, SdkSetup, call, say, sdk_setup
 
 FOLDER = Path(os.environ.get("CLAUDE_AGENT_SDK_EXAMPLES", "/nonexistent"))
 pytestmark = [
@@ -56,17 +56,22 @@ ANY_NUMBER = "streaming_mode.py all"
 
 @pytest.mark.parametrize(("words", "turns", "printed"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])
 async def test_an_example_of_the_sdk(words: str, turns: list[dict[str, Any]], printed: str, tmp_path: Path) -> None:
-    name, *more = words.split()
     async with sdk_setup(tmp_path, turns, unused=None if words == ANY_NUMBER else 0) as setup:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(Path(__file__).with_name("run_example.py")), str(CLI), str(FOLDER / name), *more),
-            cwd=setup.tree,
-            env=setup.env | {"PATH": os.environ["PATH"]},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        out, _ = await process.communicate()
-    text = out.decode()
+        code, text = await run_example(setup, words)
     assert printed in text
-    assert process.returncode == 0 or (name == ENDS_WITH_ITS_ERROR and "ResultError" in text), text[-2000:]
+    assert code == 0 or (words == ENDS_WITH_ITS_ERROR and "ResultError" in text), text[-2000:]
+
+
+async def run_example(setup: SdkSetup, words: str) -> tuple[int | None, str]:
+    """Run an example: exit code, and everything that it printed."""
+    name, *more = words.split()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(Path(__file__).with_name("run_example.py")), str(CLI), str(FOLDER / name), *more),
+        cwd=setup.tree,
+        env=setup.env | {"PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode, out.decode()
