@@ -9,7 +9,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -116,6 +116,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Hooks of the program, besides those of files."""
     mcp_servers: tuple[McpServer, ...] = ()
     """MCP servers in addition to the configured ones."""
+    mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
+    """Carries messages to MCP servers inside the program; see `ServerHost.tunnel`."""
 
 
 NOTHING_ADDED = Additions()
@@ -175,6 +177,7 @@ def _around(
     kinds, tools, unread = _kinds_and_tools(run_context, additions)
     registry = tools_by_name(tools)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
+    mcp.host.tunnel = additions.mcp_tunnel
     mcp.attach(registry, nonce, state.prefix, state.seq)
     prefix, told = _prefix(run_context, workspace, state, tools, mcp)
     deps = Dependencies(

@@ -18,6 +18,7 @@ from longrein.frontends.headless.control import ControlChannel, error_line, succ
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.hook_callbacks import callback_handlers
 from longrein.frontends.headless.initialize import Initialize, Offer, read_initialize, with_initialize
+from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
 from longrein.run_context import budget_of, chosen_model, discard_unused, named_budget, read_run_context
@@ -71,7 +72,9 @@ async def _opened(options: Options, given: Initialize | None, channel: ControlCh
     options = with_initialize(options, given) if given else options
     tools = (structured_output_tool(options.json_schema),) if options.json_schema else ()
     hooks = tuple(callback_handlers(given, channel)) if given else ()
-    built = await build(read_run_context(options), additions=Additions(tools=tools, hooks=hooks))
+    servers = program_servers(given) if given else ()
+    more = Additions(tools=tools, hooks=hooks, mcp_servers=servers, mcp_tunnel=mcp_tunnel(channel))
+    built = await build(read_run_context(options), additions=more)
     try:
         if options.resume_session_at:
             await built.session.tell(Rewind(resume_point(built, options.resume_session_at)))
@@ -125,6 +128,7 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
     return ControlOptions(
         offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
         channel=channel,
+        mcp=deps.mcp,
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
         waits=waits,
         resolve_model=resolve,
@@ -154,10 +158,10 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
-        mcp_servers=_mcp_servers(built),
         left_out=built.run_context.left_out,
         sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,
+        mcp_servers=_mcp_servers(built),
     )
 
 

@@ -63,7 +63,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     return re.sub(_VARIABLE, value, text)
 
 
-TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
+TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse", "sdk"]] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
@@ -72,6 +72,7 @@ TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "streamableHttp": "http",
     "remote": "http",
     "sse": "sse",
+    "sdk": "sdk",
 }
 _KNOWN = frozenset(
     """
@@ -139,7 +140,7 @@ def _plain(value: Any) -> str:
 
 def read_server(name: str, raw: Any, environ: Mapping[str, str], scope: Scope, source: str) -> McpServer:
     """Read one entry; what is wrong with it becomes its `problem`. Notes are in `entry_notes`."""
-    blank = McpServer(usable_name(name), scope=scope, source=source)
+    blank = McpServer(usable_name(name), scope=scope, source=source, program_name=name)
     if not blank.name:
         return msgspec.structs.replace(blank, name="server", problem=f"the name {name[:40]!r} has no usable character")
     if not isinstance(raw, dict):
@@ -158,10 +159,14 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     command, args = _command(entry, raw), entry.texts("args") or ()
     url = entry.text("url", "httpUrl", "serverUrl")
     kind = raw.get("type") or raw.get("transport")
-    transport: Literal["stdio", "http", "sse"] | None
+    transport: Literal["stdio", "http", "sse", "sdk"] | None
     transport = TRANSPORTS.get(str(kind)) if kind is not None else ("http" if url and not command else "stdio")
     if transport is None:
         raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
+    if transport == "sdk":
+        if blank.scope != "flag":
+            raise ValueError("type 'sdk' is for servers inside the program that runs longrein")
+        return msgspec.structs.replace(blank, transport="sdk")
     if transport == "stdio" and not command:
         raise ValueError("it has neither `command` nor `url`" if not url else "a stdio server needs `command`")
     if transport != "stdio" and not url.startswith(("http://", "https://")):

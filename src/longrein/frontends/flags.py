@@ -425,13 +425,11 @@ WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
     "--betas": (True, "no beta header is sent"),
     "--debug-file": (True, "--debug writes to stderr"),
     "--include-hook-events": (False, "no events of hooks are reported"),
-    "--mcp-config": (True, "MCP servers are not available yet"),
     "--no-session-persistence": (False, "the session is kept, as every session is"),
     "--plugin-dir": (True, "plugins are not loaded"),
     "--plugin-dir-no-mcp": (True, "plugins are not loaded"),
     "--resume-drops-turn": (True, "the resume does not check what it drops"),
     "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
-    "--strict-mcp-config": (False, "MCP servers are not available yet"),
     "--task-budget": (True, "the model is not told a budget; --max-budget-usd limits money"),
     "--thinking-display": (True, "thoughts are always shown as the model gives them"),
 }

@@ -12,6 +12,7 @@ from longrein.frontends.flags import MODES
 from longrein.frontends.headless.control import ControlChannel, ControlError, ControlRequest, error_line, success_line
 from longrein.frontends.headless.initialize import Offer
 from longrein.frontends.headless.stream_json_blocks import Line
+from longrein.tools.mcp.servers import McpToolset, ServerView
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 
@@ -22,6 +23,8 @@ class ControlOptions(msgspec.Struct, frozen=True):
     offer: Offer = Offer()
     channel: ControlChannel | None = None
     """For requests to the program, if the caller has begun to use one."""
+    mcp: McpToolset | None = None
+    """The MCP servers of the session; None where there are none."""
     asks_permission: bool = False
     """Whether permission questions go to the program: `--permission-prompt-tool stdio`."""
     waits: bool = False
@@ -49,6 +52,8 @@ class HostRequests:
             "set_model": self._set_model,
             "get_context_usage": self._context_usage,
             "mcp_status": self._mcp_status,
+            "mcp_reconnect": self._mcp_reconnect,
+            "mcp_toggle": self._mcp_toggle,
             "rewind_files": self._rewind_files,
             "stop_task": self._stop_task,
         }
@@ -95,7 +100,23 @@ class HostRequests:
         return context_usage(self._session, self._options.budget())
 
     async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
-        return {"mcpServers": []}
+        servers = self._options.mcp.views() if self._options.mcp is not None else []
+        return {"mcpServers": [_mcp_server(view) for view in servers]}
+
+    async def _mcp_reconnect(self, request: Mapping[str, Any]) -> Line:
+        self._servers(request).reconnect(str(request.get("serverName")))
+        return {}
+
+    async def _mcp_toggle(self, request: Mapping[str, Any]) -> Line:
+        act = self._servers(request).enable if request.get("enabled") else self._servers(request).disable
+        act(str(request.get("serverName")))
+        return {}
+
+    def _servers(self, request: Mapping[str, Any]) -> McpToolset:
+        name = str(request.get("serverName"))
+        if self._options.mcp is None or name not in self._options.mcp.servers:
+            raise ControlError(f"there is no MCP server {name[:60]!r}")
+        return self._options.mcp
 
     async def _rewind_files(self, request: Mapping[str, Any]) -> Line:
         wanted = str(request.get("user_message_id") or "")
@@ -121,6 +142,21 @@ class HostRequests:
             raise ControlError(f"no task {wanted!r} is known here")
         self._wake()
         return {}
+
+
+STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
+"""Status of an MCP server -> spelling in the protocol, where that differs."""
+
+
+def _mcp_server(view: ServerView) -> Line:
+    return {
+        "name": view.name,
+        "status": STATUSES.get(view.status, view.status),
+        "scope": view.scope,
+        "tools": [{"name": name.rpartition("__")[2]} for name in view.tools],
+        **({"error": view.problem} if view.problem else {}),
+        **({"serverInfo": {"name": view.title, "version": ""}} if view.title else {}),
+    }
 
 
 CATEGORIES = {"system": "System prompt", "tool": "System tools"}

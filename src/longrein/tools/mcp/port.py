@@ -94,5 +94,10 @@ class ServerHost(msgspec.Struct):
     """None where nobody can answer."""
     login: Callable[[str], Awaitable[None]] | None = None
     """Shows the address at which the user logs in; None where nobody can."""
+    tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
+    """Carries one JSON-RPC message to a server inside the program that runs longrein and returns its answer.
+
+    None where longrein runs by itself. Raises `McpFailure`.
+    """
     startup_s: float = 30.0
     call_s: float = 600.0

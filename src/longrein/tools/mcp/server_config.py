@@ -24,7 +24,10 @@ class McpServer(msgspec.Struct, frozen=True):
     """One server: how to reach it, and what of it to use."""
 
     name: str
-    transport: Literal["stdio", "http", "sse"] = "stdio"
+    transport: Literal["stdio", "http", "sse", "sdk"] = "stdio"
+    """`sdk`: inside the program that runs longrein; messages go through its control protocol."""
+    program_name: str = ""
+    """Its name as it was written, by which the program of an `sdk` server knows it; '' for `name`."""
     command: tuple[str, ...] = ()
     """Program and arguments of a stdio server."""
     env: tuple[tuple[str, str], ...] = ()

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -29,6 +30,10 @@ HELPER_OUTPUT_MAX = 64_000
 
 async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitStack, ended: asyncio.Event) -> Any:
     """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises `McpFailure`."""
+    if server.transport == "sdk":
+        if host.tunnel is None:
+            raise CannotStart("it is inside a program, and none runs longrein")
+        return tunnel(partial(host.tunnel, server.program_name or server.name), ended)
     if server.transport == "stdio":
         return _stdio(await _start(server, host, stack), ended)
     headers = dict(server.headers) | await _helper_headers(server, host)
@@ -39,6 +44,57 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
         return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
     client = await stack.enter_async_context(make())
     return _ending(streamable_http_client(server.url, http_client=client), ended, answers)
+
+
+# --- A server inside the program that runs longrein -------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asyncio.Event) -> AsyncIterator[Any]:
+    """Yield the two streams of the SDK over `send`, which carries one message and returns its answer."""
+    to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+    carrying: set[asyncio.Task[None]] = set()
+    problem: list[str] = []
+
+    async def carry(message: Mapping[str, Any]) -> None:
+        try:
+            answer = await send(message)
+            if "method" in message and "id" in message:  # else nothing is to be answered
+                await to_client.send(
+                    SessionMessage(types.jsonrpc_message_adapter.validate_python(answer, by_name=False))
+                )
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        except (McpFailure, ValueError) as error:
+            problem.append(str(error) if isinstance(error, McpFailure) else "it sent an answer that is not JSON-RPC")
+            ended.set()
+            to_client.close()
+
+    async def write() -> None:
+        async with from_client:
+            async for one in from_client:
+                data = one.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                task = asyncio.ensure_future(carry(data))
+                carrying.add(task)
+                task.add_done_callback(carrying.discard)
+
+    writing = asyncio.ensure_future(write())
+    try:
+        yield read_stream, write_stream
+    except BaseException as error:
+        if problem:
+            raise McpFailure(problem[0]) from error
+        raise
+    finally:
+        tasks = [writing, *carrying]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for stream in (read_stream, write_stream, to_client, from_client):
+            stream.close()
+    if problem:
+        raise McpFailure(problem[0])
 
 
 # --- stdio -----------------------------------------------------------------------------------------------------------
