@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.background.control import BackgroundControl
+from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     describe_environment,
@@ -147,13 +147,12 @@ def _around(
     secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-
     in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
     workspace = in_roots(roots)
+    opened = opened and _with_branch(opened, workspace)
     kinds, unread = _kinds(run_context, additions.tools)
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
-    prefix, told = _prefix(run_context, workspace, state, tools)
-    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
+    prefix, told = _prefix(run_context, opened.branch if opened else "", state, tools)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
@@ -174,7 +173,7 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
-        goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
+        goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
@@ -185,6 +184,7 @@ def _around(
         task_options=settings.tasks,
         background_tasks=BackgroundControl,
         subagents=SubagentRunner,
+        tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
@@ -363,14 +363,24 @@ def _opened(run_context: RunContext, session: str) -> Opened:
     return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, run_context.settings.profile)
 
 
+def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:
+    project = project_key(project_root(root))
+    return Goals(run_context.state_dir, project, owner_of(session), CLOCK.wall_us, redact=redact)
+
+
+def _with_branch(opened: Opened, workspace: Workspace) -> Opened:
+    branch = current_branch(workspace, find_git_folder(workspace, opened.cwd))
+    return msgspec.structs.replace(opened, branch=branch)
+
+
 # --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
+    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool]
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, workspace, state)
+    context, sources, notes = _static_context(run_context, branch, state)
     system = compose_system(
         replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
     )
@@ -383,9 +393,7 @@ def _prefix(
     return prefix, notes
 
 
-def _static_context(
-    run_context: RunContext, workspace: Workspace, state: State
-) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+def _static_context(run_context: RunContext, branch: str, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
     """Return environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
@@ -396,19 +404,6 @@ def _static_context(
         cwd=run_context.cwd,
         day=time.strftime("%Y-%m-%d"),
         roots=run_context.roots,
-        branch=_branch(workspace, project_root(run_context.cwd)),
+        branch=branch,
     )
     return (around, *texts), sources, notes
-
-
-def _branch(workspace: Workspace, root: str) -> str:
-    """Read the git branch from `HEAD` without running git; '' when there is none, or when it is no usual name.
-
-    The name goes into the first message, so a text that poses as a name is left out.
-    """
-    try:
-        head = workspace.read(workspace.resolve(".git/HEAD", root).real, 4096).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    found = re.fullmatch(r"ref: refs/heads/([\w./+@#=-]{1,100})", head)
-    return found[1] if found else ""

@@ -224,6 +224,9 @@ class InstructionOptions(msgspec.Struct, frozen=True):
         "GEMINI.md",
     )
     bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
+    git: Annotated[
+        bool, Setting("a session that begins in a git repository tells the model its status and tracked files once")
+    ] = True
 
 
 class EnvironmentOptions(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """The agent: main loop, inbox, model requests, tool calls, compaction, background tasks and subagents."""
 
+from longrein.agent.inbox import encode_message
 from longrein.agent.loop import run
 from longrein.agent.messages import (
     Answer,
@@ -27,6 +28,7 @@ from longrein.agent.messages import (
     UserMessage,
     UserNotice,
     approval_digest,
+    program_event,
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import BYPASS, RESTORED_MODES, OpenSession, bypass_warning, open_session, resumed_state
@@ -79,9 +81,11 @@ __all__ = [
     "bypass_warning",
     "child_system",
     "compose_system",
+    "encode_message",
     "fork_task",
     "next_move",
     "open_session",
+    "program_event",
     "resumed_state",
     "run",
 ]

@@ -29,7 +29,7 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.redaction import Redact, redacted
-from longrein.context import State, external_event, pending_notices
+from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,
     ModeSet,
@@ -54,7 +54,8 @@ PENDING_MAX = 1_000
 COLLECT_EVERY_S = 0.5
 """Interval in which an idle session looks for messages of other processes."""
 
-_encode = msgspec.json.Encoder().encode
+encode_message = msgspec.json.Encoder().encode
+"""Encode an `InboxMessage` as it is stored; another process leaves it with `store.leave_message`."""
 _decoder = msgspec.json.Decoder(InboxMessage)
 
 
@@ -79,7 +80,7 @@ class Inbox:
         """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when the inbox is full."""
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
-        number, written = self._log.put(_encode(redacted(word, self._redact)), flush=True)
+        number, written = self._log.put(encode_message(redacted(word, self._redact)), flush=True)
         self._words.append((number, word))
         self._wake.set()
         return asyncio.wrap_future(written)
@@ -184,7 +185,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
         case ExternalEvent(kind, source, text):
-            return external_event(kind, source, text)
+            return tuple(event for event in external_event(kind, source, text) if not is_repeated(state, event))
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():

@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from longrein.context import State
-from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded
+from longrein.context import PROGRAM_KINDS, State
+from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded, UsageError
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -117,6 +117,13 @@ class ExternalEvent(msgspec.Struct, frozen=True, tag="Happened"):
     """Subject of the news: a file, a server, a sender. For a state, the latest for each source counts."""
     text: str = ""
     """Text for the model; for a state, '' clears it."""
+
+
+def program_event(kind: str, text: str, source: str = "") -> ExternalEvent:
+    """Return the message with which a program reports an event. Raises `UsageError` for another kind."""
+    if kind not in PROGRAM_KINDS:
+        raise UsageError(f"there is no kind of event {kind!r}; kinds are {', '.join(PROGRAM_KINDS)}")
+    return ExternalEvent(kind, source, text)
 
 
 class StopChild(msgspec.Struct, frozen=True, tag=True):

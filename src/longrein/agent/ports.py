@@ -109,6 +109,8 @@ class Dependencies(msgspec.Struct):
     """Opens the background tasks of a session; None when commands run like any tool."""
     subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
+    tells_project: bool = False
+    """Whether a new session tells the model the git status and the tracked files."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None

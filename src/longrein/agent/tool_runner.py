@@ -188,6 +188,7 @@ async def _record(
     changes: list[FileChanged] = []
     if place.changing:
         changes = await _changed(session, arguments, place.beside.looking)
+        session.append(*session.file_watcher.branch.change(session.state))
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)

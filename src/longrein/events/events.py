@@ -217,6 +217,7 @@ class Opened(Event, frozen=True):
     pins: tuple[str, ...] = ()  # Constraints inherited from the parent, verbatim
     kind: str = ""  # Type of a subagent; empty for a session of the user
     label: str = ""  # Label of a subagent on the screen and in task ids, such as `a398`
+    branch: str = ""  # Git branch at the start; empty for none
 
 
 class PrefixSet(Event, frozen=True):

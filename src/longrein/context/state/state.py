@@ -191,6 +191,7 @@ class State(ConversationState):
     profile: str = "default"
     mode: str = "default"
     pins: tuple[str, ...] = ()
+    branch: str = ""  # Git branch that the model knows of; empty where the log names none
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
     traits: dict[str, ToolTraits] = {}  # Traits of every tool that any prefix has stated, by name
