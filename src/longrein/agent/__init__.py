@@ -3,6 +3,7 @@
 from longrein.agent.inbox import encode_message
 from longrein.agent.loop import run
 from longrein.agent.messages import (
+    AddSchedule,
     Answer,
     Compact,
     Continue,
@@ -12,6 +13,7 @@ from longrein.agent.messages import (
     Output,
     PendingMessage,
     Pin,
+    RemoveSchedule,
     ReplyDelta,
     RetryPause,
     Rewind,
@@ -42,6 +44,7 @@ from longrein.settings_schema import Limits, TaskOptions
 __all__ = [
     "BYPASS",
     "RESTORED_MODES",
+    "AddSchedule",
     "Answer",
     "Clock",
     "Compact",
@@ -58,6 +61,7 @@ __all__ = [
     "Output",
     "PendingMessage",
     "Pin",
+    "RemoveSchedule",
     "ReplyDelta",
     "RetryPause",
     "Rewind",

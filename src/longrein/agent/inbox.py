@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.messages import (
+    AddSchedule,
     Answer,
     Compact,
     Continue,
@@ -19,6 +20,7 @@ from longrein.agent.messages import (
     InboxMessage,
     PendingMessage,
     Pin,
+    RemoveSchedule,
     Rewind,
     SetMode,
     SetModel,
@@ -29,6 +31,7 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.redaction import Redact, redacted
+from longrein.agent.schedules import ScheduleTimer
 from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,
@@ -190,6 +193,8 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
             return ()
+        case AddSchedule() | RemoveSchedule():
+            return ()
 
 
 def _pinned(state: State, pins: tuple[str, ...]) -> tuple[AnyEvent, ...]:
@@ -211,6 +216,8 @@ def pins_reminder(nonce: str, pins: tuple[str, ...]) -> Reminded:
 
 WAKING = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed", "teammate_message", "cron_fired")
 """Kinds of notices that start a turn."""
+SCHEDULED = ("cron_fired",)
+"""Kinds that do so even when the user wants no wakes, because the user scheduled them."""
 IN_A_ROW_MAX = 100
 """Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
 
@@ -226,6 +233,7 @@ class WakeSchedule:
         """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
+        self.schedules = ScheduleTimer(host)
         self.in_a_row = 0
         """Wakes since the user's last message."""
         self._until_s: float | None = None
@@ -256,9 +264,10 @@ class WakeSchedule:
     def _news(self) -> str:
         """Return the newest untold notice that is worth a wake; '' for none."""
         state = self._host.state
-        if not self.wanted or state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
+        if state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
-        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in WAKING]
+        kinds = WAKING if self.wanted else SCHEDULED
+        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in kinds]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""
 
     @property
@@ -267,7 +276,8 @@ class WakeSchedule:
         return self._due_s is not None
 
     def rouse(self) -> None:
-        """Wake the session's loop when the wake is due."""
+        """Wake the session's loop when the wake or a schedule is due."""
+        self.schedules.arm()
         if self._due_s is not None and (self._nap is None or self._nap.done()):
             self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
 
@@ -280,6 +290,7 @@ class WakeSchedule:
 
     def stop(self) -> None:
         """Cancel all timers."""
+        self.schedules.stop()
         for timer in (self._nap, self._end):
             if timer is not None:
                 timer.cancel()

@@ -91,6 +91,19 @@ class Unpin(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class AddSchedule(msgspec.Struct, frozen=True, tag=True):
+    """Let `prompt` come back at set times: `5m`, `2h`, `1d`, or a cron line of five fields."""
+
+    when: str
+    prompt: str
+
+
+class RemoveSchedule(msgspec.Struct, frozen=True, tag=True):
+    """Remove a schedule."""
+
+    name: str
+
+
 class Rewind(msgspec.Struct, frozen=True, tag=True):
     """Go back to entry `to`; with `files`, restore the files too."""
 
@@ -148,6 +161,8 @@ InboxMessage = (
     | Uncompact
     | Pin
     | Unpin
+    | AddSchedule
+    | RemoveSchedule
     | Rewind
     | Continue
     | ExternalEvent

@@ -420,6 +420,22 @@ class PinsSet(Event, frozen=True):
     pins: tuple[str, ...]  # Constraints, verbatim
 
 
+class Schedule(Record, frozen=True):
+    """Prompt of the user that comes back at set times."""
+
+    id: str  # Name, such as `s1`; never reused in a session
+    when: str  # Interval such as `5m`, or a cron line of five fields in local time
+    prompt: str  # The user's words
+    created_at: int = 0  # Microseconds UTC
+
+
+class SchedulesSet(Event, frozen=True):
+    """New list of schedules."""
+
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    schedules: tuple[Schedule, ...]
+
+
 # --- Compaction ------------------------------------------------------------------------------------------------------
 
 
@@ -595,6 +611,7 @@ AnyEvent = (
     | ModeSet
     | CwdSet
     | PinsSet
+    | SchedulesSet
     | Cleared
     | Summarized
     | Restored
