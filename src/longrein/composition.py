@@ -28,9 +28,11 @@ from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
+    Plugins,
     describe_environment,
     known_secrets,
     load_instructions,
+    load_plugins,
     load_subagent_types,
     nested_instructions,
     project_root,
@@ -38,7 +40,15 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import SCHEMA_VERSION, BudgetError, Opened, PrefixSet, SessionBusy, UsageError, redactor
+from longrein.events import (
+    SCHEMA_VERSION,
+    BudgetError,
+    Opened,
+    PrefixSet,
+    SessionBusy,
+    UsageError,
+    redactor,
+)
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -92,6 +102,7 @@ class Additions(msgspec.Struct, frozen=True):
     """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
     """Replaces the model's output limit; 0 for the known value."""
+    plugins: Plugins = msgspec.field(default_factory=Plugins)
 
 
 NOTHING_ADDED = Additions()
@@ -108,9 +119,11 @@ async def build(
     check_depth(run_context)
     if fresh:
         session = str(uuid.uuid4())
+    additions = _with_plugins(run_context, additions)
     given: Model | ModelOptions | None = additions.model
     if given is None and (fresh or not (session or run_context.options.continue_newest or run_context.options.resume)):
-        given = chosen_model(run_context)  # first, so that a start without a model leaves no session behind
+        # first, so that a start without a model leaves no session behind
+        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(run_context)
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
@@ -118,6 +131,16 @@ async def build(
     except BaseException:
         await log.close()
         raise
+
+
+def _with_plugins(run_context: RunContext, additions: Additions) -> Additions:
+    """Add the plugins that the user's settings name. Raises `SettingsError`."""
+    settings = run_context.settings
+    if not settings.plugins:
+        return additions
+    known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
+    plugins = load_plugins(settings.plugins, known, settings.providers)
+    return msgspec.structs.replace(additions, tools=(*plugins.tools, *additions.tools), plugins=plugins)
 
 
 async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
@@ -159,7 +182,7 @@ def _around(
         workspace=workspace,
         tools=tools_by_name(tools),
         model=model,
-        open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
+        open_model=lambda name: _model(run_context, log, state, None, additions, name)[0],
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
@@ -190,12 +213,18 @@ def _around(
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
-    spawner.notice = session.notice
-    _tell_damage(log, session)
+    _connect_notices(session, spawner, log, additions.plugins)
     first = (left_out_note(run_context), *settings.notes, *log.notes)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _connect_notices(session: OpenSession, spawner: SupervisedSpawner, log: SessionLog, plugins: Plugins) -> None:
+    """Let the parts that have news for the user tell it through the session."""
+    spawner.notice = session.notice
+    session.deps.policy = plugins.guarded_policy(session.notice)
+    _tell_damage(log, session)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -218,13 +247,22 @@ def _environ(run_context: RunContext) -> Mapping[str, str]:
 
 
 def _model(
-    run_context: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+    run_context: RunContext,
+    log: SessionLog,
+    state: State,
+    given: Model | ModelOptions | None,
+    additions: Additions,
+    name: str = "",
 ) -> tuple[Model, str]:
-    """Return the model that was given or asked for, else the session's; and the source of its key."""
+    """Return the model that was given, or `name`, or the one asked for, or the session's; and the source of its key."""
+    named = name or stored_model(run_context, state)
+    given = given or additions.plugins.open_model(named or run_context.settings.model)
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
-    chosen = given or chosen_model(run_context, stored_model(run_context, state))
-    return open_model(_sized(chosen, additions), log.read_blob, CLOCK), key_source(run_context, chosen)
+    chosen = given or chosen_model(run_context, named)
+    return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK), key_source(
+        run_context, chosen
+    )
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:

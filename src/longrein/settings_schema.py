@@ -342,6 +342,10 @@ class Settings(msgspec.Struct, frozen=True):
             flag="--profile",
         ),
     ] = "default"
+    plugins: Annotated[
+        tuple[str, ...],
+        Setting("installed Python packages whose tools, providers and context policy are used", "nothing"),
+    ] = ()
     permissions: PermissionRules = PermissionRules()
     providers: Mapping[str, Provider] = {}
     """By name."""

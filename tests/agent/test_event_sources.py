@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import encode_message, program_event
+from longrein.agent import OpenSession, UserMessage, encode_message, program_event
 from longrein.agent.project_start import summarize_files
 from longrein.context import KINDS, PROGRAM_KINDS, Request
 from longrein.events import Reminded, Text, UsageError
 from longrein.models import Reply
 from longrein.store import leave_message
+from longrein.testing.workspace import Ran
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
+from tests.agent.subagent_harness import SubagentHarness, agent
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +236,26 @@ async def test_a_large_repository_with_many_changes_is_bounded(harness: DiskHarn
 )
 def test_files_are_shown_by_folders_with_counts(files: list[str], lines: list[str]) -> None:
     assert summarize_files(files) == lines
+
+
+# --- Subagents -------------------------------------------------------------------------------------------------------
+
+
+def test_the_progress_of_background_subagents_is_told_once_at_the_start_of_a_turn() -> None:
+    look = says(call("Read", file_path="/w/a.py"))
+    agents = SubagentHarness(
+        main=[says(agent("ALPHA", run_in_background=True)), says("I go on"), look, says("fine"), says("I heard")],
+        ALPHA=[says(call("Bash", command="sleep 9")), says("found it")],
+    )
+    agents.commands["sleep 9"] = Ran("", delay_s=9)
+
+    async def ask(session: OpenSession) -> None:
+        await session.tell(UserMessage((Text("how is it going?"),)))
+
+    agents.play(at={5: ask}, stay=True)
+    told = [notes(request) for request in agents.model.by_part["main"]]
+    assert [sum("subagent_progress" in text for text in texts) for texts in told] == [0, 0, 1, 1, 1]
+    expected = "[subagent_progress: how far subagents are; there is nothing to do]\n* a"
+    line = next(text for text in told[2] if "subagent_progress" in text)
+    assert line.startswith(expected)
+    assert line.endswith("(general)\n| running, 1 requests so far: Bash sleep 9")

@@ -10,7 +10,7 @@ import msgspec
 
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
-from longrein.context import Budget, State
+from longrein.context import Budget, Decision, State, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
@@ -111,6 +111,8 @@ class Dependencies(msgspec.Struct):
     """Opens the subagents of a session; None when there are none."""
     tells_project: bool = False
     """Whether a new session tells the model the git status and the tracked files."""
+    policy: Callable[..., Decision] = decide
+    """Context policy: decides before each request what to shorten."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
@@ -142,6 +144,8 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True while the process is short of memory."""
     seed: bool = False
     """True for the `seed` profiles."""
+    policy: Callable[..., Decision] = decide
+    """Context policy of other profiles."""
 
 
 WIDTH = {mode: width for width, mode in enumerate(MODES)}

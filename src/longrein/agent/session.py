@@ -436,6 +436,7 @@ class Session:
             fallback="" if deps.fallback == deps.model.name else deps.fallback,
             paused_failures=self.paused_failures,
             seed=self.state.profile.startswith("seed"),
+            policy=deps.policy,
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
             summarising=self.summary_request.running,

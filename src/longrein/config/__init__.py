@@ -16,6 +16,7 @@ from longrein.config.instructions import (
     project_root,
 )
 from longrein.config.model_choice import Probe, choose_model, subagent_model
+from longrein.config.plugins import Plugins, load_plugins
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
 from longrein.config.subagent_types import load_subagent_types
@@ -24,6 +25,7 @@ from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
     "Instructions",
+    "Plugins",
     "Probe",
     "TrustedFolders",
     "choose_model",
@@ -36,6 +38,7 @@ __all__ = [
     "known_secrets",
     "left_out_files",
     "load_instructions",
+    "load_plugins",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
