@@ -118,6 +118,19 @@ def test_a_provider_of_a_plugin_opens_its_models_also_on_a_resume(cli: CliHarnes
     assert "longrein-acme cannot open acme/stranger: its model calls itself" in stranger
 
 
+def test_doctor_lists_what_plugins_bring_and_why_one_cannot_be_used(cli: CliHarness) -> None:
+    acme = wheel(cli.folder, "longrein-acme", tools__all="all_tools", providers__acme="acme")
+    use(cli, ("longrein-acme",), acme, model="acme/large")
+    done = cli.run("doctor")
+    assert done.code == 0, done.text
+    for line in ("acme/large (of a plugin)", "longrein-acme: tool Shout", "longrein-acme: provider acme"):
+        assert line in done.text
+    use(cli, ("longrein-acme", "longrein-none"), acme)
+    done = cli.run("doctor")
+    assert done.code == 1
+    assert "MISSING  plugin         plugin longrein-none is not installed in longrein's Python" in done.text
+
+
 @pytest.mark.parametrize(("policy", "said"), [("quiet", ""), ("broken", "RuntimeError: oops"), ("wrong", "returned 5")])
 def test_a_policy_of_a_plugin_decides_and_a_broken_one_harms_nothing(cli: CliHarness, policy: str, said: str) -> None:
     use(cli, ("longrein-acme",), wheel(cli.folder, "longrein-acme", policies__mine=policy))
