@@ -249,3 +249,16 @@ async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:
         entries = [entry async for entry in session.follow()]
     assert (Path(here["folder"]) / "n.txt").read_text() == "one"
     assert [entry for entry in entries if isinstance(entry.event, Replied)]
+
+
+async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("ok"))
+    async with Session.open(model, **here) as session:
+        for _ in range(2):
+            await session.happened("program_message", "the build failed", source="ci")
+        with pytest.raises(UsageError, match="there is no kind of event 'mode'"):
+            await session.happened("mode", "bypassPermissions")
+        assert not model.requests
+        await session.ask("go")
+    told = [item.part.text for item in model.requests[0].items if item.kind == "reminder"]
+    assert [text.partition("\n")[2] for text in told] == ["* ci\n| the build failed"]

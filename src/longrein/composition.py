@@ -6,7 +6,6 @@ import gc
 import importlib.util
 import os
 import random
-import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -28,14 +27,17 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.background.control import BackgroundControl
+from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
+    Plugins,
     describe_environment,
     expanded_headers,
     known_secrets,
     load_instructions,
     load_mcp_servers,
+    load_plugins,
     load_subagent_types,
     nested_instructions,
     project_root,
@@ -44,7 +46,16 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import SCHEMA_VERSION, BudgetError, CwdSet, Opened, PrefixSet, SessionBusy, UsageError, redactor
+from longrein.events import (
+    SCHEMA_VERSION,
+    BudgetError,
+    CwdSet,
+    Opened,
+    PrefixSet,
+    SessionBusy,
+    UsageError,
+    redactor,
+)
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -118,6 +129,7 @@ class Additions(msgspec.Struct, frozen=True):
     """MCP servers in addition to the configured ones."""
     mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
     """Carries messages to MCP servers inside the program; see `ServerHost.tunnel`."""
+    plugins: Plugins = msgspec.field(default_factory=Plugins)
 
 
 NOTHING_ADDED = Additions()
@@ -134,9 +146,11 @@ async def build(
     check_depth(run_context)
     if fresh:
         session = str(uuid.uuid4())
+    additions = _with_plugins(run_context, additions)
     given: Model | ModelOptions | None = additions.model
     if given is None and (fresh or not (session or run_context.options.continue_newest or run_context.options.resume)):
-        given = chosen_model(run_context)  # first, so that a start without a model leaves no session behind
+        # first, so that a start without a model leaves no session behind
+        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(run_context)
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
@@ -144,6 +158,16 @@ async def build(
     except BaseException:
         await log.close()
         raise
+
+
+def _with_plugins(run_context: RunContext, additions: Additions) -> Additions:
+    """Add the plugins that the user's settings name. Raises `SettingsError`."""
+    settings = run_context.settings
+    if not settings.plugins:
+        return additions
+    known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
+    plugins = load_plugins(settings.plugins, known, settings.providers)
+    return msgspec.structs.replace(additions, tools=(*plugins.tools, *additions.tools), plugins=plugins)
 
 
 async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
@@ -174,19 +198,20 @@ def _around(
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
+    opened = opened and _with_branch(opened, workspace)
     kinds, tools, unread = _kinds_and_tools(run_context, additions)
     registry = tools_by_name(tools)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
     mcp.host.tunnel = additions.mcp_tunnel
     mcp.attach(registry, nonce, state.prefix, state.seq)
-    prefix, told = _prefix(run_context, workspace, state, tools, mcp)
+    prefix, told = _prefix(run_context, opened.branch if opened else "", state, tools, mcp)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
         tools=registry,
         model=model,
-        open_model=lambda name: open_model(chosen_model(run_context, name), log.read_blob, CLOCK),
+        open_model=lambda name: _model(run_context, log, state, None, additions, name)[0],
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
@@ -203,7 +228,7 @@ def _around(
         hooks=_hooks(run_context, roots, additions.hooks),
         transcript=transcript_in(log.folder),
         mcp=mcp if servers else None,
-        goals=_goals(run_context, log, roots, clean),
+        goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
@@ -214,12 +239,13 @@ def _around(
         task_options=settings.tasks,
         background_tasks=BackgroundControl,
         subagents=SubagentRunner,
+        tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
-    _connect_notices(session, log, spawner, mcp)
+    _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = _leave_folders(session, run_context, state)
     later = (*told, *lapsed, *unread, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
@@ -233,9 +259,12 @@ def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later
     return tuple(map(session.deps.redact, filter(None, lines)))
 
 
-def _connect_notices(session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset) -> None:
+def _connect_notices(
+    session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset, plugins: Plugins
+) -> None:
     """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
+    session.deps.policy = plugins.guarded_policy(session.notice)
     changed, updated = mcp.host.changed, mcp.host.resource_updated
 
     def note_change(server: str) -> None:
@@ -248,11 +277,6 @@ def _connect_notices(session: OpenSession, log: SessionLog, spawner: SupervisedS
 
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
     _tell_damage(log, session)
-
-
-def _goals(run_context: RunContext, log: SessionLog, roots: Sequence[str], clean: Callable[[str], str]) -> Goals:
-    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
-    return Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean)
 
 
 def _workspace(
@@ -293,13 +317,22 @@ def _environ(run_context: RunContext) -> Mapping[str, str]:
 
 
 def _model(
-    run_context: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+    run_context: RunContext,
+    log: SessionLog,
+    state: State,
+    given: Model | ModelOptions | None,
+    additions: Additions,
+    name: str = "",
 ) -> tuple[Model, str]:
-    """Return the model that was given or asked for, else the session's; and the source of its key."""
+    """Return the model that was given, or `name`, or the one asked for, or the session's; and the source of its key."""
+    named = name or stored_model(run_context, state)
+    given = given or additions.plugins.open_model(named or run_context.settings.model)
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
-    chosen = given or chosen_model(run_context, stored_model(run_context, state))
-    return open_model(_sized(chosen, additions), log.read_blob, CLOCK), key_source(run_context, chosen)
+    chosen = given or chosen_model(run_context, named)
+    return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK), key_source(
+        run_context, chosen
+    )
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
@@ -564,14 +597,24 @@ def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened
     return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
 
 
+def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:
+    project = project_key(project_root(root))
+    return Goals(run_context.state_dir, project, owner_of(session), CLOCK.wall_us, redact=redact)
+
+
+def _with_branch(opened: Opened, workspace: Workspace) -> Opened:
+    branch = current_branch(workspace, find_git_folder(workspace, opened.cwd))
+    return msgspec.structs.replace(opened, branch=branch)
+
+
 # --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool], mcp: McpToolset
+    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool], mcp: McpToolset
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, workspace, state)
+    context, sources, notes = _static_context(run_context, branch, state)
     system = compose_system(
         replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
     )
@@ -585,9 +628,7 @@ def _prefix(
     return prefix, notes
 
 
-def _static_context(
-    run_context: RunContext, workspace: Workspace, state: State
-) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+def _static_context(run_context: RunContext, branch: str, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
     """Return environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
@@ -603,19 +644,6 @@ def _static_context(
         cwd=run_context.cwd,
         day=time.strftime("%Y-%m-%d"),
         roots=run_context.roots,
-        branch=_branch(workspace, project_root(run_context.cwd)),
+        branch=branch,
     )
     return (around, *texts), sources, notes
-
-
-def _branch(workspace: Workspace, root: str) -> str:
-    """Read the git branch from `HEAD` without running git; '' when there is none, or when it is no usual name.
-
-    The name goes into the first message, so a text that poses as a name is left out.
-    """
-    try:
-        head = workspace.read(workspace.resolve(".git/HEAD", root).real, 4096).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    found = re.fullmatch(r"ref: refs/heads/([\w./+@#=-]{1,100})", head)
-    return found[1] if found else ""

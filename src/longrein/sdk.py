@@ -17,6 +17,7 @@ from longrein.agent import (
     SessionUpdate,
     SubagentView,
     UserMessage,
+    program_event,
 )
 from longrein.composition import Additions, Composition, build
 from longrein.config.environment import environment
@@ -236,6 +237,15 @@ class Session:
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
         await self._session.tell(UserMessage(parts, "steer" if to else how, to))
         self._go()
+
+    async def happened(self, kind: str, text: str, *, source: str = "") -> None:
+        """Report an event to the model; return when it is on disk.
+
+        It goes with the next request, quoted as data, and starts no turn. `kind` is one of the kinds of
+        docs/events.md, such as `diagnostics` or `program_message`; `source` is its subject, such as a file or a
+        program. The same report is told once. Raises `UsageError` for another kind.
+        """
+        await self._session.tell(program_event(kind, text, source))
 
     async def go_on(self) -> None:
         """Continue a turn that a crash has cut."""

@@ -233,6 +233,9 @@ class InstructionOptions(msgspec.Struct, frozen=True):
         "GEMINI.md",
     )
     bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
+    git: Annotated[
+        bool, Setting("a session that begins in a git repository tells the model its status and tracked files once")
+    ] = True
 
 
 class EnvironmentOptions(msgspec.Struct, frozen=True):
@@ -405,6 +408,10 @@ class Settings(msgspec.Struct, frozen=True):
             flag="--profile",
         ),
     ] = "default"
+    plugins: Annotated[
+        tuple[str, ...],
+        Setting("installed Python packages whose tools, providers and context policy are used", "nothing"),
+    ] = ()
     permissions: PermissionRules = PermissionRules()
     providers: Mapping[str, Provider] = {}
     """By name."""

@@ -7,7 +7,10 @@ import msgspec
 from longrein.agent import InboxMessage, UserMessage
 from longrein.events import Text
 
-TAGS = "Answer Compact GoOn Happened Pin Rewind Said SetMode SetModel StopChild StopTask Uncompact Unpin"
+TAGS = (
+    "AddSchedule Answer Compact GoOn Happened Pin RemoveSchedule Rewind Said SetMode SetModel StopChild StopTask "
+    "Uncompact Unpin"
+)
 
 
 def test_tags_of_stored_messages_never_change() -> None:

@@ -10,7 +10,16 @@ from longrein.events import AnyEvent
 
 pytestmark = pytest.mark.anyio
 
-WITHOUT_NEEDLE = {"ChildStarted", "CwdSet", "ModeSet", "Rewound", "Summarized", "ToolStarted", "TurnEnded"}
+WITHOUT_NEEDLE = {
+    "ChildStarted",
+    "CwdSet",
+    "ModeSet",
+    "Rewound",
+    "SchedulesSet",
+    "Summarized",
+    "ToolStarted",
+    "TurnEnded",
+}
 """Searchable events without a text of their own that only a recall could bring back."""
 
 

@@ -165,7 +165,7 @@ CATALOGUE: list[tuple[Any, ...]] = [
     ),
     (
         outside("cron_fired", "every day at 9", "check the build"),
-        "[cron_fired: it is time for what was scheduled]",
+        "[cron_fired: it is time for what the user scheduled: below are their words, do it now]",
         "* every day at 9",
         "| check the build",
     ),
@@ -201,10 +201,8 @@ CATALOGUE: list[tuple[Any, ...]] = [
     ((CwdSet("/w/sub"),), "[cwd_changed: the current folder is now: /w/sub]"),
     ((CwdSet("/w/sub"), CwdSet("/w")),),
     (
-        outside("branch_changed", "/w", "main -> fix"),
-        "[branch_changed: another git branch is checked out, files may differ]",
-        "* /w",
-        "| main -> fix",
+        outside("branch_changed", "fix", ""),
+        "[branch_changed: another git branch is checked out, files may differ: fix]",
     ),
     ((prefix("large"),), "[model_changed: another model goes on with this conversation: mock/large]"),
     ((prefix("large"), prefix("small")),),

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from longrein.context import Budget, due_reminders
+from longrein.context import KINDS as CATALOGUE
+from longrein.context import Budget, due_reminders, external_event
 from longrein.context.summary.summary_text import build_digest
 from longrein.events import (
     SCHEMA_VERSION,
@@ -138,6 +139,10 @@ def notices(text: str) -> Iterator[tuple[str, tuple[AnyEvent, ...]]]:
     yield "changed MCP server", (Reminded("mcp_changed", "", text, text),)
     yield "MCP resource", (Reminded("mcp_resource", "", f"server:{text}", text),)
     yield "todo list", (TodoSet((Todo(text),)),)
+    for kind, row in CATALOGUE.items():
+        if row.external:
+            yield f"text of {kind}", external_event(kind, "x.py", text)
+            yield f"source of {kind}", external_event(kind, text, text)
 
 
 def check_harness_text(surface: str, payload: str, text: str) -> list[str]:

@@ -46,6 +46,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "pin": ("", "be kind"),
     "unpin": ("", "1", "it", HUGE),
     "pins": ("",),
+    "loop": ("5m check the build", "5m", "1x y", "", f"{HUGE}m x"),
+    "schedule": ("", "0 9 * * 1-5 look", "remove s1", "remove", "61 * * * * x", "x", f"{HUGE} * * * * y"),
     "cost": ("",),
     "tasks": ("", "b1", f"b1 {HUGE}", "stop b1", "stop"),
     "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),

@@ -1,8 +1,10 @@
 """The agent: main loop, inbox, model requests, tool calls, compaction, background tasks and subagents."""
 
+from longrein.agent.inbox import encode_message
 from longrein.agent.loop import run
 from longrein.agent.messages import (
     NETWORK_CALL,
+    AddSchedule,
     Answer,
     Compact,
     Continue,
@@ -12,6 +14,7 @@ from longrein.agent.messages import (
     Output,
     PendingMessage,
     Pin,
+    RemoveSchedule,
     ReplyDelta,
     RetryPause,
     Rewind,
@@ -28,6 +31,7 @@ from longrein.agent.messages import (
     UserMessage,
     UserNotice,
     approval_digest,
+    program_event,
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import BYPASS, RESTORED_MODES, OpenSession, bypass_warning, open_session, resumed_state
@@ -42,6 +46,7 @@ __all__ = [
     "BYPASS",
     "NETWORK_CALL",
     "RESTORED_MODES",
+    "AddSchedule",
     "Answer",
     "Clock",
     "Compact",
@@ -58,6 +63,7 @@ __all__ = [
     "Output",
     "PendingMessage",
     "Pin",
+    "RemoveSchedule",
     "ReplyDelta",
     "RetryPause",
     "Rewind",
@@ -81,9 +87,11 @@ __all__ = [
     "bypass_warning",
     "child_system",
     "compose_system",
+    "encode_message",
     "fork_task",
     "next_move",
     "open_session",
+    "program_event",
     "resumed_state",
     "run",
 ]

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from longrein.agent.permission_check import footprint_of
+from longrein.agent.project_start import tell_project_start
 from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
 from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall, marker
@@ -31,7 +32,10 @@ async def record_file_changes(session: Session) -> None:
     if found and since_us:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
-    session.append(*found)
+    session.append(*found, *watch.branch.change(state))
+    await tell_project_start(session)
+    if session.subagents is not None:
+        session.append(*session.subagents.progress())
 
 
 def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from longrein.agent.branch_watcher import BranchWatcher
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged
 from longrein.tools import Blobs, change_of
@@ -43,6 +44,7 @@ class FileWatcher:
         self.looked: tuple[int, ...] = ()
         """Point in the log at which it looked last; it never looks twice at the same point."""
         self._stamps: dict[str, FileStamp] = {}
+        self.branch = BranchWatcher(workspace)
 
     async def changes(self, state: State, whose: Callable[[str, str], tuple[str, str]]) -> list[FileChanged]:
         """Return an event for each watched file that differs from what was last found.

@@ -1,10 +1,34 @@
-"""Programs that a repository makes git run: by its configuration, hooks and submodules."""
+"""What a repository's files say, without running git: the branch, and programs that it would make git run."""
+
+import re
 
 from longrein.permissions.git_config import GITLINK, HOOKS, READING_HOOKS, find_risky_key
 from longrein.workspace import Workspace
 
 CONFIG_BYTES_MAX = 1 << 20
+HEAD_BYTES_MAX = 4096
 INDEX_BYTES_MAX = 64 << 20
+
+
+def find_git_folder(workspace: Workspace, folder: str) -> str:
+    """Return the git folder of the repository around `folder`; '' for none."""
+    found = _find_repository(workspace, folder)
+    return found[0] if found is not None and not found[1] else ""
+
+
+def current_branch(workspace: Workspace, git_folder: str) -> str:
+    """Return the branch, or `detached at COMMIT`; '' where it is unknown, or no usual name.
+
+    The name reaches the model, so a text that poses as a name is left out.
+    """
+    try:
+        head = workspace.read(f"{git_folder}/HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    if re.fullmatch(r"[0-9a-f]{40,64}", head):
+        return f"detached at {head[:10]}"
+    found = re.fullmatch(r"ref: refs/heads/([\w./+@#=-]{1,100})", head)
+    return found[1] if found else ""
 
 
 def find_armed_setting(workspace: Workspace, folder: str, *, reads_only: bool) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.messages import (
+    AddSchedule,
     Answer,
     Compact,
     Continue,
@@ -19,6 +20,7 @@ from longrein.agent.messages import (
     InboxMessage,
     PendingMessage,
     Pin,
+    RemoveSchedule,
     Rewind,
     SetMode,
     SetModel,
@@ -29,7 +31,8 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.redaction import Redact, redacted
-from longrein.context import State, external_event, pending_notices
+from longrein.agent.schedules import ScheduleTimer
+from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,
     ModeSet,
@@ -54,7 +57,8 @@ PENDING_MAX = 1_000
 COLLECT_EVERY_S = 0.5
 """Interval in which an idle session looks for messages of other processes."""
 
-_encode = msgspec.json.Encoder().encode
+encode_message = msgspec.json.Encoder().encode
+"""Encode an `InboxMessage` as it is stored; another process leaves it with `store.leave_message`."""
 _decoder = msgspec.json.Decoder(InboxMessage)
 
 
@@ -79,7 +83,7 @@ class Inbox:
         """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when the inbox is full."""
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
-        number, written = self._log.put(_encode(redacted(word, self._redact)), flush=True)
+        number, written = self._log.put(encode_message(redacted(word, self._redact)), flush=True)
         self._words.append((number, word))
         self._wake.set()
         return asyncio.wrap_future(written)
@@ -184,10 +188,12 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
         case ExternalEvent(kind, source, text):
-            return external_event(kind, source, text)
+            return tuple(event for event in external_event(kind, source, text) if not is_repeated(state, event))
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
+            return ()
+        case AddSchedule() | RemoveSchedule():
             return ()
 
 
@@ -210,6 +216,8 @@ def pins_reminder(nonce: str, pins: tuple[str, ...]) -> Reminded:
 
 WAKING = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed", "teammate_message", "cron_fired")
 """Kinds of notices that start a turn."""
+SCHEDULED = ("cron_fired",)
+"""Kinds that do so even when the user wants no wakes, because the user scheduled them."""
 IN_A_ROW_MAX = 100
 """Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
 
@@ -225,6 +233,7 @@ class WakeSchedule:
         """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
+        self.schedules = ScheduleTimer(host)
         self.in_a_row = 0
         """Wakes since the user's last message."""
         self._until_s: float | None = None
@@ -255,9 +264,10 @@ class WakeSchedule:
     def _news(self) -> str:
         """Return the newest untold notice that is worth a wake; '' for none."""
         state = self._host.state
-        if not self.wanted or state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
+        if state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
-        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in WAKING]
+        kinds = WAKING if self.wanted else SCHEDULED
+        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in kinds]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""
 
     @property
@@ -266,7 +276,8 @@ class WakeSchedule:
         return self._due_s is not None
 
     def rouse(self) -> None:
-        """Wake the session's loop when the wake is due."""
+        """Wake the session's loop when the wake or a schedule is due."""
+        self.schedules.arm()
         if self._due_s is not None and (self._nap is None or self._nap.done()):
             self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
 
@@ -279,6 +290,7 @@ class WakeSchedule:
 
     def stop(self) -> None:
         """Cancel all timers."""
+        self.schedules.stop()
         for timer in (self._nap, self._end):
             if timer is not None:
                 timer.cancel()

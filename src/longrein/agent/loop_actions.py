@@ -5,9 +5,11 @@ import msgspec
 from longrein.agent.hook_events import refuse_prompt
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
+    AddSchedule,
     Answer,
     Continue,
     InboxMessage,
+    RemoveSchedule,
     Rewind,
     SetMode,
     SetModel,
@@ -82,6 +84,10 @@ def _take(session: Session, word: InboxMessage) -> None:
             session.wake_schedule.in_a_row = 0
         case StopTask(task) if session.background_tasks is not None:
             session.background_tasks.stop(task)
+        case AddSchedule(when, prompt):
+            session.wake_schedule.schedules.add(when, prompt)
+        case RemoveSchedule(name):
+            session.wake_schedule.schedules.remove(name)
         case Answer():
             session.paused = False
             word = _approve(session, word)
@@ -105,6 +111,8 @@ def _approve(session: Session, word: Answer) -> Answer:
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
     """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
+    if not once:
+        session.wake_schedule.schedules.fire()
     await session.commit(flush=True)
     if session.inbox.waiting and not session.ignores_inbox:
         return False

@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from longrein.context import State
-from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded, Text
+from longrein.context import PROGRAM_KINDS, State
+from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded, Text, UsageError
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -99,6 +99,19 @@ class Unpin(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class AddSchedule(msgspec.Struct, frozen=True, tag=True):
+    """Let `prompt` come back at set times: `5m`, `2h`, `1d`, or a cron line of five fields."""
+
+    when: str
+    prompt: str
+
+
+class RemoveSchedule(msgspec.Struct, frozen=True, tag=True):
+    """Remove a schedule."""
+
+    name: str
+
+
 class Rewind(msgspec.Struct, frozen=True, tag=True):
     """Go back to entry `to`; with `files`, restore the files too."""
 
@@ -129,6 +142,13 @@ class ExternalEvent(msgspec.Struct, frozen=True, tag="Happened"):
     """Text for the model; for a state, '' clears it."""
 
 
+def program_event(kind: str, text: str, source: str = "") -> ExternalEvent:
+    """Return the message with which a program reports an event. Raises `UsageError` for another kind."""
+    if kind not in PROGRAM_KINDS:
+        raise UsageError(f"there is no kind of event {kind!r}; kinds are {', '.join(PROGRAM_KINDS)}")
+    return ExternalEvent(kind, source, text)
+
+
 class StopChild(msgspec.Struct, frozen=True, tag=True):
     """Stop a subagent; its report holds what it has so far."""
 
@@ -151,6 +171,8 @@ InboxMessage = (
     | Uncompact
     | Pin
     | Unpin
+    | AddSchedule
+    | RemoveSchedule
     | Rewind
     | Continue
     | ExternalEvent

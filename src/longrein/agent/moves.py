@@ -22,7 +22,6 @@ from longrein.context import (
     State,
     Summarise,
     Swap,
-    decide,
     decide_seed,
     decide_without_money,
     due_reminders,
@@ -390,7 +389,7 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
     if move_context.seed:
         decision = decide_seed(state, named_window(state, move_context.budget))
     else:
-        decision = decide(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
+        decision = move_context.policy(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
     if isinstance(decision, Summarise) and state.compact_refused_asks == state.asks:
         decision = Nothing("a PreCompact hook refused it")
     if isinstance(decision, Summarise) and not _pays_summary(state, move_context):

@@ -11,7 +11,7 @@ import msgspec
 from longrein.agent.hook_transcript import AppendTranscript
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
-from longrein.context import Budget, State
+from longrein.context import Budget, Decision, State, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
@@ -118,6 +118,10 @@ class Dependencies(msgspec.Struct):
     """Appends to the copy of the conversation that hooks read; None when there is none."""
     mcp: "McpToolset | None" = None
     """MCP servers, shared by all agents of a tree; None where none is configured."""
+    tells_project: bool = False
+    """Whether a new session tells the model the git status and the tracked files."""
+    policy: Callable[..., Decision] = decide
+    """Context policy: decides before each request what to shorten."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
@@ -153,6 +157,8 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True if hooks are asked before a turn ends."""
     batch_hooks: bool = False
     """True if hooks are asked after each batch of calls."""
+    policy: Callable[..., Decision] = decide
+    """Context policy of other profiles."""
 
 
 WIDTH = {mode: width for width, mode in enumerate(MODES)}

@@ -492,6 +492,7 @@ class Session:
             seed=self.state.profile.startswith("seed"),
             stop_hooks=self.hooks.end_concerns,
             batch_hooks=self.hooks.concern("PostToolBatch"),
+            policy=deps.policy,
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
             summarising=self.summary_request.running,

@@ -194,6 +194,7 @@ async def _record(
     changes: list[FileChanged] = []
     if place.changing:
         changes = await _changed(session, arguments, place.beside.looking)
+        session.append(*session.file_watcher.branch.change(session.state))
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
     outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)

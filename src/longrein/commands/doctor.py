@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from longrein.config import Plugins, load_plugins
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted, escape_line
@@ -20,9 +21,9 @@ from longrein.workspace.sandbox import SandboxPolicy, find_rung, network_problem
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
-    findings += [*_hooks(place), *_settings(place)]
+    findings += [*_hooks(place), *_plugins(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
-    return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
+    return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model", "plugin")) else 1
 
 
 Finding = tuple[bool, str, str]
@@ -107,6 +108,9 @@ def _hooks(place: RunContext) -> list[Finding]:
 
 
 def _model(place: RunContext) -> list[Finding]:
+    provider = place.settings.model.partition("/")[0]
+    if provider in _loaded(place)[0].providers:
+        return [(True, "model", f"{place.settings.model} (of a plugin)")]
     try:
         options = chosen_model(place)
     except LongreinError as error:
@@ -121,6 +125,20 @@ def _model(place: RunContext) -> list[Finding]:
     elif price.note:
         findings.append((True, "prices", price.note))
     return findings
+
+
+def _loaded(place: RunContext) -> tuple[Plugins, str]:
+    """Return the plugins, and why they cannot be used."""
+    try:
+        return load_plugins(place.settings.plugins, (), place.settings.providers), ""
+    except LongreinError as error:
+        return Plugins(), str(error)
+
+
+def _plugins(place: RunContext) -> list[Finding]:
+    loaded, problem = _loaded(place)
+    found = [(True, "plugin", f"{package}: {part}") for part, package in loaded.sources.items()]
+    return [*found, *([(False, "plugin", problem)] if problem else [])]
 
 
 def _settings(place: RunContext) -> list[Finding]:

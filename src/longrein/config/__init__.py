@@ -24,6 +24,7 @@ from longrein.config.instructions import (
 )
 from longrein.config.mcp_servers import McpServers, approve_servers, load_mcp_servers, server_secrets
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
+from longrein.config.plugins import Plugins, load_plugins
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.subagent_types import load_subagent_types
@@ -34,6 +35,7 @@ __all__ = [
     "Instructions",
     "LoadedHooks",
     "McpServers",
+    "Plugins",
     "Probe",
     "TrustedFolders",
     "approve_servers",
@@ -52,6 +54,7 @@ __all__ = [
     "load_hooks",
     "load_instructions",
     "load_mcp_servers",
+    "load_plugins",
     "load_settings",
     "load_subagent_types",
     "nested_instructions",

@@ -25,6 +25,7 @@ from longrein.context.decide import (
 from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
 from longrein.context.message_list import Engine as Engine
 from longrein.context.fold_notices import external_event as external_event
+from longrein.context.fold_notices import is_repeated as is_repeated
 from longrein.context.reminders import due_reminders as due_reminders, pending_notices as pending_notices
 from longrein.context.state.quoting import neutralize_markers as neutralize_markers
 from longrein.context.render import (
@@ -51,6 +52,7 @@ from longrein.context.seed_policy import (
 from longrein.context.snapshot import decode_state as decode_state, encode_state as encode_state
 from longrein.context.state.ledger import FileUse as FileUse, Ledger as Ledger
 from longrein.context.state.reminder_kinds import KINDS as KINDS
+from longrein.context.state.reminder_kinds import PROGRAM_KINDS as PROGRAM_KINDS
 from longrein.context.state.repetition import PERIODS as PERIODS
 from longrein.context.state.request import Budget as Budget, Item as Item, Price as Price, Request as Request
 from longrein.context.state.state import (

@@ -55,6 +55,8 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
+    Schedule,
+    SchedulesSet,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -88,6 +90,7 @@ def _opened(state: State, seq: int, event: Opened) -> None:
         return
     state.asked = state.summarising = state.summary = state.summary_of = state.failure = None
     state.calls, state.tasks, state.children, state.notices = {}, {}, {}, []
+    state.schedules = ()
     state.spent_usd, state.usage, state.failures = 0.0, Usage(), 0
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
@@ -228,6 +231,8 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             state.cwd = cwd
         case PinsSet(pins):
             state.pins = pins
+        case SchedulesSet(schedules):
+            _schedules_set(state, schedules)
         case Cleared() as event:
             fold_cleared(state, seq, event)
         case Summarized() as event:
@@ -299,6 +304,8 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         _turn(state, task=False)
     if event.kind == "stuck":
         state.step_history = msgspec.structs.replace(state.step_history, told=state.step_history.told + 1, told_seq=seq)
+    if event.kind == "cron_fired" and not event.text:
+        state.fired[event.source.partition(" ")[0]] = state.at
     if event.kind == "nested_memory":
         state.told = (*state.told, event.state)
     if event.kind == "continue":
@@ -306,6 +313,14 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.owes_reply = True
     if event.text:
         append_item(state, make_item(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
+
+
+def _schedules_set(state: State, schedules: tuple[Schedule, ...]) -> None:
+    names = {one.id for one in schedules}
+    state.schedules = schedules
+    state.fired = {name: at for name, at in state.fired.items() if name in names}
+    numbers = (int(name[1:]) for name in names if name[1:].isdecimal())
+    state.last_schedule = max(state.last_schedule, *numbers, 0)
 
 
 # --- Requests and replies --------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ from longrein.events import (
 NOTICES_MAX = 400  # Limit of notices. Told ones are kept too, because a rewind makes them pending again.
 UNTOLD_MAX = 5_000  # Limit of pending notices
 CUT_EVERY = 64  # Number of notices between two cuts, so that the cost per notice is constant
+EVENT_CHARS_MAX = 20_000  # Limit of the text of an external event
+SOURCE_CHARS_MAX = 500  # Limit of its source
+LOOK_BACK = 64  # Latest notices among which an equal one is searched
 DAY_US = 86_400_000_000  # Microseconds of a day
 
 
@@ -46,7 +49,26 @@ def record_notices(state: State, entry: Entry) -> None:
 
 def external_event(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
     """Return the `Reminded` for an external event, to be told before the next request; () for an unknown kind."""
-    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].external else ()
+    if kind not in KINDS or not KINDS[kind].external:
+        return ()
+    if len(text) > EVENT_CHARS_MAX:
+        text = f"{text[:EVENT_CHARS_MAX]}\n(cut: {len(text) - EVENT_CHARS_MAX} more characters)"
+    return (Reminded(kind, "", source[:SOURCE_CHARS_MAX], text),)
+
+
+def is_repeated(state: State, event: Reminded) -> bool:
+    """Return True if an external event says what already waits to be told, or for a state what holds already."""
+    kind = KINDS[event.kind]
+    key = "" if kind.single else event.source
+    told = state.reminded.get(event.kind)
+    for one in reversed(state.notices[-LOOK_BACK:]):
+        if (one.kind, one.key) != (event.kind, key):
+            continue
+        if (one.line, one.body) == (event.source, event.state):
+            return kind.nature == "state" or told is None or one.seq > told.seq
+        if kind.nature == "state":
+            return False
+    return False
 
 
 def add_notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
@@ -67,9 +89,10 @@ def _cut(state: State) -> None:
 # --- Session and prefix ----------------------------------------------------------------------------------------------
 
 
-def _opened(state: State, seq: int, _event: Opened) -> None:
-    """Record the day, which the static context names."""
+def _opened(state: State, seq: int, event: Opened) -> None:
+    """Record the day and the branch, which the static context names."""
     state.reminded["clock"] = LastReminder(str(state.at // DAY_US), seq)
+    state.branch = event.branch
 
 
 def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
@@ -241,13 +264,22 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
     if not event.text:
-        if KINDS[event.kind].external:
+        if event.kind == "branch_changed":
+            _branch_changed(state, seq, event.source)
+        elif KINDS[event.kind].external:
             key = "" if KINDS[event.kind].single else event.source
             add_notice(state, seq, event.kind, event.source, body=event.state, key=key)
         return
     state.reminded[event.kind] = LastReminder(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):
         _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
+
+
+def _branch_changed(state: State, seq: int, branch: str) -> None:
+    """Record another git branch. A change by an open call is known from its result."""
+    was, state.branch = state.branch, branch
+    if not state.calls:
+        add_notice(state, seq, "branch_changed", branch, was=was)
 
 
 def _summarized(state: State, seq: int, event: Summarized) -> None:

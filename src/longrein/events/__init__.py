@@ -61,6 +61,8 @@ from longrein.events.events import (
     PermissionAnswered as PermissionAnswered,
     PermissionAsked as PermissionAsked,
     PinsSet as PinsSet,
+    Schedule as Schedule,
+    SchedulesSet as SchedulesSet,
     PrefixSet as PrefixSet,
     Recalled as Recalled,
     Reminded as Reminded,

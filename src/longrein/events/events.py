@@ -217,6 +217,7 @@ class Opened(Event, frozen=True):
     pins: tuple[str, ...] = ()  # Constraints inherited from the parent, verbatim
     kind: str = ""  # Type of a subagent; empty for a session of the user
     label: str = ""  # Label of a subagent on the screen and in task ids, such as `a398`
+    branch: str = ""  # Git branch at the start; empty for none
 
 
 class PrefixSet(Event, frozen=True):
@@ -426,6 +427,22 @@ class PinsSet(Event, frozen=True):
     pins: tuple[str, ...]  # Constraints, verbatim
 
 
+class Schedule(Record, frozen=True):
+    """Prompt of the user that comes back at set times."""
+
+    id: str  # Name, such as `s1`; never reused in a session
+    when: str  # Interval such as `5m`, or a cron line of five fields in local time
+    prompt: str  # The user's words
+    created_at: int = 0  # Microseconds UTC
+
+
+class SchedulesSet(Event, frozen=True):
+    """New list of schedules."""
+
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    schedules: tuple[Schedule, ...]
+
+
 # --- Compaction ------------------------------------------------------------------------------------------------------
 
 
@@ -601,6 +618,7 @@ AnyEvent = (
     | ModeSet
     | CwdSet
     | PinsSet
+    | SchedulesSet
     | Cleared
     | Summarized
     | Restored

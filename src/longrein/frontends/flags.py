@@ -302,6 +302,34 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command(
+            "happened",
+            "KIND [TEXT] [FLAGS]",
+            "Tell the model of a session that something happened: in an editor, a server, a script. A working session "
+            "is told with its next request, an idle one with your next prompt. The text is data, never an order. "
+            "Without TEXT, stdin is the text. KIND is one of program_message, diagnostics, selected_lines_in_ide, "
+            "opened_file_in_ide, mcp_resource, mcp_resource_updated, teammate_message.",
+            (
+                flag("--source", "what it is about, such as a file or a program", "word", "NAME"),
+                flag("--session", "the session; default: $LONGREIN_SESSION, else this folder's newest", "word", "ID"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
+            "schedule",
+            "[add WHEN PROMPT | remove ID] [FLAGS]",
+            "List what comes back at set times in a session, add to it or remove from it. WHEN is an interval (5m, "
+            "2h, 1d) or a cron line of five fields in local time, such as 0 9 * * 1-5. PROMPT comes as your word "
+            "while the session is open and idle; missed times come once. A schedule ends after 7 days.",
+            (
+                flag("--session", "the session; default: $LONGREIN_SESSION, else this folder's newest", "word", "ID"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "worktrees",
             "[merge NAME | remove NAME] [FLAGS]",
             "List the git worktrees that subagents have left with changes. merge brings one into your folder as "
@@ -405,7 +433,7 @@ RESERVED: Mapping[str, str] = {
         ),
         (
             "it is not available yet",
-            "mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
+            "mcp-server plugin plugins extension extensions skill skills recipe cloud review apply pr",
         ),
     )
     for word in words.split()

@@ -32,11 +32,11 @@ from longrein.agent.subagents.spawn import (
     remaining_for,
     start_subagent,
 )
-from longrein.agent.subagents.status import subagent_views
+from longrein.agent.subagents.status import progress_events, subagent_views
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
-from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
+from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
 from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, finish_worktree, read_worktree, remove_worktree
@@ -425,6 +425,10 @@ class SubagentRunner:
     def views(self) -> Sequence[SubagentView]:
         """Return all subagents, each followed by its own."""
         return subagent_views(self.session, self.tree.working)
+
+    def progress(self) -> Sequence[Reminded]:
+        """Return how far those in the background are, for the first request of a turn."""
+        return progress_events(self.session, self.views()) if self.running else ()
 
     async def close(self) -> None:
         """Close them; they continue when the session is opened again."""

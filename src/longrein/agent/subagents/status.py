@@ -1,6 +1,6 @@
 """Live status of subagents: task, time, cost and latest action of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -9,9 +9,11 @@ from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
 from longrein.agent.subagents.tree import ActiveSubagent
-from longrein.context import SubagentState
-from longrein.events import Replied, Text, ToolCall, ToolEnded, UserSpoke, text_of, unwrapped
+from longrein.context import SubagentState, external_event, is_repeated
+from longrein.events import Reminded, Replied, Text, ToolCall, ToolEnded, UserSpoke, text_of, unwrapped
 
+PROGRESS_MAX = 5
+"""Subagents whose progress is told at once."""
 LINE_CHARS_MAX = 120
 """Characters of the latest action."""
 
@@ -28,6 +30,21 @@ def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], dept
         else:
             found.append(_over(view, now))
     return found
+
+
+def progress_events(session: Session, views: Sequence[SubagentView]) -> list[Reminded]:
+    """Return how far the subagents in the background are, at the first request of a turn; [] at any other.
+
+    The model is told of the first `PROGRESS_MAX` in one line each, and only of what changed since it was told last.
+    """
+    if session.state.steps:
+        return []
+    working = [view for view in views if view.depth == 1 and view.state in ("queued", "running", "asking")]
+    found: list[Reminded] = []
+    for view in working[:PROGRESS_MAX]:
+        text = f"{view.state}, {view.steps} requests so far" + (f": {view.last}" if view.last else "")
+        found += external_event("subagent_progress", f"{view.label} ({view.kind})", session.deps.redact(text))
+    return [event for event in found if not is_repeated(session.state, event)]
 
 
 def _over(view: SubagentView, now: SubagentState) -> SubagentView:

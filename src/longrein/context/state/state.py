@@ -25,6 +25,7 @@ from longrein.events import (
     PermissionAsked,
     PrefixSet,
     Replied,
+    Schedule,
     TaskEnded,
     TaskStarted,
     Todo,
@@ -196,6 +197,10 @@ class State(ConversationState):
     profile: str = "default"
     mode: str = "default"
     pins: tuple[str, ...] = ()
+    schedules: tuple[Schedule, ...] = ()  # Prompts that come back at set times
+    fired: dict[str, int] = {}  # Schedule -> when it fired last, microseconds UTC
+    last_schedule: int = 0  # Number of the newest schedule that ever was
+    branch: str = ""  # Git branch that the model knows of; empty where the log names none
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
     traits: dict[str, ToolTraits] = {}  # Traits of every tool that any prefix has stated, by name

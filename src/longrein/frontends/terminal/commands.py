@@ -7,10 +7,12 @@ import msgspec
 
 from longrein.agent import (
     BYPASS,
+    AddSchedule,
     Compact,
     InboxMessage,
     PendingMessage,
     Pin,
+    RemoveSchedule,
     Rewind,
     SessionPort,
     SetMode,
@@ -23,8 +25,9 @@ from longrein.agent import (
     UserMessage,
     bypass_warning,
 )
+from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
-from longrein.events import Text, ToolCall
+from longrein.events import Text, ToolCall, UsageError
 from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
@@ -397,6 +400,25 @@ def _pins(context: CommandContext, _: str) -> CommandResult:
     return CommandResult("pinned", rows or [none])
 
 
+def _loop(_: CommandContext, text: str) -> CommandResult:
+    try:
+        when, prompt = split_when(text)
+    except UsageError as error:
+        return notice(escape_line(str(error)))
+    return CommandResult(message=AddSchedule(when, prompt))
+
+
+def _schedule(context: CommandContext, text: str) -> CommandResult:
+    state, (word, _, rest) = context.session.state, text.partition(" ")
+    if word == "remove":
+        return CommandResult(message=RemoveSchedule(rest.strip()))
+    if text:
+        return _loop(context, text)
+    rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
+    none = line(("dim", "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"))
+    return CommandResult("scheduled in this session", rows or [none])
+
+
 def _cost(context: CommandContext, _: str) -> CommandResult:
     state = context.session.state
     used = state.usage
@@ -445,6 +467,8 @@ COMMANDS = (
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
+    Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
+    Command("schedule", "[CRON PROMPT | remove ID]", "what comes back at set times, such as 0 9 * * 1-5", _schedule),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(

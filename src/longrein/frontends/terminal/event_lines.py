@@ -19,6 +19,7 @@ from longrein.events import (
     Reminded,
     Restored,
     Rewound,
+    SchedulesSet,
     Summarized,
     TodoSet,
     ToolEnded,
@@ -380,6 +381,9 @@ def event_lines(event: AnyEvent) -> list[Line]:
             return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
         case GoalChanged(goal=goal):
             return [line(("dim", "goal "), goal_line(goal))]
+        case SchedulesSet(schedules=schedules):
+            rows = [f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules]
+            return [line(("dim", f"scheduled: {row}")) for row in rows] or [line(("dim", "nothing is scheduled"))]
         case Reminded(kind="compact_refused", state=why):
             return [notice_line(f"nothing was compacted: {why}")]
         case Restored(undone=undone):

@@ -1,0 +1,196 @@
+"""Schedules of a session: prompts of the user that come back at set times while the session is open and idle.
+
+A schedule is in the log (`SchedulesSet`), and so is each time it fires (`Reminded` of kind `cron_fired`); the next time
+follows from both. Times that were missed while longrein was closed or busy fire once. Times are local.
+"""
+
+import asyncio
+import re
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from longrein.context import State, external_event
+from longrein.events import Schedule, SchedulesSet, UsageError
+
+if TYPE_CHECKING:
+    from longrein.agent.session import Session
+
+SCHEDULES_MAX = 50
+PROMPT_CHARS_MAX = 4_000
+EXPIRY_US = 7 * 86_400_000_000
+"""A schedule ends after this time, so that a forgotten one does not cost money for ever."""
+NAP_MAX_S = 60.0
+"""Longest sleep between two looks, because a suspended machine does not count it."""
+SHORTEST_S = 60
+NEVER_US = 253_370_764_800_000_000
+"""The year 9999."""
+JITTER_SHARE, JITTER_MAX_S = 0.1, 900.0
+"""A time of a cron line is later by up to this share of its interval, and at most so many seconds."""
+YEARS_MAX = 5
+"""A cron line with no time in so many years has none."""
+
+UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+NAMES = {
+    "month": ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    "day of the week": ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
+}
+USAGE = 'write an interval such as 5m, 2h or 1d, or a cron line such as "0 9 * * 1-5", and then the prompt'
+
+
+# --- Times -----------------------------------------------------------------------------------------------------------
+
+
+def split_when(text: str) -> tuple[str, str]:
+    """Split `5m PROMPT` or `0 9 * * 1-5 PROMPT` into the time and the prompt. Raises `UsageError`."""
+    words = text.split(maxsplit=1)
+    if words and re.fullmatch(r"\d+[a-z]", words[0]):
+        when, prompt = words[0], words[1] if len(words) > 1 else ""
+    else:
+        *cron, prompt = [*text.split(maxsplit=5), *[""] * 6][:6]
+        when = " ".join(cron)
+    if not prompt.strip():
+        raise UsageError(f"what is to be done, and when? {USAGE}")
+    next_time(when, 0)
+    return when, prompt.strip()
+
+
+def next_time(when: str, after_us: int) -> int:
+    """Return the first time of `when` after `after_us`, in microseconds UTC. Raises `UsageError` for no such time."""
+    if interval := re.fullmatch(r"(\d{1,6})([mhd])", when):
+        seconds = int(interval[1]) * UNITS[interval[2]]
+        if seconds < SHORTEST_S or seconds * 1_000_000 > EXPIRY_US:
+            raise UsageError(f"{when} is no interval from 1m to 7d")
+        return after_us + seconds * 1_000_000
+    fields = when.split()
+    if len(fields) != len(FIELDS):
+        raise UsageError(f"{when.strip()!r} is no time: {USAGE}")
+    minutes, hours, days, months, weekdays = (_values(field, *row) for field, row in zip(fields, FIELDS, strict=True))
+    weekdays |= {0} if 7 in weekdays else set()
+    at = datetime.fromtimestamp(after_us // 1_000_000).replace(second=0) + timedelta(minutes=1)
+    last = at.year + YEARS_MAX
+    while at.year <= last:
+        weekday, any_day, any_weekday = (at.weekday() + 1) % 7, fields[2][0] == "*", fields[4][0] == "*"
+        fits = (at.day in days, weekday in weekdays)
+        if at.month not in months:
+            at = (at.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
+        elif not (all(fits) if any_day or any_weekday else any(fits)):
+            at = at.replace(hour=0, minute=0) + timedelta(days=1)
+        elif at.hour not in hours:
+            at = at.replace(minute=0) + timedelta(hours=1)
+        elif at.minute not in minutes or at.timestamp() * 1e6 <= after_us:
+            at += timedelta(minutes=1)
+        else:
+            return int(at.timestamp()) * 1_000_000
+    raise UsageError(f"{when!r} never comes")
+
+
+def _values(field: str, name: str, least: int, most: int) -> set[int]:
+    """Return the values of one field: `*`, `5`, `1-5`, `*/15`, `mon,wed`."""
+    found: set[int] = set()
+    names = NAMES.get(name, ())
+    for part in field.lower().split(","):
+        match = re.fullmatch(r"(?:\*|([a-z]{3}|[0-9]{1,3})(?:-([a-z]{3}|[0-9]{1,3}))?)(?:/([0-9]{1,3}))?", part)
+        words = match.groups("")[:2] if match else ()
+        if match is None or any(word.isalpha() and word not in names for word in words):
+            raise UsageError(f"{part!r} is no {name}: {USAGE}")
+        ends = [names.index(word) if word.isalpha() else int(f"0{word}") for word in words]
+        first, last = (least, most) if part[0] == "*" else (ends[0], ends[1] if match[2] else ends[0])
+        if match[3] and not match[2] and part[0] != "*":
+            last = most
+        if not least <= first <= last <= most or match[3] == "0":
+            raise UsageError(f"{part!r} is no {name}: it is from {least} to {most}")
+        found |= set(range(first, last + 1, int(match[3] or 1)))
+    return found
+
+
+def fire_time(schedule: Schedule, state: State) -> int:
+    """Return the time at which a schedule fires next. One with an interval fires for the first time at once."""
+    fired = state.fired.get(schedule.id, 0)
+    if " " not in schedule.when and not fired:
+        return schedule.created_at
+    try:
+        at = next_time(schedule.when, max(fired, schedule.created_at))
+    except UsageError:
+        return NEVER_US  # of a log that somebody has edited
+    if " " not in schedule.when:
+        return at
+    share = int.from_bytes(sha256(f"{state.session} {schedule.id}".encode()).digest()[:4]) / 2**32
+    interval_s = (next_time(schedule.when, at) - at) / 1e6
+    return at + round(share * min(interval_s * JITTER_SHARE, JITTER_MAX_S) * 1e6)
+
+
+# --- Schedules of a session ------------------------------------------------------------------------------------------
+
+
+class ScheduleTimer:
+    """Adds, removes and fires the schedules of one open session."""
+
+    def __init__(self, host: "Session") -> None:
+        self._host = host
+        self._nap: asyncio.Task[None] | None = None
+
+    def add(self, when: str, prompt: str) -> None:
+        """Add a schedule; one that cannot be is refused with a notice."""
+        host, known = self._host, self._host.state.schedules
+        try:
+            split_when(f"{when} {prompt}")
+            if len(known) >= SCHEDULES_MAX:
+                raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
+        except UsageError as error:
+            host.notice(str(error))
+            return
+        made = Schedule(f"s{host.state.last_schedule + 1}", when, prompt[:PROMPT_CHARS_MAX], host.deps.clock.wall_us())
+        host.append(SchedulesSet((*known, made)))
+
+    def remove(self, name: str) -> None:
+        """Remove a schedule; say so where there is none of that name."""
+        known = self._host.state.schedules
+        kept = tuple(one for one in known if one.id != name)
+        if kept == known:
+            self._host.notice(f"nothing is scheduled as {name}")
+        else:
+            self._host.append(SchedulesSet(kept))
+
+    def fire(self) -> None:
+        """Record the schedules that are due, and drop those that have expired."""
+        host, state, now_us = self._host, self._host.state, self._host.deps.clock.wall_us()
+        if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
+            return
+        kept = tuple(one for one in state.schedules if now_us < one.created_at + EXPIRY_US)
+        for one in state.schedules:
+            if one not in kept:
+                host.notice(f"{one.id} ({one.when}) has ended after 7 days; schedule it again if it is still needed")
+        if kept != state.schedules:
+            host.append(SchedulesSet(kept))
+        for one in kept:
+            if fire_time(one, state) <= now_us:
+                host.append(*external_event("cron_fired", f"{one.id} ({one.when})", one.prompt))
+
+    def arm(self) -> None:
+        """Wake the session's loop when the next schedule is due."""
+        state = self._host.state
+        if not state.schedules or (self._nap is not None and not self._nap.done()):
+            return
+        clock = self._host.deps.clock
+        due_s = min(fire_time(one, state) for one in state.schedules) / 1e6 - clock.wall_us() / 1e6
+
+        async def nap() -> None:
+            await clock.sleep(min(NAP_MAX_S, max(0.0, due_s)))
+            self._host.poke()
+
+        self._nap = asyncio.ensure_future(nap())
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._nap is not None:
+            self._nap.cancel()
+
+
+def describe(schedule: Schedule, state: State) -> str:
+    """Return a schedule as one line: name, time, next time, prompt."""
+    at = datetime.fromtimestamp(fire_time(schedule, state) // 1_000_000)
+    return f"{schedule.id}  {schedule.when}  next {at:%a %d %b %H:%M}  {msgspec.json.encode(schedule.prompt).decode()}"

@@ -1,0 +1,137 @@
+"""Plugins: installed Python packages that the user's settings name. No other package is looked at.
+
+A package offers its parts as entry points, of which there are three groups:
+
+    longrein.tools       a tool, a list of tools, or a function that returns tools
+    longrein.providers   a function from the name of a model to a model; the entry point's name is the provider's
+    longrein.policies    a function with the arguments of `longrein.context.decide`; at most one in all
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from longrein.context import Decision, decide
+from longrein.events import ModelUnknown, SettingsError
+from longrein.models import Model, known_provider
+from longrein.tools import Tool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+TOOLS, PROVIDERS, POLICIES = "longrein.tools", "longrein.providers", "longrein.policies"
+Policy = Callable[..., Decision]
+
+
+class Plugins(msgspec.Struct):
+    """Parts that plugins bring."""
+
+    tools: list[Tool] = []
+    providers: dict[str, Callable[[str], Model]] = {}
+    """Provider -> function that opens one of its models."""
+    policy: Policy | None = None
+    """Replaces the context policy."""
+    sources: dict[str, str] = {}
+    """Part, such as `tool Count`, -> the package that brings it."""
+
+    def open_model(self, name: str) -> Model | None:
+        """Open the model `provider/model`; None where no plugin brings that provider. Raises `ModelUnknown`."""
+        provider, _, model = name.partition("/")
+        if provider not in self.providers:
+            return None
+        source = self.sources[f"provider {provider}"]
+        try:
+            opened = self.providers[provider](model)
+            made = f"{opened.provider}/{opened.model}"
+        except Exception as error:
+            raise ModelUnknown(f"{source} cannot open {name}: {error}") from error
+        if made != name:  # a resume opens the model by the name that it gives itself
+            raise ModelUnknown(f"{source} cannot open {name}: its model calls itself {made}")
+        return opened
+
+    def guarded_policy(self, notice: Callable[[str], None]) -> Policy:
+        """Return the context policy. Where that of a plugin fails, longrein's own decides, after a notice."""
+        policy = self.policy
+        if policy is None:
+            return decide
+        told: list[str] = []
+
+        def decide_safely(*arguments: Any, **more: Any) -> Decision:
+            problem = ""
+            try:
+                decision: Any = policy(*arguments, **more)
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+            else:
+                if isinstance(decision, Decision):
+                    return decision
+                problem = f"it returned {decision!r}"
+            if problem not in told:
+                told.append(problem)
+                notice(f"the context policy of {self.sources['policy']} failed; longrein's own decides: {problem}")
+            return decide(*arguments, **more)
+
+        return decide_safely
+
+
+def load_plugins(names: Sequence[str], known_tools: Sequence[str], providers: Mapping[str, Any]) -> Plugins:
+    """Load the plugins of the installed packages `names`.
+
+    `known_tools`, `providers`: names that are taken. Raises `SettingsError` for a package that is not installed,
+    brings nothing or cannot be loaded, and for a part whose name is taken.
+    """
+    found = Plugins()
+    for name in names:
+        points = [point for point in _entry_points(name) if point.group in (TOOLS, PROVIDERS, POLICIES)]
+        if not points:
+            raise SettingsError(f"plugin {name} has no entry point {TOOLS}, {PROVIDERS} or {POLICIES}")
+        for point in points:
+            loaded = _loaded(name, point)
+            if point.group == TOOLS:
+                _add_tools(found, name, loaded, known_tools)
+            elif not callable(loaded):
+                raise SettingsError(f"plugin {name}: {point.value} is no function")
+            elif point.group == PROVIDERS:
+                taken = point.name in providers or known_provider(point.name) is not None
+                _claim(found, f"provider {point.name}", name, taken=taken)
+                found.providers[point.name] = loaded
+            else:
+                _claim(found, "policy", name, taken=False)
+                found.policy = loaded
+    return found
+
+
+def _entry_points(name: str) -> "Sequence[EntryPoint]":
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return list(distribution(name).entry_points)
+    except (PackageNotFoundError, ValueError):
+        raise SettingsError(
+            f"plugin {name} is not installed in longrein's Python: install it, or take it out of `plugins`"
+        ) from None
+
+
+def _loaded(name: str, point: "EntryPoint") -> Any:
+    try:
+        loaded = point.load()
+        return loaded() if point.group == TOOLS and not isinstance(loaded, (Tool, list, tuple)) else loaded
+    except Exception as error:
+        why = str(error).partition("\n")[0]
+        raise SettingsError(f"plugin {name}: {point.value} cannot be loaded: {type(error).__name__}: {why}") from error
+
+
+def _add_tools(found: Plugins, name: str, loaded: Any, known: Sequence[str]) -> None:
+    for tool in [loaded] if isinstance(loaded, Tool) else loaded if isinstance(loaded, (list, tuple)) else [loaded]:
+        if not isinstance(tool, Tool):
+            raise SettingsError(f"plugin {name}: {tool!r} is no tool; make one with longrein.tool")
+        _claim(found, f"tool {tool.spec.name}", name, taken=tool.spec.name in known)
+        found.tools.append(tool)
+
+
+def _claim(found: Plugins, part: str, name: str, *, taken: bool) -> None:
+    if taken or part in found.sources:
+        owner = found.sources.get(part, "longrein or the settings")
+        raise SettingsError(f"plugin {name} brings the {part}, which {owner} has already")
+    found.sources[part] = name
