@@ -90,13 +90,21 @@ def run_interactive(options: Options) -> int:
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
     """Run a subcommand: the function of that name in `longrein.commands`."""
-    run = getattr(_command(MODULES.get(name, name)), name)
+    run = getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
     place = None if name == "demo" else read_run_context(options)  # the demo has its own settings
     return int(run(place, words, **flags))
 
 
-MODULES = {"export": "sessions", "context": "sessions", "search": "sessions", "agents": "tasks"}
+MODULES = {
+    "export": "sessions",
+    "context": "sessions",
+    "search": "sessions",
+    "agents": "tasks",
+    "import": "import_session",
+}
 """Subcommand -> the module with its function, where that has another name."""
+FUNCTIONS = {"import": "import_session"}
+"""Subcommand -> its function, where that has another name."""
 
 
 def _command(module: str) -> Any:

@@ -222,16 +222,28 @@ COMMANDS: Mapping[str, Command] = {
             (
                 flag(
                     "--format",
-                    "jsonl: every entry of the log; transcript: the conversation as providers spell it",
+                    "jsonl: every entry of the log; html and markdown: a page to read; atif: a trajectory for other "
+                    "tools; transcript: the conversation as providers spell it",
                     "word",
                     "FORMAT",
-                    ("jsonl", "transcript"),
+                    ("jsonl", "html", "markdown", "atif", "transcript"),
                 ),
+                flag("--whole", "one file that `longrein import` takes on another machine"),
                 flag("-o --output", "write here and not to stdout", "word", "FILE"),
                 STATE_DIR,
                 HELP,
             ),
             1,
+            1,
+        ),
+        Command(
+            "import",
+            "FILE... [FLAGS]",
+            "Take over sessions that can be resumed: files of `longrein export --whole`, transcripts of Claude Code "
+            "(~/.claude/projects/*/*.jsonl) and rollouts of Codex (~/.codex/sessions/*/*/*/*.jsonl). They work in the "
+            "current folder from then on. A session that is there is never changed.",
+            (STATE_DIR, HELP),
+            1000,
             1,
         ),
         Command(
@@ -303,7 +315,7 @@ RESERVED: Mapping[str, str] = {
         ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
         ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
         ("`longrein sessions` lists the sessions", "list ls ps history threads thread projects project"),
-        ("`longrein export ID` writes a session out", "log logs import share"),
+        ("`longrein export ID` writes a session out", "log logs share"),
         ("`longrein context ID` shows what fills a session; /cost in a session what it cost", "stats usage cost"),
         ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
         ("it is a command within a session: type it there after a /", "compact rewind clear pin goals queue"),
