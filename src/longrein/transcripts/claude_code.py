@@ -141,8 +141,15 @@ def _result_ids(line: Line) -> set[str]:
 # --- Content ---------------------------------------------------------------------------------------------------------
 
 
+def _content_blocks(content: Any) -> list[Any]:
+    """Return the blocks of a message, whose content may be one text."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
 def _reply_parts(content: Any, found: Transcript) -> Iterator[ReplyPart]:
-    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+    for block in _content_blocks(content):
         match block:
             case {"type": "text", "text": str(text)}:
                 yield Text(clean(text))
@@ -160,7 +167,7 @@ def _read_user(content: Any, builder: LogBuilder, found: Transcript) -> None:
     """Add the results in a message first, then its words."""
     parts: list[AnyPart] = []
     interrupted = False
-    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+    for block in _content_blocks(content):
         match block:
             case {"type": "tool_result", "tool_use_id": str(call)}:
                 status = "failed" if block.get("is_error") else "ok"
@@ -191,7 +198,8 @@ def _spoken(text: str, found: Transcript) -> Iterator[str]:
         yield f"{command['name']} {arguments['arguments'] if arguments else ''}".strip()
         return
     words, removed = _REMINDER.subn("", text)
-    found.left_out["note of the harness"] += removed
+    if removed:
+        found.left_out["note of the harness"] += removed
     if words.strip():
         yield words
 
