@@ -78,6 +78,7 @@ LAZY = {
     "markdown_it",
     "tree_sitter",
     "tree_sitter_bash",
+    "opentelemetry",
 }
 """Packages that take long to import: functions import them at first use."""
 LAZY_STDLIB = {
@@ -89,6 +90,7 @@ LAZY_STDLIB = {
     "tempfile",
     "textwrap",
     "zipfile",
+    "shlex",
     "ssl",
     "email",
     "glob",
@@ -111,6 +113,7 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.landlock_process",
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
+    "longrein.frontends.traces.exporter",  # where the user has named an endpoint
 }
 """Modules of longrein that a function may import."""
 

@@ -39,6 +39,8 @@ from longrein.config import (
 )
 from longrein.context import State, schema_diagnosis
 from longrein.events import SCHEMA_VERSION, BudgetError, Opened, PrefixSet, SessionBusy, UsageError, redactor
+from longrein.frontends.stdio import say
+from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -191,11 +193,26 @@ def _around(
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
+    _start_traces(run_context, session)
     _tell_damage(log, session)
     first = (left_out_note(run_context), *settings.notes, *log.notes)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _start_traces(run_context: RunContext, session: OpenSession) -> None:
+    """Send traces and metrics of the session, if the user has named an endpoint."""
+    environ, options = run_context.environ, run_context.settings.traces
+    signals = wanted_signals(environ, options)
+    if signals:
+        from longrein.frontends.traces.exporter import start_traces
+
+        def notice(line: str) -> None:
+            (say if session.closed else session.notice)(line)
+
+        traces = start_traces(session, notice, environ, options, signals)
+        session.deps.at_close = traces.close if traces is not None else None
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:

@@ -303,6 +303,20 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     ] = ()
 
 
+class TraceOptions(msgspec.Struct, frozen=True):
+    """Table `traces`: OpenTelemetry. The standard `OTEL_*` variables do the same."""
+
+    endpoint: Annotated[
+        str,
+        Setting(
+            "where traces and metrics are sent by OTLP over HTTP, such as `http://localhost:4318`; needs the extra "
+            "`otel`. Without it and without `OTEL_EXPORTER_OTLP_ENDPOINT` nothing is sent",
+            "nothing",
+        ),
+    ] = ""
+    content: Annotated[bool, Setting("whether messages, arguments and results are sent too", "nothing")] = False
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -351,6 +365,7 @@ class Settings(msgspec.Struct, frozen=True):
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
+    traces: TraceOptions = TraceOptions()
     origin: Mapping[str, str] = {}
     """Origin of each value that is not built in: key to `file:line`, variable or flag."""
     notes: tuple[str, ...] = ()
