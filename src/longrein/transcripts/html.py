@@ -5,11 +5,12 @@ can become an element. The page forbids scripts and the network by a policy of i
 """
 
 import base64
+import html
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from html import escape
 
 from longrein.events import AnyPart, Image, Text, Thinking, ToolCall, ToolEnded, text_of, unwrapped
+from longrein.events.escape import escape
 from longrein.transcripts.conversation import Conversation, Message, Note, Reply, shown_text
 from longrein.transcripts.markdown import arguments_text
 
@@ -130,5 +131,5 @@ def _pre(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape text for an element or a quoted attribute; control characters are shown as such."""
-    return escape("".join(c if c >= " " or c in "\n\t" else f"\\x{ord(c):02x}" for c in text), quote=True)
+    """Escape text for an element or a quoted attribute; characters that cannot be seen are written out."""
+    return html.escape(escape(text), quote=True)

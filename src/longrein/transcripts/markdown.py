@@ -1,7 +1,8 @@
 """Markdown: a session as a page to read, for issues, notes and reviews.
 
 Foreign text stands in fences that are longer than any fence inside it, so that a result cannot end its own fence. Words
-of the user and of the model are Markdown already; they stand in a quotation, which ends what they leave open.
+of the user and of the model are Markdown already; they stand in a quotation, which ends what they leave open, or in a
+fence when a viewer would find HTML or images in them.
 """
 
 import re
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from longrein.events import Text, Thinking, ToolCall, unwrapped
+from longrein.events.escape import escape
 from longrein.transcripts.conversation import Conversation, Message, Note, Reply, shown_text
 
 _FENCES = re.compile(r"`{3,}")
@@ -65,7 +67,7 @@ def _reply(reply: Reply) -> Iterator[str]:
                 yield f"**Call of {plain(call.name)}** `{call.id}`\n\n{fenced(arguments_text(call), 'json')}"
                 result = reply.results.get(part.id)
                 if result is not None:
-                    yield f"Result ({result.status}):\n\n{fenced(shown_text(result.parts))}"
+                    yield f"Result ({plain(result.status)}):\n\n{fenced(shown_text(result.parts))}"
 
 
 def arguments_text(call: ToolCall) -> str:
@@ -77,19 +79,34 @@ def arguments_text(call: ToolCall) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """Put text into a fence that no line of it can end."""
+    text = escape(text)
     longest = max((len(found[0]) for found in _FENCES.finditer(text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 
 
 def quoted(text: str) -> str:
-    """Quote Markdown, so that its headings and open fences end with it."""
+    """Quote Markdown, so that its headings and open fences end with it. Text with HTML or images is fenced instead."""
+    text = escape(text)
+    if _has_html(text):
+        return fenced(text, "markdown")
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+
+
+def _has_html(text: str) -> bool:
+    """Return True if a viewer of Markdown would find elements or images in the text."""
+    if "<" not in text and "![" not in text:
+        return False
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse(text)
+    kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
+    return not kinds.isdisjoint(("html_block", "html_inline", "image"))
 
 
 def plain(text: str) -> str:
     """Escape a name, so that it stays one line without a meaning in Markdown."""
-    return _INLINE.sub(r"\\\1", " ".join(text.split()))
+    return _INLINE.sub(r"\\\1", escape(" ".join(text.split())))
 
 
 def _time(at: int) -> str:
