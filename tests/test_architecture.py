@@ -184,7 +184,7 @@ IO_OWNERS = {
     "random": {"composition", "testing"},
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
-    "logging": set(),
+    "logging": {"frontends"},  # warnings of OpenTelemetry become a line for the user
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world and may use all."""
 

@@ -116,10 +116,12 @@ async def build(
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
-        return _around(run_context, log, ended, given, additions)
+        built = _around(run_context, log, ended, given, additions)
     except BaseException:
         await log.close()
         raise
+    _start_traces(run_context, built.session)
+    return built
 
 
 async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
@@ -193,7 +195,6 @@ def _around(
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
-    _start_traces(run_context, session)
     _tell_damage(log, session)
     first = (left_out_note(run_context), *settings.notes, *log.notes)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
@@ -211,7 +212,7 @@ def _start_traces(run_context: RunContext, session: OpenSession) -> None:
         def notice(line: str) -> None:
             (say if session.closed else session.notice)(line)
 
-        traces = start_traces(session, notice, environ, options, signals)
+        traces = start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
         session.deps.at_close = traces.close if traces is not None else None
 
 

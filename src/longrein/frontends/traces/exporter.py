@@ -6,13 +6,11 @@ What cannot be sent is lost, and the user is told once.
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from longrein import __version__
 from longrein.agent import SessionPort, SessionUpdate
 from longrein.events import PrefixSet
 from longrein.frontends.traces.spans import Tracer
@@ -31,10 +29,17 @@ ONLY_HTTP = "traces: the protocol of OTEL_EXPORTER_OTLP_PROTOCOL is not supporte
 class SessionTraces:
     """The subscriber that draws spans and metrics from a session. Made by `start_traces`."""
 
-    def __init__(self, session: SessionPort, notice: Callable[[str], None], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        session: SessionPort,
+        notice: Callable[[str], None],
+        environ: Mapping[str, str],
+        wall_us: Callable[[], int],
+    ) -> None:
         self._session = session
         self._notice = notice
         self._environ = environ
+        self._wall_us = wall_us
         self._loop = asyncio.get_running_loop()
         self._heard: deque[tuple[SessionUpdate, int]] = deque()
         """Updates that wait for the packages, with the times at which they came."""
@@ -68,7 +73,7 @@ class SessionTraces:
     async def _read(self, seq: int) -> None:
         async for update in self._session.follow(seq):
             if not self._failed.is_set() or self._pipeline is not None:
-                self._heard.append((update, time.time_ns()))
+                self._heard.append((update, self._wall_us() * 1000))
                 self._drain()
 
     def _drain(self) -> None:
@@ -97,7 +102,7 @@ class SessionTraces:
         if self._pipeline is None:
             return
         self._drain()
-        self._pipeline.end(time.time_ns())
+        self._pipeline.end(self._wall_us() * 1000)
         flushing = asyncio.wrap_future(run_in_thread(self._pipeline.flush, "traces"))
         failing = asyncio.ensure_future(self._failed.wait())
         await asyncio.wait([flushing, failing], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
@@ -131,6 +136,8 @@ class Pipeline:
         content: bool,
     ) -> None:
 
+        from importlib.metadata import version
+
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.metrics import MeterProvider
@@ -141,7 +148,7 @@ class Pipeline:
 
         log = logging.getLogger("opentelemetry")  # else its warnings would go to the terminal
         log.handlers, log.propagate = [WarningHandler(failed)], False
-        resource = Resource.create({"service.name": "longrein", "service.version": __version__})
+        resource = Resource.create({"service.name": "longrein", "service.version": version("longrein")})
         base = endpoint.rstrip("/")
         self.traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         if "TRACES" in signals:
@@ -152,7 +159,7 @@ class Pipeline:
             metrics = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
             readers.append(PeriodicExportingMetricReader(metrics))
         self.metrics = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-        tracer, meter = self.traces.get_tracer("longrein", __version__), self.metrics.get_meter("longrein", __version__)
+        tracer, meter = self.traces.get_tracer("longrein"), self.metrics.get_meter("longrein")
         self._tracer = Tracer(tracer, meter, session, prefix, content=content)
 
     def hear(self, update: SessionUpdate, now_ns: int) -> None:
@@ -180,11 +187,12 @@ def start_traces(
     environ: Mapping[str, str],
     options: TraceOptions,
     signals: tuple[str, ...],
+    wall_us: Callable[[], int],
 ) -> SessionTraces | None:
     """Start to send `signals` of an open session; None where that is not possible. Needs a running loop."""
     if environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf") != "http/protobuf":
         notice(ONLY_HTTP)
         return None
-    traces = SessionTraces(session, notice, environ)
+    traces = SessionTraces(session, notice, environ, wall_us)
     traces.start(signals, options)
     return traces
