@@ -73,12 +73,12 @@ def test_a_transcript_of_another_agent_becomes_a_session_that_goes_on(
     ("content", "told"),
     [
         (None, "cannot be read: No such file"),
-        (b"", "is no bundle of longrein (`longrein export ID --whole`) and no transcript"),
+        (b"", "is empty, or holds no JSON object"),
         (b"PK\x03\x04rest", "is damaged"),
-        (b"\x00" * 100_000, "no transcript of Claude Code or Codex"),
+        (b"\x00" * 100_000, "is empty, or holds no JSON object"),
         (b'{"type":"user"}\n' * 3, "no transcript of Claude Code or Codex"),
         (b'{"type":"user","message":{"content":""}}\n', "holds no conversation"),
-        (b"[" * 200_000 + b"\n", "no transcript of Claude Code or Codex"),
+        (b"[" * 200_000 + b"\n", "is empty, or holds no JSON object"),
     ],
 )
 def test_a_file_that_cannot_be_imported_is_one_line_and_leaves_nothing(

@@ -88,9 +88,10 @@ async def test_a12_the_branch_of_the_last_line_is_the_conversation() -> None:
     await check(file, ["user first", "model the other answer"], {"line of an abandoned branch": 3})
 
 
-async def test_a12_a_compaction_becomes_a_summary_and_what_came_before_can_be_recalled() -> None:
+@pytest.mark.parametrize("known", [True, False])
+async def test_a12_a_compaction_becomes_a_summary_and_what_came_before_can_be_recalled(known: bool) -> None:
     file = conversation()
-    last = file.lines[-1]["uuid"]
+    last = file.lines[-1]["uuid"] if known else "a line that is not in the file"
     file.add("system", None, parent=None, subtype="compact_boundary", logicalParentUuid=last, compactMetadata={})
     file.said("This session is continued. The build lacked a rule.", isCompactSummary=True)
     file.said("and now?")

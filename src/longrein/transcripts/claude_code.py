@@ -60,8 +60,9 @@ def _read_other(line: Line, body: Any, builder: LogBuilder, found: Transcript) -
     """Add a line that is no reply: a message, results, a summary, a message that the user had queued."""
     attachment = line.get("attachment")
     if isinstance(attachment, dict):
-        if attachment.get("type") == "queued_command" and isinstance(attachment.get("prompt"), str):
-            builder.user((builder.text(attachment["prompt"]),))
+        prompt = attachment.get("prompt") if attachment.get("type") == "queued_command" else None
+        if isinstance(prompt, str) and attachment.get("commandMode") != "task-notification":
+            builder.user((builder.text(prompt),))
         else:
             found.left_out["note of the harness"] += 1
     elif line.get("isCompactSummary") and isinstance(body, dict):
@@ -81,7 +82,7 @@ def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
     elif agents := {str(line.get("agentId") or "") for line in lines if line.get("isSidechain")}:
         found.left_out["subagent's own conversation"] += len(agents)
     main = [line for line in main if _is_spoken(line)]
-    branch = _branch(main, {str(line["uuid"]): line for line in lines if isinstance(line.get("uuid"), str)})
+    branch = _branch(lines, main)
     replies = {_message_id(line) for line in main if id(line) in branch} - {""}
     calls = {call for line in main if _message_id(line) in replies or id(line) in branch for call in _call_ids(line)}
     for line in main:
@@ -98,23 +99,25 @@ def _is_spoken(line: Line) -> bool:
     return line.get("type") in ("user", "assistant", "attachment")
 
 
-def _branch(main: Sequence[Line], by_uuid: Mapping[str, Line]) -> set[int]:
-    """Return the `id()` of the lines from the last one back to the first.
+def _branch(lines: Sequence[Line], main: Sequence[Line]) -> set[int]:
+    """Return the `id()` of the lines from the last one of `main` back to the first.
 
-    Where the line before is missing, such as a damaged one, the one above it in the file counts.
+    Where the line before is missing, such as that before a compaction, the one above it in the file counts.
     """
-    above = {id(line): main[at - 1] if at else None for at, line in enumerate(main)}
+    by_uuid = {str(line["uuid"]): line for line in lines if isinstance(line.get("uuid"), str)}
+    spoken, above, last = {id(line) for line in main}, dict[int, Line | None](), None
+    for line in lines:
+        above[id(line)] = last
+        last = line if id(line) in spoken else last
     found: set[int] = set()
-    line: Line | None = next((one for one in reversed(main) if one.get("type") != "attachment"), None)
-    seen: set[int] = set()
-    while line is not None and id(line) not in seen:
-        seen.add(id(line))
-        found.add(id(line))
-        parent = line.get("parentUuid") or line.get("logicalParentUuid")
+    step: Line | None = next((one for one in reversed(main) if one.get("type") != "attachment"), None)
+    while step is not None and id(step) not in found:
+        found.add(id(step))
+        parent = step.get("parentUuid") or step.get("logicalParentUuid")
         if isinstance(parent, str):
-            line = by_uuid.get(parent) or above.get(id(line))
+            step = by_uuid.get(parent) or above[id(step)]
         else:
-            line = None if isinstance(line.get("uuid"), str) and "parentUuid" in line else above.get(id(line))
+            step = None if "parentUuid" in step and isinstance(step.get("uuid"), str) else above[id(step)]
     return found
 
 

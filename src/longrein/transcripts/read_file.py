@@ -84,6 +84,8 @@ def _decoded_loosely(raw: bytes) -> Any:
 
 def find_format(lines: Sequence[Mapping[str, Any]], path: str) -> Format:
     """Return the module that reads these lines. Raises `TranscriptUnknown`."""
+    if not lines:
+        raise TranscriptUnknown(f"{path} is empty, or holds no JSON object: it is no transcript and no bundle")
     found = next((one for one in FORMATS if one.is_transcript(lines)), None)
     if found is None:
         raise TranscriptUnknown(
