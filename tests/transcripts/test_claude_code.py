@@ -85,7 +85,7 @@ async def test_a12_the_branch_of_the_last_line_is_the_conversation() -> None:
     file.said("wrong way")
     file.reply("m2", text("lost"))
     file.reply("m3", text("the other answer"), parent=start)
-    await check(file, ["user first", "model the other answer"], {"line of an abandoned branch": 3})
+    await check(file, ["user first", "model the other answer"], {"abandoned line": 3})
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -122,7 +122,7 @@ async def test_a12_what_the_harness_wrote_is_left_out_and_words_of_the_user_stay
     await check(
         file,
         ["user /review the diff", "user hello", "user and hurry", "model yes"],
-        {"note of the harness": 5, "redacted_thinking block": 1, "unreadable block": 1, "error of the provider": 1},
+        {"harness note": 5, "redacted_thinking block": 1, "unreadable block": 1, "provider error": 1},
     )
 
 
@@ -143,7 +143,7 @@ async def test_a12_every_call_gets_one_result() -> None:
             *("user go", "model", "Bash ok (no output)", f"Bash interrupted {lost}"),
             *("user stop that", "model", f"Edit interrupted {lost}", f"Bash interrupted {lost}"),
         ],
-        {"result without its call": 2},
+        {"stray result": 2},
     )
 
 
@@ -154,7 +154,7 @@ async def test_a12_subagents_leave_their_report_and_their_own_file_can_be_read()
     file.said("find it", parent=None, isSidechain=True, agentId="a1")
     file.reply("s1", text("found"), isSidechain=True, agentId="a1")
     file.result("t1", "it is in a.py", parent=top)
-    await check(file, ["user look", "model", "Task ok it is in a.py"], {"subagent's own conversation": 1})
+    await check(file, ["user look", "model", "Task ok it is in a.py"], {"subagent conversation": 1})
     await check([line for line in file.lines if line["isSidechain"]], ["user find it", "model found"])
 
 

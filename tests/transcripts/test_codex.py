@@ -58,7 +58,7 @@ async def test_a_rollout_is_taken_whole_and_resumed() -> None:
     ]
     assert (dict(found.taken), dict(found.left_out)) == (
         {"message": 1, "reply": 2, "call": 2},
-        {"note of the harness": 3},
+        {"harness note": 3},
     )
     replied = next(entry.event for entry in entries if isinstance(entry.event, Replied))
     assert replied.model == "gpt-5-codex"

@@ -64,7 +64,7 @@ def _read_other(line: Line, body: Any, builder: LogBuilder, found: Transcript) -
         if isinstance(prompt, str) and attachment.get("commandMode") != "task-notification":
             builder.user((builder.text(prompt),))
         else:
-            found.left_out["note of the harness"] += 1
+            found.left_out["harness note"] += 1
     elif line.get("isCompactSummary") and isinstance(body, dict):
         builder.summary("\n".join(_texts(body.get("content"))))
     elif isinstance(body, dict):
@@ -80,7 +80,7 @@ def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
     if not any(_is_spoken(line) for line in main):
         main = list(lines)  # the file of one subagent
     elif agents := {str(line.get("agentId") or "") for line in lines if line.get("isSidechain")}:
-        found.left_out["subagent's own conversation"] += len(agents)
+        found.left_out["subagent conversation"] += len(agents)
     main = [line for line in main if _is_spoken(line)]
     branch = _branch(lines, main)
     replies = {_message_id(line) for line in main if id(line) in branch} - {""}
@@ -88,9 +88,9 @@ def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
     for line in main:
         beside = _message_id(line) in replies or not calls.isdisjoint(_result_ids(line))
         if id(line) not in branch and not beside:
-            found.left_out["line of an abandoned branch"] += 1
+            found.left_out["abandoned line"] += 1
         elif line.get("isApiErrorMessage"):
-            found.left_out["error of the provider"] += 1
+            found.left_out["provider error"] += 1
         else:
             yield line
 
@@ -175,7 +175,7 @@ def _read_user(content: Any, builder: LogBuilder, found: Transcript) -> None:
             case {"type": "tool_result", "tool_use_id": str(call)}:
                 status = "failed" if block.get("is_error") else "ok"
                 if not builder.result(call, _result_parts(block.get("content"), builder), status):
-                    found.left_out["result without its call"] += 1
+                    found.left_out["stray result"] += 1
             case {"type": "text", "text": str(text)} if text.startswith(_INTERRUPTED):
                 interrupted = True
             case {"type": "text", "text": str(text)}:
@@ -194,7 +194,7 @@ def _read_user(content: Any, builder: LogBuilder, found: Transcript) -> None:
 def _spoken(text: str, found: Transcript) -> Iterator[str]:
     """Return the user's words in a text, without what the harness has added."""
     if text.startswith(_LOCAL):
-        found.left_out["note of the harness"] += 1
+        found.left_out["harness note"] += 1
         return
     if command := _COMMAND.search(text):
         arguments = _COMMAND_ARGUMENTS.search(text)
@@ -202,7 +202,7 @@ def _spoken(text: str, found: Transcript) -> Iterator[str]:
         return
     words, removed = _REMINDER.subn("", text)
     if removed:
-        found.left_out["note of the harness"] += removed
+        found.left_out["harness note"] += removed
     if words.strip():
         yield words
 

@@ -89,7 +89,7 @@ def _reply_parts(item: Line, found: Transcript) -> Iterator[ReplyPart]:
             if texts:
                 yield Thinking(clean("\n\n".join(texts)))
             else:
-                found.left_out["encrypted reasoning"] += 1
+                found.left_out["encrypted thought"] += 1
         case {"type": "function_call", "name": str(name)}:
             yield _known_call(str(item.get("call_id") or ""), name, item.get("arguments"))
         case {"type": "custom_tool_call", "name": str(name)}:
@@ -147,11 +147,11 @@ def _read_other(kind: str, payload: Line, builder: LogBuilder, found: Transcript
         case {"type": "message", "role": "user", "content": list(content)}:
             builder.user(_user_parts(content, builder, found))
         case {"type": "message", "role": "developer" | "system"}:
-            found.left_out["note of the harness"] += 1
+            found.left_out["harness note"] += 1
         case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str(call)}:
             parts, status = _output(payload.get("output"), builder)
             if not builder.result(call, parts, status):
-                found.left_out["result without its call"] += 1
+                found.left_out["stray result"] += 1
         case {"type": str(other)}:
             found.left_out[f"{clean(other)[:40]} item"] += 1
 
@@ -161,7 +161,7 @@ def _user_parts(content: list[Any], builder: LogBuilder, found: Transcript) -> l
     for block in content:
         match block:
             case {"text": str(text)} if text.lstrip().startswith(INJECTED):
-                found.left_out["note of the harness"] += 1
+                found.left_out["harness note"] += 1
             case {"text": str(text)}:
                 parts.append(builder.text(text))
             case {"image_url": str(url)}:
