@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -69,6 +69,9 @@ from longrein.workspace import (
 )
 from longrein.workspace.sandbox import SessionSandbox
 
+if TYPE_CHECKING:
+    from longrein.frontends.traces.exporter import SessionTraces
+
 
 class Composition(msgspec.Struct):
     """An open session with the parts that a frontend needs."""
@@ -79,6 +82,12 @@ class Composition(msgspec.Struct):
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
+    traces: "SessionTraces | None" = None
+
+    async def finish(self) -> None:
+        """Wait until the last traces are sent, for a second at most. Call it when the session has closed."""
+        if self.traces is not None:
+            await self.traces.finish()
 
 
 class Additions(msgspec.Struct, frozen=True):
@@ -120,7 +129,7 @@ async def build(
     except BaseException:
         await log.close()
         raise
-    _start_traces(run_context, built.session)
+    built.traces = _start_traces(run_context, built.session)
     return built
 
 
@@ -202,18 +211,18 @@ def _around(
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
-def _start_traces(run_context: RunContext, session: OpenSession) -> None:
+def _start_traces(run_context: RunContext, session: OpenSession) -> "SessionTraces | None":
     """Send traces and metrics of the session, if the user has named an endpoint."""
     environ, options = run_context.environ, run_context.settings.traces
     signals = wanted_signals(environ, options)
-    if signals:
-        from longrein.frontends.traces.exporter import start_traces
+    if not signals:
+        return None
+    from longrein.frontends.traces.exporter import start_traces
 
-        def notice(line: str) -> None:
-            (say if session.closed else session.notice)(line)
+    def notice(line: str) -> None:
+        (say if session.closed else session.notice)(line)
 
-        traces = start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
-        session.deps.at_close = traces.close if traces is not None else None
+    return start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:

@@ -44,6 +44,7 @@ async def _print(options: Options) -> int:
         )
     finally:
         await session.close()
+        await built.finish()
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 

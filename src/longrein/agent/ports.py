@@ -3,7 +3,7 @@
 `composition` hands them in, or a test, or a simulation.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -115,8 +115,6 @@ class Dependencies(msgspec.Struct):
     """Opens the workspace with other roots; None when there is only one."""
     worktrees: str = ""
     """Folder for git worktrees of subagents, outside every root; '' when none can be made."""
-    at_close: Callable[[], Awaitable[None]] | None = None
-    """Awaited when a session of the user has closed and its subscribers have ended; None for nothing."""
 
 
 class MoveContext(msgspec.Struct, frozen=True):

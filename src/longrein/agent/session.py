@@ -493,8 +493,6 @@ class Session:
         finally:  # also on a full disk: release the lock and end the subscribers
             await self.log.close()
             self.subscribers.close()
-        if self.deps.at_close is not None and self.deps.parent_policy is None:
-            await self.deps.at_close()
 
     async def _end_all(self) -> None:
         self.inbox.poke()

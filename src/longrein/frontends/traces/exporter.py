@@ -6,6 +6,7 @@ What cannot be sent is lost, and the user is told once.
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ LOAD_S = 5.0
 FLUSH_S = 1.0
 """Longest wait at the end of the session for the last batch."""
 TRUE = frozenset({"1", "true", "yes", "span_only", "span_and_event"})
+_REASON = re.compile(r"Connection refused|timed out|Name or service not known|certificate verify failed|Unauthorized")
 MISSING = "traces.endpoint is set, but the packages are missing: install longrein[otel]"
 ONLY_HTTP = "traces: the protocol of OTEL_EXPORTER_OTLP_PROTOCOL is not supported; set it to http/protobuf"
 
@@ -75,6 +77,7 @@ class SessionTraces:
             if not self._failed.is_set() or self._pipeline is not None:
                 self._heard.append((update, self._wall_us() * 1000))
                 self._drain()
+        await self._send_rest()
 
     def _drain(self) -> None:
         while self._pipeline is not None and self._heard:
@@ -92,13 +95,11 @@ class SessionTraces:
             self._failed.set()
             self._notice(line)
 
-    async def close(self) -> None:
-        """Send what is left, within `FLUSH_S`; the session's subscribers must have ended."""
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=FLUSH_S)
+    async def _send_rest(self) -> None:
+        """End the open spans and send what is left, when the session has closed."""
         if self._loading is not None and not self._loading.done():
             await asyncio.wait([self._loading], timeout=LOAD_S)
-        await asyncio.sleep(0)  # `_loaded` runs
+            await asyncio.sleep(0)  # `_loaded` runs
         if self._pipeline is None:
             return
         self._drain()
@@ -107,6 +108,11 @@ class SessionTraces:
         failing = asyncio.ensure_future(self._failed.wait())
         await asyncio.wait([flushing, failing], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
         failing.cancel()
+
+    async def finish(self) -> None:
+        """Wait until everything is sent, for `FLUSH_S` at most; the session must be closed."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=LOAD_S + FLUSH_S)
 
 
 class WarningHandler(logging.Handler):
@@ -118,8 +124,9 @@ class WarningHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler.emit`."""
-        why = " ".join(record.getMessage().split())[:300]
-        self._failed(f"traces cannot be sent: {why}; the session goes on without them")
+        why = " ".join(record.getMessage().split())
+        reason = _REASON.search(why)
+        self._failed(f"traces cannot be sent ({reason[0] if reason else why[:200]}); the session goes on without them")
 
 
 class Pipeline:
