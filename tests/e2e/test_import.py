@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from longrein.events import ModeSet, Reminded
+from longrein.testing.loopback import Turn
 from tests.transcripts.fixtures import CLAUDE_ID, CODEX_ID, ClaudeFile, Line, text, uses, write
+from tests.transcripts.test_claude_code import conversation as claude_conversation
 from tests.transcripts.test_codex import conversation as codex_conversation
 
 from .harness import CliHarness, bash, calls, says
+from .test_children import serve
 
 
 def claude_lines() -> list[Line]:
@@ -67,6 +70,19 @@ def test_a_transcript_of_another_agent_becomes_a_session_that_goes_on(
     assert f"there is already a session {session}" in again.err
     assert session in cli.run("sessions").text
     assert "A rule is missing." in cli.run("search", "rule is missing").text
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_every_provider_takes_an_imported_conversation(cli: CliHarness, tmp_path: Path, wire: str) -> None:
+    claude = write(tmp_path / "a.jsonl", claude_conversation().lines)
+    codex = write(tmp_path / "b.jsonl", codex_conversation())
+    assert cli.run("import", str(claude), str(codex)).code == 0
+    with serve(cli, Turn(text="I know."), Turn(text="I know."), wire=wire) as provider:
+        for session in (CLAUDE_ID, CODEX_ID):
+            done = cli.run("-p", "-r", session, "and now?", "--model", "served/small")
+            assert (done.code, done.text) == (0, "I know.\n"), done.err
+        for request in provider.requests:
+            assert "A rule is missing." in json.dumps(request.json)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 import uuid
 from collections.abc import Sequence
 
@@ -49,6 +50,8 @@ def import_session(place: RunContext, words: Sequence[str]) -> int:
 
 async def _import(place: RunContext, path: str) -> str:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise LongreinError(f"{path} is not a file: name a bundle or a transcript")
         bundle = is_bundle(path)
     except OSError as error:
         raise LongreinError(f"{path} cannot be read: {error.strerror}") from None
