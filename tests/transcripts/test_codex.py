@@ -167,6 +167,8 @@ BAD: list[Line] = [
     codex("event_msg", type="thread_rolled_back", num_turns=-1),
     codex("compacted", message=None, replacement_history=[1, {"content": [{"text": "sum"}]}]),
     {"type": "response_item", "payload": 5},
+    {"type": ["message"], "payload": {"type": {}}},
+    {"type": {"message": 1}, "id": "x"},
     output("nobody", "x"),
 ]
 

@@ -47,6 +47,8 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """Longest line of a log in a bundle."""
 SESSIONS_MAX = 100_000
+AT_MAX = 221_845_392_000_000_000
+"""Latest time of an entry: the year 9000, microseconds UTC, which every clock can show."""
 NUMBER_MAX = 1 << 20
 """Highest number of a session in its database."""
 
@@ -204,6 +206,7 @@ def _manifest(archive: "ZipFile", path: str) -> Manifest:
         len(numbers) != len(manifest.sessions)
         or len(names) != len(manifest.sessions)
         or not all(0 < number <= NUMBER_MAX for number in numbers)
+        or not all(0 <= one.created <= AT_MAX for one in manifest.sessions)
         or manifest.session.lower() not in {one.session.lower() for one in manifest.sessions if one.number == ROOT}
         or len(numbers) > SESSIONS_MAX
         or not all(map(is_hash, manifest.blobs))
@@ -289,8 +292,7 @@ def _checked_lines(archive: "ZipFile", name: str, one: BundledSession) -> Iterat
 
 
 def _decoded(line: BundleLine, name: str) -> AnyEvent:
-    fits = -(1 << 63) <= line.at < 1 << 63 and 0 < line.seq <= SEQ_MAX
-    if not fits or line.version < 1:
+    if not 0 <= line.at <= AT_MAX or not 0 < line.seq <= SEQ_MAX or line.version < 1:
         raise BundleError(f"the bundle is damaged: entry {line.seq} of {name} has impossible numbers")
     try:
         return decode_event(bytes(line.event), line.version)

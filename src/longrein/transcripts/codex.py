@@ -39,14 +39,14 @@ _DATA_URL = re.compile(r"data:(?P<media>[\w/+.-]+);base64,(?P<data>.*)", re.DOTA
 
 def is_transcript(lines: Sequence[Line]) -> bool:
     """Return True if the lines are those of a Codex rollout."""
-    return any(_is_envelope(line) or line.get("type") in ITEMS for line in lines)
+    return any(_is_envelope(line) or _kind(line) in ITEMS for line in lines)
 
 
 def describe(lines: Sequence[Line]) -> tuple[str, str]:
     """Return the session id and the folder that a rollout names; '' where it names none."""
     for line in lines:
         meta = line["payload"] if _is_envelope(line) and line["type"] == "session_meta" else line
-        if isinstance(meta.get("id"), str) and meta.get("type") not in ITEMS:
+        if isinstance(meta.get("id"), str) and _kind(meta) not in ITEMS:
             cwd = meta.get("cwd")
             return meta["id"], cwd if isinstance(cwd, str) else ""
     return "", ""
@@ -72,7 +72,12 @@ def read(lines: Sequence[Line], builder: LogBuilder, found: Transcript) -> None:
 
 
 def _is_envelope(line: Line) -> bool:
-    return line.get("type") in ENVELOPES and isinstance(line.get("payload"), dict)
+    return _kind(line) in ENVELOPES and isinstance(line.get("payload"), dict)
+
+
+def _kind(line: Line) -> str:
+    kind = line.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _is_screen_only(kind: str, payload: Line) -> bool:

@@ -40,6 +40,8 @@ from longrein.events import (
 TEXT_CHARS_MAX = 60_000
 """A longer text becomes a document, of which the model sees both ends."""
 END_CHARS = 4_000
+AT_MAX = 221_845_392_000_000_000
+"""Latest time of an entry: the year 9000, microseconds UTC."""
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 NO_RESULT = "interrupted: the transcript holds no result of this call"
 
@@ -89,9 +91,10 @@ class LogBuilder:
     def at(self, stamp: Any) -> None:
         """Set the time of the next entries from ISO 8601 text; an unreadable one keeps the last time."""
         try:
-            self._at = round(datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp() * 1e6)
+            at = round(datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp() * 1e6)
         except (ValueError, OverflowError):
             return
+        self._at = min(max(0, at), AT_MAX)
 
     def user(self, parts: Sequence[AnyPart]) -> None:
         """Add a message of the user. Nothing happens without content."""
