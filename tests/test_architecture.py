@@ -81,6 +81,7 @@ LAZY = {
     "tree_sitter_bash",
     "bs4",
     "markdownify",
+    "opentelemetry",
 }
 """Packages that take long to import: functions import them at first use."""
 LAZY_STDLIB = {
@@ -92,6 +93,7 @@ LAZY_STDLIB = {
     "tempfile",
     "textwrap",
     "zipfile",
+    "shlex",
     "ssl",
     "email",
     "glob",
@@ -120,6 +122,7 @@ LAZY_OWN = {
     "longrein.frontends.acp.server",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
+    "longrein.frontends.traces.exporter",  # where the user has named an endpoint
 }
 """Modules of longrein that a function may import."""
 
@@ -190,7 +193,10 @@ IO_OWNERS = {
     "random": {"composition", "testing"},
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
-    "logging": {"tools"},  # `tools.mcp.connection` silences the SDK
+    "logging": {
+        "frontends",
+        "tools",
+    },  # warnings of OpenTelemetry become a line; `tools.mcp.connection` silences the SDK
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world and may use all."""
 

@@ -56,6 +56,8 @@ from longrein.events import (
     UsageError,
     redactor,
 )
+from longrein.frontends.stdio import say
+from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -94,6 +96,7 @@ HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 """Limits of a `headersHelper`."""
 
 if TYPE_CHECKING:
+    from longrein.frontends.traces.exporter import SessionTraces
     from longrein.tools.editor import Editor
 
 
@@ -106,6 +109,12 @@ class Composition(msgspec.Struct):
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
+    traces: "SessionTraces | None" = None
+
+    async def finish(self) -> None:
+        """Wait until the last traces are sent, for a second at most. Call it when the session has closed."""
+        if self.traces is not None:
+            await self.traces.finish()
 
 
 class Additions(msgspec.Struct, frozen=True):
@@ -154,10 +163,12 @@ async def build(
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
-        return _around(run_context, log, ended, given, additions)
+        built = _around(run_context, log, ended, given, additions)
     except BaseException:
         await log.close()
         raise
+    built.traces = _start_traces(run_context, built.session)
+    return built
 
 
 def _with_plugins(run_context: RunContext, additions: Additions) -> Additions:
@@ -289,6 +300,20 @@ def _workspace(
     if editor is None:
         return in_roots(roots), in_roots
     return editor.open_workspace(roots, spawner=spawner, environment=environ, keep_env=keep_env), in_roots
+
+
+def _start_traces(run_context: RunContext, session: OpenSession) -> "SessionTraces | None":
+    """Send traces and metrics of the session, if the user has named an endpoint."""
+    environ, options = run_context.environ, run_context.settings.traces
+    signals = wanted_signals(environ, options)
+    if not signals:
+        return None
+    from longrein.frontends.traces.exporter import start_traces
+
+    def notice(line: str) -> None:
+        (say if session.closed else session.notice)(line)
+
+    return start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:

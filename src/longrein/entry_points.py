@@ -64,6 +64,7 @@ async def _print(options: Options) -> int:
         )
     finally:
         await session.close()
+        await built.finish()
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 
@@ -197,10 +198,10 @@ MODULES = {
     "context": "sessions",
     "search": "sessions",
     "agents": "tasks",
-    "import": "import_settings",
+    "import": "imports",
 }
 """Subcommand -> the module with its function, where that has another name."""
-FUNCTIONS = {"import": "import_settings"}
+FUNCTIONS = {"import": "import_named"}
 """Subcommand -> its function, where that has another name."""
 
 

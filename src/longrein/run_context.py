@@ -296,6 +296,11 @@ def stored_model(run_context: RunContext, state: State) -> str:
     return f"{state.prefix.provider}/{state.prefix.model}"
 
 
+def new_nonce() -> str:
+    """Return the random text that the markers of a new session contain."""
+    return uuid.uuid4().hex[:8]
+
+
 # --- Session ---------------------------------------------------------------------------------------------------------
 
 

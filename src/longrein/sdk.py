@@ -65,6 +65,7 @@ class Session:
     def __init__(self, built: Composition) -> None:
         """Use `open` or `resume`."""
         self._session: OpenSession = built.session
+        self._built = built
         self._walk: asyncio.Task[None] | None = None
 
     @classmethod
@@ -330,6 +331,7 @@ class Session:
         await self._session.close()
         if self._walk is not None:
             await asyncio.wait([self._walk])
+        await self._built.finish()
 
     def _go(self) -> None:
         if self._walk is None or self._walk.done():

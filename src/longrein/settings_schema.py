@@ -370,6 +370,20 @@ class OtherAgentOptions(msgspec.Struct, frozen=True):
     ] = ()
 
 
+class TraceOptions(msgspec.Struct, frozen=True):
+    """Table `traces`: OpenTelemetry. The standard `OTEL_*` variables do the same."""
+
+    endpoint: Annotated[
+        str,
+        Setting(
+            "where traces and metrics are sent by OTLP over HTTP, such as `http://localhost:4318`; needs the extra "
+            "`otel`. Without it and without `OTEL_EXPORTER_OTLP_ENDPOINT` nothing is sent",
+            "nothing",
+        ),
+    ] = ""
+    content: Annotated[bool, Setting("whether messages, arguments and results are sent too", "nothing")] = False
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -424,6 +438,7 @@ class Settings(msgspec.Struct, frozen=True):
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
+    traces: TraceOptions = TraceOptions()
     mcp: McpOptions = McpOptions()
     hooks: HookOptions = HookOptions()
     other_agents: OtherAgentOptions = OtherAgentOptions()

@@ -55,7 +55,10 @@ TABLE = [
     ("--model a/b doctor", "longrein doctor has no flag --model; see longrein doctor --help"),
     ("export", "which one? longrein export ID [FLAGS]; `longrein sessions` lists them"),
     ("export a b", "longrein export does not know what to do with 'b'"),
-    ("export a --format josnl", "--format: 'josnl' is not one of jsonl, transcript; did you mean jsonl?"),
+    (
+        "export a --format josnl",
+        "--format: 'josnl' is not one of jsonl, html, markdown, atif, transcript; did you mean jsonl?",
+    ),
     ("--verbos", "longrein has no flag --verbos; did you mean --verbose?"),
     ("--frobnicate", "longrein has no flag --frobnicate; see longrein --help"),
     ("'--\x1b[31m'", r"longrein has no flag --\x1b[31m; see longrein --help"),

@@ -40,6 +40,7 @@ async def run_interactive(place: RunContext) -> int:
     prompt, choosing = options.prompt, options.resume == ""
     while True:
         outcome = await _run_session(place, built, prompt, choosing=choosing)
+        await built.finish()
         left = built.session
         if outcome.kind == "exit":
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))

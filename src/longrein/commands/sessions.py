@@ -1,9 +1,11 @@
 """`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open elsewhere."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import BinaryIO
 
+from longrein import __version__
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
 from longrein.frontends.argv import clean
@@ -11,8 +13,22 @@ from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import sessions as listing
 from longrein.frontends.reports import sessions as search_page
 from longrein.frontends.stdio import say, show, stdout_file
+from longrein.frontends.text_format import counted
 from longrein.run_context import RunContext, budget_of
-from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
+from longrein.store import (
+    BundleReport,
+    Reader,
+    export_jsonl,
+    find_session,
+    list_sessions,
+    session_info,
+    write_bundle,
+    write_transcript,
+)
+from longrein.transcripts.atif import as_atif
+from longrein.transcripts.conversation import Conversation, read_conversation
+from longrein.transcripts.html import as_html
+from longrein.transcripts.markdown import as_markdown
 
 
 def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) -> int:
@@ -22,22 +38,52 @@ def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) ->
     return 0
 
 
-def export(place: RunContext, words: Sequence[str], *, format: str = "jsonl", output: str = "") -> int:  # noqa: A002
-    """Export one session as JSON lines, or as a transcript folder."""
-    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
+def export(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    format: str = "",  # noqa: A002
+    output: str = "",
+    whole: bool = False,
+) -> int:
+    """Export one session in one of the formats, or with `whole` as a bundle for another machine."""
+    session = find_session(place.state_dir, words[0])
+    if whole:
+        return _export_whole(place, session, format, output)
+    with closing(Reader(place.state_dir, session)) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
+        elif format in PAGES:
+            page = PAGES[format](read_conversation(reader))
+            _export(lambda file: file.write(page), output)
         else:
-            _export(reader, output)
+            _export(lambda file: export_jsonl(reader, file), output)
     return 0
 
 
-def _export(reader: Reader, out: str) -> None:
+PAGES: Mapping[str, Callable[[Conversation], bytes]] = {"html": as_html, "markdown": as_markdown, "atif": as_atif}
+"""Format -> the function that writes it."""
+
+
+def _export_whole(place: RunContext, session: str, form: str, output: str) -> int:
+    if form:
+        raise UsageError("--whole has a format of its own: leave out --format")
+    if not output and os.isatty(1):
+        raise UsageError("--whole writes a file: name it with -o, such as -o session.zip")
+    reports: list[BundleReport] = []
+    _export(lambda file: reports.append(write_bundle(place.state_dir, session, file, __version__)), output)
+    for done in reports:
+        missing = f"; {counted(done.missing, 'blob')} gone or damaged" if done.missing else ""
+        say(f"{counted(done.entries, 'entry')}, {counted(done.blobs, 'blob')} written{missing}")
+    return 0
+
+
+def _export(write: Callable[[BinaryIO], object], out: str) -> None:
     """Write to the new file `out`, or to stdout. A file that cannot be completed is removed."""
     try:
-        with open(out, "xb") if out else stdout_file() as file:
+        with open(out, "xb", opener=_private) if out else stdout_file() as file:
             try:
-                export_jsonl(reader, file)
+                write(file)
             except BaseException:
                 if out:
                     os.unlink(out)
@@ -48,6 +94,10 @@ def _export(reader: Reader, out: str) -> None:
         raise
     except OSError as error:
         raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def context(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:

@@ -272,16 +272,29 @@ COMMANDS: Mapping[str, Command] = {
             (
                 flag(
                     "--format",
-                    "jsonl: every entry of the log; transcript: the conversation as providers spell it",
+                    "jsonl: every entry of the log; html and markdown: a page to read; atif: a trajectory for other "
+                    "tools; transcript: the conversation as providers spell it",
                     "word",
                     "FORMAT",
-                    ("jsonl", "transcript"),
+                    ("jsonl", "html", "markdown", "atif", "transcript"),
                 ),
+                flag("--whole", "one file that `longrein import` takes on another machine"),
                 flag("-o --output", "write here and not to stdout", "word", "FILE"),
                 STATE_DIR,
                 HELP,
             ),
             1,
+            1,
+        ),
+        Command(
+            "import",
+            "FILE... | claude|codex|gemini|opencode [FLAGS]",
+            "Take over sessions that can be resumed: files of `longrein export --whole`, transcripts of Claude Code "
+            "(~/.claude/projects/*/*.jsonl) and rollouts of Codex (~/.codex/sessions/*/*/*/*.jsonl). They work in the "
+            "current folder from then on. A session that is there is never changed. With the name of an agent: show "
+            "what of its settings can be taken over, and write it to your own after a yes.",
+            (flag("--yes", "write settings without a question"), STATE_DIR, HELP),
+            1000,
             1,
         ),
         Command(
@@ -360,14 +373,6 @@ COMMANDS: Mapping[str, Command] = {
                 HELP,
             ),
             0,
-        ),
-        Command(
-            "import",
-            "[FLAGS] claude|codex|gemini|opencode",
-            "Show what of the settings of another agent can be taken over: rules, model, names of variables, MCP "
-            "servers, hooks. After a yes it is written to your own settings; nothing that is there is changed.",
-            (flag("--yes", "write without a question"), STATE_DIR, HELP),
-            1,
         ),
         Command(
             "mcp",

@@ -33,8 +33,10 @@ def live_elapsed(seconds: float) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """A count with its noun: `1 prompt`, `3 prompts`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    """A count with its noun: `1 prompt`, `3 prompts`, `2 entries`."""
+    if count == 1:
+        return f"{count} {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith(("ry", "ly")) else f"{count} {word}s"
 
 
 def tokens(count: int) -> str:

@@ -1,5 +1,6 @@
 """The session log on disk: one database per root session, one writer thread, blob files."""
 
+from longrein.store.bundle import BundleReport, is_bundle, read_bundle, write_bundle
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, write_transcript
 from longrein.store.fork import fork_log
@@ -23,6 +24,7 @@ from longrein.store.transcript import transcript_in
 __all__ = [
     "USER",
     "BlobWriter",
+    "BundleReport",
     "Content",
     "Goals",
     "HistoryReader",
@@ -42,6 +44,7 @@ __all__ = [
     "export_jsonl",
     "find_session",
     "fork_log",
+    "is_bundle",
     "is_open",
     "kind_of",
     "latest_session",
@@ -50,10 +53,12 @@ __all__ = [
     "open_log",
     "owner_of",
     "project_key",
+    "read_bundle",
     "read_entries",
     "scan",
     "session_info",
     "title_of",
     "transcript_in",
+    "write_bundle",
     "write_transcript",
 ]
