@@ -16,6 +16,7 @@ WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
 LAST_WORD = "word399"
 SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
 ASKED: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "make it"}}]}
+RUNNING: dict[str, Any] = {"calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
 
 
 def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
@@ -48,6 +49,19 @@ def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_pa
         tty.until("the last turn was cut off  Enter goes on with it").until("say something").until("idle")
         assert "› go" in tty.lines()
         tty.send("\r").until("writing").until("word010")
+
+
+def test_a_session_whose_command_was_cut_waits_for_a_word_when_it_is_opened(tmp_path: Path) -> None:
+    project = home(tmp_path, RUNNING)
+    with open_it(project, "--permission-mode bypassPermissions") as tty:
+        tty.ask("go").until("Bash running")
+        os.kill(tty.pid, signal.SIGKILL)
+        assert tty.wait_exit() == -signal.SIGKILL
+    with open_it(project, "-c") as tty:
+        tty.until("the last turn was cut off  Enter goes on with it").until("interrupted; it may have run").until(
+            "idle"
+        )
+        assert "say something" in "".join(tty.lines())
 
 
 @pytest.mark.parametrize(

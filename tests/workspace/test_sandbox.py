@@ -118,6 +118,15 @@ async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined)
     assert sorted(os.listdir(root)) == [".git", "notes"]
 
 
+@needs_bubblewrap
+async def test_installed_programs_may_be_made_and_changed(confined: Confined) -> None:
+    missing = confined.sandbox.missing
+    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    await confined.run("mkdir -p .venv/bin node_modules/.bin && echo x | tee .venv/bin/tool > node_modules/.bin/tool")
+    assert missing.end() == []
+    assert await confined.runs("echo y > .venv/bin/tool && echo y > node_modules/.bin/tool")
+
+
 async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
     confined = Confined(tmp_path)
     missing = confined.sandbox.missing

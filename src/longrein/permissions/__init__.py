@@ -8,6 +8,7 @@ from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
 from longrein.permissions.verdict import (
+    INSTALLED_PROGRAMS,
     PROTECTED_NAMES,
     PROTECTED_PAIRS,
     UNPROTECTED_SUBFOLDERS,
@@ -17,6 +18,7 @@ from longrein.permissions.verdict import (
 )
 
 __all__ = [
+    "INSTALLED_PROGRAMS",
     "PROTECTED_NAMES",
     "PROTECTED_PAIRS",
     "UNPROTECTED_SUBFOLDERS",

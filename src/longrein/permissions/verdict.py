@@ -244,13 +244,15 @@ PROTECTED_NAMES = frozenset(
 UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("commands", "skills", "worktrees"))}
 """Unprotected folders inside protected ones."""
 
-PROTECTED_PAIRS = frozenset(
-    (
-        *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
-        *((".github", "workflows"), (".github", "actions"), ("node_modules", ".bin")),
-        *((".venv", "bin"), ("venv", "bin"), (".venv", "scripts"), ("venv", "scripts")),
-    )
+INSTALLED_PROGRAMS = frozenset(
+    (("node_modules", ".bin"), (".venv", "bin"), ("venv", "bin"), (".venv", "scripts"), ("venv", "scripts"))
 )
+"""Folders, as pairs of consecutive names, into which package managers install programs."""
+
+PROTECTED_PAIRS = INSTALLED_PROGRAMS | {
+    *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
+    *((".github", "workflows"), (".github", "actions")),
+}
 """Protected pairs of consecutive names."""
 
 

@@ -326,6 +326,7 @@ class ViewModel:
                 self._enter("waiting" if self._questions else "running")
                 return self.spaced("call", event_lines.answered_lines(answer, row.name if row else ""))
             case ToolStarted(call=call, arguments=arguments):
+                self._in_turn = True
                 row = self._set_status(call, "running")
                 self._enter("waiting" if self._questions else "running")
                 if row and arguments is not None:
@@ -333,8 +334,8 @@ class ViewModel:
             case ToolEnded() as end:
                 self._questions.pop(end.call, None)
                 row = self.calls.pop(end.call, None)
-                if not self.calls:
-                    self._enter("thinking")
+                if not self.calls:  # a call that a crash has cut ends when its session is opened, outside a turn
+                    self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 return self.spaced("call", event_lines.ended_lines(end, arguments, change))
         return []

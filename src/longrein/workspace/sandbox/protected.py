@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from longrein.permissions import PROTECTED_NAMES, PROTECTED_PAIRS, UNPROTECTED_SUBFOLDERS
+from longrein.permissions import INSTALLED_PROGRAMS, PROTECTED_NAMES, PROTECTED_PAIRS, UNPROTECTED_SUBFOLDERS
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 """Names in a git folder that decide what git executes."""
@@ -116,8 +116,13 @@ def _submodule_files(folder: str) -> Iterator[str]:
 
 
 def protected_paths(root: str) -> list[str]:
-    """Return the protected paths directly in a root, existing or not; of git only `.git` itself."""
-    return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in PROTECTED_PAIRS)]
+    """Return the protected paths directly in a root, existing or not; of git only `.git` itself.
+
+    Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work: nothing runs them but
+    by name, as it would run any script of the project.
+    """
+    pairs = sorted(PROTECTED_PAIRS - INSTALLED_PROGRAMS)
+    return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in pairs)]
 
 
 def writable_exceptions(path: str) -> list[str]:
