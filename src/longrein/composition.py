@@ -29,6 +29,7 @@ from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     describe_environment,
+    found_note,
     known_secrets,
     load_instructions,
     load_subagent_types,
@@ -46,6 +47,7 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
+    found_in,
     key_source,
     left_out_note,
     session_of,
@@ -192,10 +194,16 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    first = (left_out_note(run_context), *settings.notes, *log.notes)
+    first = (left_out_note(run_context), _found_note(run_context), *settings.notes, *log.notes)
     notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+
+
+def _found_note(run_context: RunContext) -> str:
+    """Return the line about files of other agents; a headless run says it only where it matters."""
+    options = run_context.options
+    return found_note(found_in(run_context), quiet=options.print and not options.verbose)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:

@@ -10,14 +10,22 @@ from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted
 from longrein.models import look_up
-from longrein.run_context import RunContext, chosen_model, left_out_note
+from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.store import list_sessions
 from longrein.workspace.sandbox import find_rung
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), _sandbox(place), *_state(place), _trust(place), *_model(place), *_settings(place)]
+    findings = [
+        *_machine(),
+        _sandbox(place),
+        *_state(place),
+        _trust(place),
+        *_model(place),
+        *_found(place),
+        *_settings(place),
+    ]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
@@ -26,7 +34,7 @@ Finding = tuple[bool, str, str]
 
 
 def _mark(well: bool, what: str) -> str:
-    return "ok     " if well else "note   " if what in ("settings", "sandbox") else "MISSING"
+    return "ok     " if well else "note   " if what in ("settings", "sandbox", "found") else "MISSING"
 
 
 def _machine() -> list[Finding]:
@@ -71,6 +79,11 @@ def _trust(place: RunContext) -> Finding:
     if place.trusted.cover(place.cwd):
         return (True, "trust", f"{place.cwd} is trusted; `longrein trust --show` lists what it brings")
     return (True, "trust", left_out_note(place) or "not trusted; this folder brings nothing that would need it")
+
+
+def _found(place: RunContext) -> list[Finding]:
+    """List the files of other agents, one line each."""
+    return [(one.use != "not used", "found", one.line) for one in found_in(place)]
 
 
 def _model(place: RunContext) -> list[Finding]:

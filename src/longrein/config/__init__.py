@@ -9,6 +9,7 @@ from longrein.config.environment import (
     state_dir,
     user_file,
 )
+from longrein.config.found_files import FoundFile, found_files, found_note
 from longrein.config.instructions import (
     Instructions,
     load_instructions,
@@ -23,6 +24,7 @@ from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_tru
 from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
+    "FoundFile",
     "Instructions",
     "Probe",
     "TrustedFolders",
@@ -31,6 +33,8 @@ __all__ = [
     "describe_environment",
     "distrust",
     "environment",
+    "found_files",
+    "found_note",
     "home_folder",
     "is_trusted",
     "known_secrets",
