@@ -26,8 +26,10 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.background.control import BackgroundControl
+from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
+    SkillFiles,
     describe_environment,
     found_note,
     known_secrets,
@@ -56,7 +58,17 @@ from longrein.run_context import (
 )
 from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key
-from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
+from longrein.tools import (
+    SKILL,
+    SubagentType,
+    Tool,
+    agent_tool,
+    builtin_tools,
+    catalogue,
+    goal_tools,
+    offer_tools,
+    tools_by_name,
+)
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -149,12 +161,11 @@ def _around(
     secrets = known_secrets(run_context.environ, settings)
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = _spawner(run_context, log, roots, nonce, secrets)
-
     in_roots = partial(open_workspace, spawner=spawner, environment=_environ(run_context), keep_env=settings.env.keep)
     workspace = in_roots(roots)
-    kinds, unread = _kinds(run_context, additions.tools)
-    tools = (*_builtin(kinds, additions.builtin), *additions.tools)
-    prefix, told = _prefix(run_context, workspace, state, tools)
+    library, listed = _skills(run_context)
+    kinds, tools, unread = _offered(run_context, additions, skills=bool(listed))
+    prefix, told = _prefix(run_context, workspace, state, tools, listed)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     deps = Dependencies(
         clock=CLOCK,
@@ -179,6 +190,7 @@ def _around(
         goals=Goals(run_context.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=kinds,
+        skills=lambda session: SessionSkills(session, library),
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
@@ -195,7 +207,7 @@ def _around(
     spawner.notice = session.notice
     _tell_damage(log, session)
     first = (left_out_note(run_context), _found_note(run_context), *settings.notes, *log.notes)
-    notes = (*first, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
+    notes = (*first, *told, *lapsed, *unread, *library.notes, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Composition(run_context, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
@@ -248,12 +260,26 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
     return msgspec.structs.replace(chosen, budget=budget)
 
 
-def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
+def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
+    """Return the skills and custom commands on disk, and the catalogue for the model; '' for none."""
+    library = SkillFiles(run_context.cwd, run_context.home, run_context.environ, run_context.trusted.cover)
+    return library, catalogue(library.all())
+
+
+def _offered(
+    run_context: RunContext, additions: Additions, *, skills: bool
+) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
+    """Return the subagent types, the tools, and notes on the files of the types."""
+    kinds, unread = _kinds(run_context, additions.tools)
+    return kinds, (*_builtin(kinds, additions.builtin, skills=skills), *additions.tools), unread
+
+
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None, *, skills: bool) -> list[Tool]:
     """Return the built-in tools named in `chosen`, in their usual order; all for None.
 
     Raises `UsageError` for an unknown name.
     """
-    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), *((SKILL,) if skills else ())]
     if chosen is None:
         return tools
     names = [tool.spec.name for tool in tools]
@@ -375,10 +401,10 @@ def _opened(run_context: RunContext, session: str) -> Opened:
 
 
 def _prefix(
-    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
+    run_context: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool], skills: str
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, workspace, state)
+    context, sources, notes = _static_context(run_context, workspace, state, skills)
     system = compose_system(
         replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
     )
@@ -392,9 +418,9 @@ def _prefix(
 
 
 def _static_context(
-    run_context: RunContext, workspace: Workspace, state: State
+    run_context: RunContext, workspace: Workspace, state: State, skills: str
 ) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Return environment and instruction files: read once, at the start of a session, then frozen."""
+    """Return environment, instruction files and skills: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(
@@ -406,7 +432,7 @@ def _static_context(
         roots=run_context.roots,
         branch=_branch(workspace, project_root(run_context.cwd)),
     )
-    return (around, *texts), sources, notes
+    return (around, *texts, *((skills,) if skills else ())), sources, notes
 
 
 def _branch(workspace: Workspace, root: str) -> str:

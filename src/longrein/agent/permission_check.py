@@ -22,6 +22,7 @@ from longrein.permissions import (
     Effect,
     Part,
     PartFacts,
+    Rules,
     Touched,
     Verdict,
     glob_base,
@@ -155,11 +156,30 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
 
 def is_command_allowed(session: Session, command: str, cwd: str) -> bool:
     """Return True if a command that the log names may start in `cwd` without a question."""
-    tool = session.deps.tools.get("Bash")
-    if tool is None:
-        return False
-    made = _call(session, "Bash", tool, {"command": command}, cwd)
-    return _narrowed(session, made, judge(made, session.rules, session.mode, cwd)).kind == "allow"
+    return "Bash" in session.deps.tools and command_verdict(session, command, cwd).kind == "allow"
+
+
+def command_verdict(session: Session, command: str, cwd: str, allowed: tuple[str, ...] = ()) -> Verdict:
+    """Return the verdict on a command that is no call of the model. `allowed`: further allow rules."""
+    made = _call(session, "Bash", session.deps.tools["Bash"], {"command": command}, cwd)
+    rules = msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *allowed)) if allowed else session.rules
+    return _judged_in_tree(session, made, rules, cwd)
+
+
+def is_read_allowed(session: Session, path: str) -> bool:
+    """Return True if a file may be read without a question."""
+    place, cwd = session.deps.workspace.resolve(path, session.state.cwd), session.state.cwd
+    touched = (Touched(path, place.path, place.real, place.inside, False),)
+    made = Call("Read", {"file_path": path}, "read", touched, "Read")
+    return _judged_in_tree(session, made, session.rules, cwd).kind == "allow"
+
+
+def _judged_in_tree(session: Session, made: Call, rules: Rules, cwd: str) -> Verdict:
+    """Judge a call with `rules`; what the rules of a parent's folder deny is denied here too."""
+    verdict, above = judge(made, rules, session.mode, cwd), session.deps.parent_policy
+    for there in above.elsewhere(made, cwd) if above is not None else ():
+        verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
+    return _narrowed(session, made, verdict)
 
 
 def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:

@@ -22,6 +22,7 @@ from longrein.workspace.sandbox import SessionSandbox
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
     from longrein.agent.session import Session
+    from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
     from longrein.agent.task_pool import TaskPool
@@ -111,6 +112,8 @@ class Dependencies(msgspec.Struct):
     """Opens the subagents of a session; None when there are none."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
+    skills: "Callable[[Session], SessionSkills] | None" = None
+    """Opens the skills and custom commands of a session; None where there are none."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
     """Opens the workspace with other roots; None when there is only one."""
     worktrees: str = ""

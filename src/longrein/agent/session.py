@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.agent.file_watcher import FileWatcher
-from longrein.agent.inbox import Inbox, WakeSchedule
+from longrein.agent.inbox import Inbox, WakeSchedule, typed
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     InboxMessage,
@@ -20,6 +20,7 @@ from longrein.agent.messages import (
     SessionUpdate,
     StopTask,
     SubagentView,
+    UserMessage,
     UserNotice,
     for_child,
 )
@@ -45,6 +46,7 @@ from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
 
 # --- Background summary request --------------------------------------------------------------------------------------
@@ -133,10 +135,8 @@ class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
-        self.log = log
-        self.deps = deps
+        self.log, self.deps, self.state = log, deps, state
         self.id = log.session
-        self.state = state
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
@@ -157,6 +157,8 @@ class Session:
         """None until a subagent is started, or one is found at open."""
         self.own_background_tasks: BackgroundControl | None = None
         """None until a command is started, or a task is found at open."""
+        self.skills: SessionSkills | None = deps.skills(self) if deps.skills is not None else None
+        """None where nothing brings skills."""
         self.walk: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
@@ -317,12 +319,13 @@ class Session:
             self.background_tasks.stop(word.task)  # immediately; the inbox keeps the message in case of a crash
         child = for_child(word)
         if not child or child == self.id:
-            return self.inbox.put(word)
-        told = self.subagents.tell(word, child) if self.subagents is not None else None
-        if told is None:
+            told = self.skills.tell(word) if self.skills is not None and isinstance(word, UserMessage) else None
+            return self.inbox.put(word) if told is None else told
+        sent = self.subagents.tell(word, child) if self.subagents is not None else None
+        if sent is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             return resolved_future()
-        return told
+        return sent
 
     def unqueue(self, number: int = 0) -> str:
         """Take a waiting user message (the newest for 0) back for editing; '' when there is none."""
@@ -331,7 +334,7 @@ class Session:
             return self.subagents.unqueue(number) if self.subagents is not None else ""
         self.take(taken[0])
         self.commit(flush=False)
-        return text_of(taken[1].parts)
+        return text_of(typed(taken[1]))
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
@@ -406,7 +409,8 @@ class Session:
         """Permission rules now: settings, those granted in this run, and those of its parents."""
         rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         allowed = self.approvals.rules
-        return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+        rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+        return self.skills.rules(rules) if self.skills is not None else rules
 
     @property
     def mode(self) -> str:

@@ -19,6 +19,7 @@ from longrein.config.instructions import (
 from longrein.config.model_choice import Probe, choose_model, subagent_model
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule
+from longrein.config.skill_library import SkillFiles
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
 from longrein.config.trust_preview import left_out_files, trust_preview
@@ -27,6 +28,7 @@ __all__ = [
     "FoundFile",
     "Instructions",
     "Probe",
+    "SkillFiles",
     "TrustedFolders",
     "choose_model",
     "config_dir",

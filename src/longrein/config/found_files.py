@@ -11,8 +11,12 @@ from typing import Literal
 import msgspec
 
 from longrein.config.bounded_file import read_bounded
+from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import shorten_home
+from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
+from longrein.config.skills import USER_FOLDERS as USER_SKILL_FOLDERS
 from longrein.permissions import escape
 
 Use = Literal["used", "partly", "not used"]
@@ -138,6 +142,7 @@ def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
 
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Of each folder the first that exists is read."""
+_PLUGIN_PARTS = "their skills and commands; not their hooks and servers"
 _NOT_YET = "not read by longrein"
 
 
@@ -172,6 +177,11 @@ KINDS = (
         *(".opencode/agents", ".opencode/agent", ".gemini/agents", ".codex/agents", "~/.codex/agents"),
         why="copy the markdown files to .agents/agents",
     ),
+    *_rows("used", "skills", "docs/skills.md", *SKILL_FOLDERS, *(f"~/{name}" for name in USER_SKILL_FOLDERS)),
+    *_rows("used", "commands", "docs/skills.md", *(name for name, _ in COMMAND_FOLDERS)),
+    *_rows("used", "commands", "docs/skills.md", *(f"~/{name}" for name, _ in USER_COMMAND_FOLDERS)),
+    *_rows("partly", "plugins", "docs/skills.md", ".agents/plugins", "~/.agents/plugins", why=_PLUGIN_PARTS),
+    *_rows("partly", "plugins", "docs/skills.md", "~/.claude/plugins/installed_plugins.json", why=_PLUGIN_PARTS),
     *_rows(
         "not used",
         "settings, permission rules and hooks of Claude Code",

@@ -107,6 +107,28 @@ class SubagentPort(Protocol):
         ...
 
 
+# --- Skills: the port that `agent` implements ------------------------------------------------------------------------
+
+
+class LoadedText(msgspec.Struct, frozen=True):
+    """Text of a skill with its arguments, and who follows it."""
+
+    name: str
+    text: str
+    fork: bool = False
+    """Whether a subagent does what the text says."""
+    agent: str = ""
+    """Type of that subagent, as written; '' for none."""
+
+
+class SkillPort(Protocol):
+    """Skills of one session."""
+
+    async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
+        """Return the text of a skill, with its commands run. Raises `ToolError` where it cannot be loaded."""
+        ...
+
+
 # --- Commands and background tasks: the port that `agent` implements -------------------------------------------------
 
 
@@ -394,6 +416,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Subagents; None when none may be started."""
     goals: GoalPort | None = None
     """Goals of the project; None without a state folder."""
+    skills: SkillPort | None = None
+    """Skills that can be loaded; None when there are none."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None

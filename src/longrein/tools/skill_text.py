@@ -1,0 +1,200 @@
+"""Substitutions in the text of a skill or custom command: arguments, variables, commands and files.
+
+One pass over the text, so that nothing that an argument or a command brings is read again. Each agent has its own
+placeholders: in files of Claude Code `$0` is the first argument, in those of opencode and Codex `$1` is.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+Style = Literal["claude", "opencode", "codex", "gemini"]
+
+
+class Piece(NamedTuple):
+    """A piece of the text: kept, replaced by the output of a command, or by the content of a file."""
+
+    kind: Literal["text", "command", "file"]
+    text: str
+
+
+class Arguments(NamedTuple):
+    """The arguments of an invocation."""
+
+    text: str
+    words: Sequence[str]
+    """Split like in a shell, quotes removed."""
+
+
+def read_arguments(text: str) -> Arguments:
+    """Split arguments like a shell; at blanks where the quotes do not fit."""
+    text = text.strip()
+    try:
+        return Arguments(text, shlex.split(text))
+    except ValueError:
+        return Arguments(text, text.split())
+
+
+def substitute(
+    style: Style, body: str, arguments: str, variables: Mapping[str, str], names: Sequence[str] = ()
+) -> list[Piece]:
+    """Return the pieces of `body` with arguments and variables inserted.
+
+    `variables`: name -> value of each `${NAME}`. `names`: declared names of the positional arguments. Where the text
+    has no place for arguments that are given, they follow at its end.
+    """
+    given = read_arguments(arguments)
+    if style == "gemini":
+        pieces, used = _gemini(body, given)
+    else:
+        values = {"claude": _ClaudeValues, "opencode": _OpencodeValues, "codex": _CodexValues}[style]
+        pieces, used = _dollar(body, values(body, given, variables, names))
+    if given.text and not used:
+        pieces.append(Piece("text", f"\n\nARGUMENTS: {given.text}"))
+    return _joined(pieces)
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """Join neighbouring texts."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and piece.kind == found[-1].kind == "text":
+            found[-1] = Piece("text", found[-1].text + piece.text)
+        elif piece.text:
+            found.append(piece)
+    return found
+
+
+# --- Placeholders with a dollar sign ---------------------------------------------------------------------------------
+
+
+_COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
+_SCRIPT = r"^```!(?P<shell>[^\n`]*)\n(?P<script>.*?)^```[ \t]*$"
+_PLACE = r"\$(?:ARGUMENTS\[\d{1,4}\]|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
+_TOKEN = re.compile(rf"{_SCRIPT}|{_COMMAND}|(?P<place>\\?{_PLACE})", re.MULTILINE | re.DOTALL)
+_PLACES = re.compile(rf"\\?{_PLACE}")
+
+
+class _ClaudeValues:
+    """Values of the placeholders of Claude Code: the first argument is `$0`."""
+
+    first = 0
+
+    def __init__(self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]) -> None:
+        self.given, self.variables = given, variables
+        self.named = {name: self._word(n) for n, name in enumerate(names)}
+        self.last = max((int(n) for n in re.findall(r"(?<!\\)\$(\d{1,4})", body)), default=-1)
+        self.used = False
+
+    def _word(self, index: int) -> str:
+        words = self.given.words
+        return words[index] if 0 <= index < len(words) else ""
+
+    def number(self, number: int) -> str | None:
+        """Return the value of `$N`; None to leave it: a text about `$5` that is called without arguments."""
+        return self._word(number) if self.given.text else None
+
+    def name(self, name: str) -> str | None:
+        """Return the value of `$name`; None for an unknown name."""
+        return self.named.get(name)
+
+    def value(self, place: str) -> str:
+        """Return the text for a placeholder as written; a backslash before it keeps it."""
+        escaped, inner = place.startswith("\\"), place.lstrip("\\")[1:]
+        if inner == "ARGUMENTS":
+            found: str | None = self.given.text
+        elif inner.startswith("ARGUMENTS["):
+            found = self._word(int(inner[10:-1]))
+        elif inner.startswith("{"):
+            found = self.variables.get(inner[1:-1])
+        elif inner.isdigit():
+            found = self.number(int(inner))
+        else:
+            found = self.name(inner)
+        if found is None:
+            return place
+        if escaped:
+            return place[1:]
+        self.used = self.used or not inner.startswith("{")
+        return found
+
+
+class _OpencodeValues(_ClaudeValues):
+    """Values of opencode: the first argument is `$1`, and the last placeholder takes all that is left."""
+
+    def number(self, number: int) -> str | None:
+        if number == self.last:
+            return " ".join(self.given.words[max(0, number - 1) :])
+        return self._word(number - 1)
+
+
+class _CodexValues(_ClaudeValues):
+    """Values of Codex: `$1` to `$9`, `$NAME` from `NAME=value`, and `$$` for a dollar sign."""
+
+    def __init__(self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]) -> None:
+        pairs = [word.partition("=") for word in given.words if re.match(r"[A-Za-z_]\w*=", word)]
+        super().__init__(body, given, variables, names)
+        self.named = {name: value for name, _, value in pairs}
+
+    def number(self, number: int) -> str | None:
+        return self._word(number - 1) if 1 <= number <= 9 else None
+
+    def name(self, name: str) -> str | None:
+        return "$" if name == "$" else self.named.get(name)
+
+
+def _dollar(body: str, values: _ClaudeValues) -> tuple[list[Piece], bool]:
+    """Return (pieces, whether the text has a place for the arguments)."""
+    pieces, at = [], 0
+    for match in _TOKEN.finditer(body):
+        pieces.append(Piece("text", body[at : match.start()]))
+        at = match.end()
+        command = match["script"] if match["script"] is not None else match["command"]
+        if command is None:
+            pieces.append(Piece("text", values.value(match["place"])))
+        else:
+            pieces.append(Piece("command", _PLACES.sub(lambda place: values.value(place[0]), command).strip()))
+    return [*pieces, Piece("text", body[at:])], values.used
+
+
+# --- Gemini CLI ------------------------------------------------------------------------------------------------------
+
+
+def _gemini(body: str, given: Arguments) -> tuple[list[Piece], bool]:
+    """Return (pieces, whether the text has a place for the arguments) of `{{args}}`, `!{command}` and `@{path}`."""
+    used = "{{args}}" in body
+    pieces: list[Piece] = []
+    for kind, text in _braces(body):
+        quoted: Callable[[str], str] = shlex.quote if kind == "command" else str
+        filled = quoted(given.text).join(text.split("{{args}}"))
+        pieces.append(Piece(kind, filled if kind == "text" else filled.strip()))
+    return pieces, used
+
+
+def _braces(body: str) -> Iterator[Piece]:
+    """Yield texts, and the insides of `!{…}` and `@{…}`, whose braces must be balanced."""
+    at = start = 0
+    while at < len(body) - 1:
+        end = _closing(body, at + 1) if body[at] in "!@" and body[at + 1] == "{" else -1
+        if end < 0:
+            at += 1
+            continue
+        yield Piece("text", body[start:at])
+        yield Piece("command" if body[at] == "!" else "file", body[at + 2 : end])
+        at = start = end + 1
+    yield Piece("text", body[start:])
+
+
+BRACES_CHARS_MAX = 20_000
+"""Longest command or path in braces."""
+
+
+def _closing(body: str, at: int) -> int:
+    """Return the index of the brace that closes the one at `at`; -1 without one."""
+    depth = 0
+    for n in range(at, min(len(body), at + BRACES_CHARS_MAX)):
+        depth += (body[n] == "{") - (body[n] == "}")
+        if depth == 0:
+            return n
+    return -1
