@@ -47,6 +47,11 @@ class SessionSkills:
         self._known = tuple((self._nested | found).values())
         return self._known
 
+    @property
+    def known(self) -> Sequence[SkillInfo]:
+        """Skills and commands that the user can name, as of the last look."""
+        return [skill for skill in self._known or self.all() if skill.for_user]
+
     # --- Loading -----------------------------------------------------------------------------------------------------
 
     async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:

@@ -11,6 +11,7 @@ from longrein.config.plugins import plugin_folders
 from longrein.config.settings_file import shorten_home
 from longrein.config.skills import (
     PROJECT_FOLDERS,
+    SKILL_FILES,
     SKIPPED,
     InvalidSkill,
     Notes,
@@ -55,8 +56,10 @@ class SkillFiles:
         commands = (*command_folders(self._cwd, self._home, self._environ, self._trusted), *plugin_commands)
         found: dict[str, SkillInfo] = {}
         for folder in skills:
+            walk.root = folder.root
             self._add(found, walk.skills(folder.path), folder, read_skill, notes)
         for folder in commands:
+            walk.root = folder.root
             ending = ".toml" if folder.style == "gemini" else ".md"
             self._add(found, islice(walk.files(folder.path, ending), COMMANDS_MAX), folder, read_command, notes)
         if walk.left <= 0:
@@ -136,7 +139,7 @@ def _resources(folder: str) -> Iterator[str]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(name)
-            elif name != "SKILL.md":
+            elif name not in SKILL_FILES:
                 yield name
         if looked >= RESOURCES_LOOKED_MAX:
             return

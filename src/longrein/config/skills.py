@@ -19,7 +19,8 @@ from longrein.config.settings_file import shorten_home
 from longrein.permissions import check_rule, escape
 from longrein.tools import SkillInfo, Style
 
-SKILL_FILE = "SKILL.md"
+SKILL_FILES = ("SKILL.md", "skill.md")
+"""The second is no standard, and used."""
 PROJECT_FOLDERS = (
     *(".longrein/skills", ".agents/skills", ".claude/skills", ".codex/skills", ".gemini/skills", ".opencode/skills"),
     *(".opencode/skill", ".cursor/skills", ".github/skills", ".kimi/skills", ".vibe/skills", ".pi/skills"),
@@ -99,12 +100,14 @@ class Walk:
 
     def __init__(self) -> None:
         self.left = FOLDERS_MAX
-        self._walked: set[str] = set()
+        self._walked: set[tuple[str, str]] = set()
+        self.root = ""
+        """Folder that the files must not leave: a link may lead out of the project and into the user's own."""
 
     def skills(self, folder: str, depth: int = DEPTH_MAX) -> Iterator[str]:
         """Yield the path of each `SKILL.md`. Below a skill no other is looked for."""
         entries = self._entries(folder)
-        skill = next((entry for entry in entries if entry.name == SKILL_FILE), None)
+        skill = next((entry for entry in entries if entry.name in SKILL_FILES), None)
         if skill is not None:
             yield skill.path
             return
@@ -122,9 +125,9 @@ class Walk:
 
     def _entries(self, folder: str) -> list["os.DirEntry[str]"]:
         real = os.path.realpath(folder)
-        if real in self._walked or self.left <= 0:
+        if (self.root, real) in self._walked or self.left <= 0:
             return []
-        self._walked.add(real)
+        self._walked.add((self.root, real))
         self.left -= 1
         try:
             with os.scandir(folder) as listed:
@@ -213,7 +216,7 @@ def read_skill(path: str, folder: SkillFolder, home: str, notes: Notes) -> Skill
     elif name != stem:
         notes.add(f"{shown}: the name {name!r} is not that of its folder, {stem}; it is used.")
     name = name or stem
-    if len(name) > NAME_CHARS_MAX or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+    if len(name) > NAME_CHARS_MAX or name != name.lower() or not re.fullmatch(r"[^\W_]+(-[^\W_]+)*", name):
         notes.add(f"{shown}: the name {name[:80]!r} is not made of small letters, digits and single hyphens, 1 to 64.")
     description = _description(fields)
     if not description:
@@ -290,7 +293,7 @@ def _words(value: Any) -> list[str]:
     """Return the items of a list, or of a text with commas or blanks outside of brackets."""
     if isinstance(value, list):
         return [text_field(one) for one in value if text_field(one)]
-    return [one for one in re.findall(r"(?:\([^)]*\)|[^\s,(])+", text_field(value)) if one]
+    return [one for one in re.findall(r"(?:\([^)]*\)?|[^\s,(])+", text_field(value)) if one]
 
 
 def _rules(value: Any, kind: str, shown: str, notes: Notes) -> tuple[str, ...]:

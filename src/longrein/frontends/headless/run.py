@@ -177,16 +177,15 @@ class _Run:
             async for line in lines:
                 try:
                     message = parse_line(line, keep_image)
-                except UsageError as error:  # report the malformed line and continue with the next
+                    if isinstance(message, ControlRequest):
+                        self.reporter.answer(message.request)
+                    elif message is not None:
+                        await self._send(message)
+                except UsageError as error:  # report the line and continue with the next
                     self.input_error = self.input_error or error
                     self.err(str(error))
                     if self.options.output == "stream-json":
                         self.reporter.apply(UserNotice(str(error)), self.run_state)
-                    continue
-                if isinstance(message, ControlRequest):
-                    self.reporter.answer(message.request)
-                elif message is not None:
-                    await self._send(message)
         finally:
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 

@@ -201,6 +201,10 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
     """Notices from opening the session (a repair, a degraded mode), one line each."""
+    slash_commands: tuple[str, ...] = ()
+    """Names of the skills and commands that a message can begin with."""
+    skills: tuple[str, ...] = ()
+    """Names of the skills."""
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
     sandbox: str = "none"
