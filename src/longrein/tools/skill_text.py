@@ -6,6 +6,7 @@ placeholders: in files of Claude Code `$0` is the first argument, in those of op
 
 import re
 import shlex
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -70,9 +71,8 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 _COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
-_SCRIPT = r"^```!(?P<shell>[^\n`]*)\n(?P<script>.*?)^```[ \t]*$"
 _PLACE = r"\$(?:ARGUMENTS\[\d{1,4}\]|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
-_TOKEN = re.compile(rf"{_SCRIPT}|{_COMMAND}|(?P<place>\\?{_PLACE})", re.MULTILINE | re.DOTALL)
+_TOKEN = re.compile(rf"{_COMMAND}|(?P<place>\\?{_PLACE})", re.MULTILINE)
 _PLACES = re.compile(rf"\\?{_PLACE}")
 
 
@@ -146,16 +146,45 @@ class _CodexValues(_ClaudeValues):
 
 def _dollar(body: str, values: _ClaudeValues) -> tuple[list[Piece], bool]:
     """Return (pieces, whether the text has a place for the arguments)."""
-    pieces, at = [], 0
-    for match in _TOKEN.finditer(body):
-        pieces.append(Piece("text", body[at : match.start()]))
-        at = match.end()
-        command = match["script"] if match["script"] is not None else match["command"]
-        if command is None:
-            pieces.append(Piece("text", values.value(match["place"])))
+    pieces: list[Piece] = []
+    for script, text in _scripts(body):
+        if script:
+            pieces.append(Piece("command", _PLACES.sub(lambda place: values.value(place[0]), text).strip()))
         else:
-            pieces.append(Piece("command", _PLACES.sub(lambda place: values.value(place[0]), command).strip()))
-    return [*pieces, Piece("text", body[at:])], values.used
+            pieces += _filled(text, values)
+    return pieces, values.used
+
+
+def _filled(text: str, values: _ClaudeValues) -> Iterator[Piece]:
+    at = 0
+    for match in _TOKEN.finditer(text):
+        yield Piece("text", text[at : match.start()])
+        at = match.end()
+        if match["command"] is None:
+            yield Piece("text", values.value(match["place"]))
+        else:
+            yield Piece("command", _PLACES.sub(lambda place: values.value(place[0]), match["command"]).strip())
+    yield Piece("text", text[at:])
+
+
+def _scripts(body: str) -> Iterator[tuple[bool, str]]:
+    """Yield (is a script, text): the insides of fenced blocks that open with ```` ```! ````, and what is between."""
+    lines = body.splitlines(keepends=True)
+    closing = [n for n, line in enumerate(lines) if line.rstrip() == "```"]
+    start = 0
+    for n, line in enumerate(lines):
+        if n < start or not re.fullmatch(r"```!\w*", line.rstrip()):
+            continue
+        found = bisect(closing, n)
+        if found == len(closing):
+            break
+        end = closing[found]
+        yield False, "".join(lines[start:n])
+        yield True, "".join(lines[n + 1 : end])
+        start = end + 1
+        if lines[end].endswith("\n"):
+            yield False, "\n"
+    yield False, "".join(lines[start:])
 
 
 # --- Gemini CLI ------------------------------------------------------------------------------------------------------
@@ -174,27 +203,25 @@ def _gemini(body: str, given: Arguments) -> tuple[list[Piece], bool]:
 
 def _braces(body: str) -> Iterator[Piece]:
     """Yield texts, and the insides of `!{…}` and `@{…}`, whose braces must be balanced."""
-    at = start = 0
-    while at < len(body) - 1:
-        end = _closing(body, at + 1) if body[at] in "!@" and body[at + 1] == "{" else -1
-        if end < 0:
-            at += 1
+    closing = _closing_braces(body)
+    start = 0
+    for match in re.finditer(r"[!@]\{", body):
+        end = closing.get(match.end() - 1)
+        if match.start() < start or end is None:
             continue
-        yield Piece("text", body[start:at])
-        yield Piece("command" if body[at] == "!" else "file", body[at + 2 : end])
-        at = start = end + 1
+        yield Piece("text", body[start : match.start()])
+        yield Piece("command" if match[0] == "!{" else "file", body[match.end() : end])
+        start = end + 1
     yield Piece("text", body[start:])
 
 
-BRACES_CHARS_MAX = 20_000
-"""Longest command or path in braces."""
-
-
-def _closing(body: str, at: int) -> int:
-    """Return the index of the brace that closes the one at `at`; -1 without one."""
-    depth = 0
-    for n in range(at, min(len(body), at + BRACES_CHARS_MAX)):
-        depth += (body[n] == "{") - (body[n] == "}")
-        if depth == 0:
-            return n
-    return -1
+def _closing_braces(body: str) -> dict[int, int]:
+    """Return the place of the closing brace for each opening one that has one."""
+    opened: list[int] = []
+    found: dict[int, int] = {}
+    for match in re.finditer(r"[{}]", body):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif opened:
+            found[opened.pop()] = match.start()
+    return found
