@@ -363,7 +363,7 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         run_context.environ,
         trusted=run_context.trusted.cover,
         given=run_context.options.agents,
-        known_tools=(*builtin_tools(), *goal_tools(), *more),
+        known_tools=(*builtin_tools(), *goal_tools(), SKILL, *more),
     )
 
 
