@@ -314,6 +314,19 @@ async def test_A2_context_fork_runs_in_a_subagent(place: Place) -> None:
         assert "Call Skill with skill='survey' and args='lib'" in now.sent()
 
 
+async def test_A5_a_subagent_type_names_skills_that_are_loaded_at_its_start(place: Place) -> None:
+    place.skill("house", "Write in verse.")
+    head = "name: poet\ndescription: Writes\nskills: [house, nowhere]"
+    place.put(".claude/agents/poet.md", f"---\n{head}\n---\nYou are a poet.")
+    asks = call("Agent", description="d", prompt="Write about rain.", subagent_type="poet")
+    async with place.opened(says(asks), says("rain, rain"), says("done")) as now:
+        await turn(now.session, "go")
+        sent = now.sent(now.model.requests[1])
+        assert sent.index("Write in verse.") < sent.index("Write about rain.")
+        assert "rain, rain" in await now.last_result()
+        assert not any("Not obeyed" in note for note in now.built.notes)
+
+
 # --- Compaction ------------------------------------------------------------------------------------------------------
 
 

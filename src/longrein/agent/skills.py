@@ -16,7 +16,7 @@ from longrein.agent.messages import UserMessage
 from longrein.agent.permission_check import command_verdict, is_read_allowed
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.tool_runner import command_context
-from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, text_of
+from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Rules
 from longrein.tools import LoadedText, Piece, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content, substitute
 
@@ -100,6 +100,22 @@ class SessionSkills:
         self._invoked.add(skill.name)
         parts: tuple[AnyPart, ...] = (word.parts[0], Text(text), *word.parts[1:])
         await self._session.inbox.put(msgspec.structs.replace(word, parts=parts, skill=skill.name))
+
+    def preloaded(self, names: Sequence[str]) -> list[UserSpoke]:
+        """Return the texts of the skills that a subagent type names. Commands in them are left as they are written."""
+        found, known = [], self.all()
+        for name in names:
+            try:
+                skill = find_skill(known, name)
+                body = self._library.body(skill)
+            except ToolError as error:
+                self._session.notice(f"a subagent works without a skill: {_without_code(str(error))}")
+                continue
+            content = skill_content(skill, body.text, body)
+            found.append(
+                UserSpoke((Text(f"The skill {skill.name}, for your task:"), Text(content)), "command", skill.name)
+            )
+        return found
 
     async def _content(self, skill: SkillInfo, arguments: str, call: str) -> str:
         body = self._library.body(skill)

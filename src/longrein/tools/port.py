@@ -83,6 +83,8 @@ class SubagentType(msgspec.Struct, frozen=True):
     """Whether it always runs in the background."""
     worktree: bool = False
     """Whether it always gets a git worktree."""
+    skills: tuple[str, ...] = ()
+    """Skills whose texts it gets at its start."""
     source: str = "built in"
     """File that defines the type."""
 
