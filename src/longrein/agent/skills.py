@@ -198,6 +198,8 @@ class SessionSkills:
             allow += [rule for skill in active if skill.name in self._invoked for rule in skill.allowed_tools]
             allow += [f"Read(/{_literal(skill.folder)}/**)" for skill in self._known if skill.kind == "skill"]
         deny = [rule for skill in active for rule in skill.disallowed_tools]
+        if not allow and not deny:
+            return rules
         return msgspec.structs.replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
 
     def _allowed_by(self, skill: SkillInfo) -> tuple[str, ...]:
