@@ -289,6 +289,13 @@ async def test_A2_who_may_load_a_skill(place: Place, head: str, by_model: bool, 
         assert bool(spoken.skill) is by_user
 
 
+async def test_A10_a_rule_names_a_skill(place: Place) -> None:
+    place.skill("a", "TEXT")
+    async with place.opened(says(call("Skill", skill="a")), says("done"), disallowed_tools=("Skill(a)",)) as now:
+        await turn(now.session, "go")
+        assert (await now.last_result()).startswith("denied: ")
+
+
 async def test_A2_a_skill_is_loaded_once_and_an_unknown_one_names_the_nearest(place: Place) -> None:
     place.skill("greet", "x")
     replies = [says(call("Skill", skill=name)) for name in ("greet", "greet", "gret")]
