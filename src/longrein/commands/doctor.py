@@ -6,12 +6,14 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from longrein.config import SkillFiles
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted
 from longrein.models import look_up
 from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.store import list_sessions
+from longrein.tools import catalogue
 from longrein.workspace.sandbox import find_rung
 
 
@@ -34,7 +36,7 @@ Finding = tuple[bool, str, str]
 
 
 def _mark(well: bool, what: str) -> str:
-    return "ok     " if well else "note   " if what in ("settings", "sandbox", "found") else "MISSING"
+    return "ok     " if well else "note   " if what in ("settings", "sandbox", "found", "skills") else "MISSING"
 
 
 def _machine() -> list[Finding]:
@@ -83,7 +85,14 @@ def _trust(place: RunContext) -> Finding:
 
 def _found(place: RunContext) -> list[Finding]:
     """List the files of other agents, one line each."""
-    return [(one.use != "not used", "found", one.line) for one in found_in(place)]
+    files = SkillFiles(place.cwd, place.home, place.environ, place.trusted.cover)
+    skills = files.all()
+    found = [(one.use != "not used", "found", one.line) for one in found_in(place)]
+    if skills:
+        count, told = sum(one.kind == "skill" for one in skills), len(catalogue(skills))
+        counts = f"{counted(count, 'skill')}, {counted(len(skills) - count, 'command')} of files"
+        found.append((True, "skills", f"{counts}; the catalogue for the model has {told:,} characters"))
+    return found + [(False, "skills", note) for note in files.notes]
 
 
 def _model(place: RunContext) -> list[Finding]:

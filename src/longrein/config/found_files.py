@@ -57,7 +57,8 @@ class FoundFile(msgspec.Struct, frozen=True):
         """One line for `longrein doctor`."""
         reason = f" ({self.why})" if self.why else ""
         ignored = f"; ignored in it: {self.matters}" if self.matters else ""
-        return f"{self.path}: {self.kind.what}: {self.use}{reason}{ignored}"
+        page = f"; {self.kind.page}" if self.use == "not used" else ""
+        return f"{self.path}: {self.kind.what}: {self.use}{reason}{ignored}{page}"
 
 
 def found_files(cwd: str, home: str, *, trusted: bool) -> tuple[FoundFile, ...]:
