@@ -24,7 +24,7 @@ FILE_BYTES_MAX = 64 * 1024
 """Size of a file that a command inserts."""
 FILES_MAX = 20
 """Files that one command inserts."""
-_INVOCATION = re.compile(r"/([^\s/][^\s]*)(?:\s+(.*))?", re.DOTALL)
+_INVOCATION = r"(?s)/([^\s/][^\s]*)(?:\s+(.*))?"
 
 
 class SessionSkills:
@@ -73,7 +73,7 @@ class SessionSkills:
         The future is done when the message is on disk. It raises `UsageError`, one line, and need not be awaited.
         """
         first = word.parts[0] if word.parts and not word.skill else None
-        match = _INVOCATION.fullmatch(first.text.strip()) if isinstance(first, Text) else None
+        match = re.compile(_INVOCATION).fullmatch(first.text.strip()) if isinstance(first, Text) else None
         named = match[1] if match else ""
         skill = next((one for one in self.all() if one.name == named and one.for_user), None) if named else None
         if match is None or skill is None:

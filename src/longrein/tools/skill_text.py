@@ -72,8 +72,8 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 _COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
 _PLACE = r"\$(?:ARGUMENTS\[\d{1,4}\]|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
-_TOKEN = re.compile(rf"{_COMMAND}|(?P<place>\\?{_PLACE})", re.MULTILINE)
-_PLACES = re.compile(rf"\\?{_PLACE}")
+_TOKEN = rf"(?m){_COMMAND}|(?P<place>\\?{_PLACE})"
+_PLACES = rf"\\?{_PLACE}"
 
 
 class _ClaudeValues:
@@ -144,12 +144,17 @@ class _CodexValues(_ClaudeValues):
         return "$" if name == "$" else self.named.get(name)
 
 
+def _with_values(text: str, values: _ClaudeValues) -> str:
+    """Return a command with its placeholders replaced."""
+    return re.compile(_PLACES).sub(lambda place: values.value(place[0]), text).strip()
+
+
 def _dollar(body: str, values: _ClaudeValues) -> tuple[list[Piece], bool]:
     """Return (pieces, whether the text has a place for the arguments)."""
     pieces: list[Piece] = []
     for script, text in _scripts(body):
         if script:
-            pieces.append(Piece("command", _PLACES.sub(lambda place: values.value(place[0]), text).strip()))
+            pieces.append(Piece("command", _with_values(text, values)))
         else:
             pieces += _filled(text, values)
     return pieces, values.used
@@ -157,13 +162,13 @@ def _dollar(body: str, values: _ClaudeValues) -> tuple[list[Piece], bool]:
 
 def _filled(text: str, values: _ClaudeValues) -> Iterator[Piece]:
     at = 0
-    for match in _TOKEN.finditer(text):
+    for match in re.compile(_TOKEN).finditer(text):
         yield Piece("text", text[at : match.start()])
         at = match.end()
         if match["command"] is None:
             yield Piece("text", values.value(match["place"]))
         else:
-            yield Piece("command", _PLACES.sub(lambda place: values.value(place[0]), match["command"]).strip())
+            yield Piece("command", _with_values(match["command"], values))
     yield Piece("text", text[at:])
 
 
