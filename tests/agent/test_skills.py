@@ -365,6 +365,20 @@ async def test_A18_5_a_loaded_skill_survives_compaction_byte_for_byte(place: Pla
         assert before in now.sent(), "a second compaction keeps it"
 
 
+async def test_A18_5_a_skill_that_came_later_is_told_again_after_a_compaction(place: Place) -> None:
+    place.skill("one", "x")
+    chat = [says("word " * 300) for _ in range(4)]
+    async with place.opened(*chat, says("1. Request\nx"), says("ok")) as now:
+        await turn(now.session, "first")
+        place.skill("two", "y")
+        for n in range(3):
+            await turn(now.session, f"message {n}")
+        await turn(now.session, Compact(""))
+        await turn(now.session, "and now?")
+        assert now.sent().count("two: About two") == 1
+        assert "word word" not in now.sent()
+
+
 async def test_A18_5_what_does_not_fit_is_named_with_its_handle(place: Place) -> None:
     place.skill("large", "line of a large skill\n" * 1_200)
     place.skill("small", "Small rules.")

@@ -37,7 +37,8 @@ class SessionSkills:
         self._nested: dict[str, SkillInfo] = {}
         self._invoked: set[str] = set()
         """Names that were loaded in this run: the log alone allows nothing."""
-        self._told: set[str] = set()
+        self._told: dict[str, int] = {}
+        """Name -> entry that told the model of it in this run."""
         self.telling: set[asyncio.Future[None]] = set()
         """Messages whose commands still run, before they are in the inbox."""
 
@@ -219,14 +220,15 @@ class SessionSkills:
         for folder in folders:
             self._nested |= {skill.name: skill for skill in self._library.nested(folder)}
         catalogue = "\n".join(text for text in state.prefix.context if "<available_skills>" in text)
-        told = self._told | {one.key for one in state.notices if one.kind == "skill_available"}
+        last = state.ledger.summaries[-1] if state.ledger.summaries else 0  # what it replaced is told again
+        told = {one.key for one in state.notices if one.kind == "skill_available" and one.seq > last}
+        told |= {*state.skills, *(name for name, seq in self._told.items() if seq > last)}
         for skill in self.all() if touched is None else (*self._known, *self._nested.values()):
             matches = not skill.paths or _touches(skill.paths, touched or (), state.cwd)
             if not skill.for_model or skill.name in told or not matches or f"<name>{skill.name}</name>" in catalogue:
                 continue
-            self._told.add(skill.name)
             how = "load it with Skill" if "Skill" in self._session.deps.tools else f"read {skill.path} to use it"
-            self._session.append(
+            self._told[skill.name] = self._session.append(
                 Reminded("skill_available", "", skill.name, f"{skill.name}: {skill.description} ({how})")
             )
 
