@@ -217,11 +217,14 @@ async def test_A3_a_command_inserts_files_it_may_read_and_no_others(place: Place
 
 async def test_A3_other_slashes_are_messages(place: Place) -> None:
     place.put(".claude/commands/deploy.md", "Deploy $0")
-    async with place.opened(says("a"), says("b"), says("c")) as now:
-        for text in ("/usr/bin/x fails", "/unknown thing", "please /deploy x"):
+    place.skill("greet", "Greet $0.")
+    async with place.opened(*[says("a")] * 6) as now:
+        for text in ("/usr/bin/x fails", "/unknown thing", "please /deploy x", "$deploy x", "$PATH is empty"):
             await turn(now.session, text)
         spoken = await now.events(UserSpoke)
         assert not any(one.skill for one in spoken if isinstance(one, UserSpoke))
+        await turn(now.session, "$greet Ada")
+        assert "Greet Ada." in now.sent()
 
 
 async def test_A3_a_command_that_names_itself_is_inserted_once(place: Place) -> None:

@@ -24,7 +24,8 @@ FILE_BYTES_MAX = 64 * 1024
 """Size of a file that a command inserts."""
 FILES_MAX = 20
 """Files that one command inserts."""
-_INVOCATION = r"(?s)/([^\s/][^\s]*)(?:\s+(.*))?"
+_INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
+"""`/name arguments`, or `$name arguments` for a skill, as in Codex."""
 
 
 class SessionSkills:
@@ -75,11 +76,14 @@ class SessionSkills:
         """
         first = word.parts[0] if word.parts and not word.skill else None
         match = re.compile(_INVOCATION).fullmatch(first.text.strip()) if isinstance(first, Text) else None
-        named = match[1] if match else ""
-        skill = next((one for one in self.all() if one.name == named and one.for_user), None) if named else None
-        if match is None or skill is None:
+        if match is None:
             return None
-        told = asyncio.ensure_future(self._tell(word, skill, match[2] or ""))
+        kinds = ("skill", "command") if match[1] == "/" else ("skill",)
+        wanted = (one for one in self.all() if one.name == match[2] and one.for_user and one.kind in kinds)
+        skill = next(wanted, None)
+        if skill is None:
+            return None
+        told = asyncio.ensure_future(self._tell(word, skill, match[3] or ""))
         self.telling.add(told)
         told.add_done_callback(self._told_one)
         return told
