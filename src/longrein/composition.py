@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -29,11 +29,14 @@ from longrein.agent import (
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
+from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     Plugins,
+    SkillFiles,
     describe_environment,
     expanded_headers,
+    found_note,
     known_secrets,
     load_instructions,
     load_mcp_servers,
@@ -65,6 +68,7 @@ from longrein.run_context import (
     RunContext,
     check_depth,
     chosen_model,
+    found_in,
     found_notes,
     key_source,
     session_of,
@@ -73,7 +77,17 @@ from longrein.run_context import (
 )
 from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
-from longrein.tools import SubagentType, Tool, agent_tool, builtin_tools, goal_tools, offer_tools, tools_by_name
+from longrein.tools import (
+    SKILL,
+    SubagentType,
+    Tool,
+    agent_tool,
+    builtin_tools,
+    catalogue,
+    goal_tools,
+    offer_tools,
+    tools_by_name,
+)
 from longrein.tools.mcp import McpServer
 from longrein.tools.mcp.port import ServerHost
 from longrein.tools.mcp.server_config import token_folder
@@ -210,20 +224,17 @@ def _around(
     spawner = _spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     opened = opened and _with_branch(opened, workspace)
-    kinds, tools, unread = _kinds_and_tools(run_context, additions)
-    registry = tools_by_name(tools)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
     mcp.host.tunnel = additions.mcp_tunnel
-    mcp.attach(registry, nonce, state.prefix, state.seq)
-    prefix, told = _prefix(run_context, opened.branch if opened else "", state, tools, mcp)
+    offer = _offer(run_context, additions, state, mcp, opened.branch if opened else "", nonce)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=registry,
+        tools=offer.tools,
         model=model,
         open_model=lambda name: _model(run_context, log, state, None, additions, name)[0],
-        prefix=prefix,
+        prefix=offer.prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
         limits=settings.limits,
@@ -241,7 +252,8 @@ def _around(
         mcp=mcp if servers else None,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
-        kinds=kinds,
+        kinds=offer.kinds,
+        skills=lambda session: SessionSkills(session, offer.library),
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
@@ -258,15 +270,43 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = _leave_folders(session, run_context, state)
-    later = (*told, *lapsed, *unread, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+class _Offer(NamedTuple):
+    """What the model is offered: the prefix of the conversation and what stands behind it."""
+
+    prefix: Callable[[Model, str], PrefixSet]
+    tools: dict[str, Tool]
+    kinds: tuple[SubagentType, ...]
+    library: SkillFiles
+    notes: tuple[str, ...]
+
+
+def _offer(
+    run_context: RunContext, additions: Additions, state: State, mcp: McpToolset, branch: str, nonce: str
+) -> _Offer:
+    library, listed = _skills(run_context)
+    kinds, tools, unread = _kinds_and_tools(run_context, additions, skills=bool(listed))
+    registry = tools_by_name(tools)
+    mcp.attach(registry, nonce, state.prefix, state.seq)
+    prefix, told = _prefix(run_context, branch, state, tools, mcp, listed)
+    return _Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
 
 
 def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]) -> tuple[str, ...]:
     """Return the lines for the user at the start, without secrets."""
     prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
     fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
-    lines = (*found_notes(run_context), *run_context.settings.notes, *log.notes, *later, fills)
+    lines = (
+        *found_notes(run_context),
+        _found_note(run_context),
+        *run_context.settings.notes,
+        *log.notes,
+        *later,
+        fills,
+    )
     return tuple(map(session.deps.redact, filter(None, lines)))
 
 
@@ -314,6 +354,12 @@ def _start_traces(run_context: RunContext, session: OpenSession) -> "SessionTrac
         (say if session.closed else session.notice)(line)
 
     return start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
+
+
+def _found_note(run_context: RunContext) -> str:
+    """Return the line about files of other agents; a headless run says it only where it matters."""
+    options = run_context.options
+    return found_note(found_in(run_context), quiet=options.print and not options.verbose)
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -373,12 +419,18 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
     return msgspec.structs.replace(chosen, budget=budget)
 
 
-def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
+def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
+    """Return the skills and custom commands on disk, and the catalogue for the model; '' for none."""
+    library = SkillFiles(run_context.cwd, run_context.home, run_context.environ, run_context.trusted.cover)
+    return library, catalogue(library.all())
+
+
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None, *, skills: bool = True) -> list[Tool]:
     """Return the built-in tools named in `chosen`, in their usual order; all for None.
 
     Raises `UsageError` for an unknown name.
     """
-    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), *((SKILL,) if skills else ())]
     if chosen is None:
         return tools
     names = [tool.spec.name for tool in tools]
@@ -404,7 +456,7 @@ def _chosen_tools(
 
 
 def _kinds_and_tools(
-    run_context: RunContext, additions: Additions
+    run_context: RunContext, additions: Additions, *, skills: bool
 ) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
     """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`.
 
@@ -412,7 +464,7 @@ def _kinds_and_tools(
     """
     kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    tools = (*_builtin(kinds, chosen), *additions.tools)
+    tools = (*_builtin(kinds, chosen, skills=skills), *additions.tools)
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
 
@@ -506,7 +558,7 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
         trusted=run_context.trusted.cover,
         own=run_context.uses("user"),
         given=run_context.options.agents,
-        known_tools=(*builtin_tools(), *goal_tools(), *more),
+        known_tools=(*builtin_tools(), *goal_tools(), SKILL, *more),
     )
 
 
@@ -636,10 +688,10 @@ def _with_branch(opened: Opened, workspace: Workspace) -> Opened:
 
 
 def _prefix(
-    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool], mcp: McpToolset
+    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool], mcp: McpToolset, skills: str
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, branch, state)
+    context, sources, notes = _static_context(run_context, branch, state, skills)
     system = compose_system(
         replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
     )
@@ -653,8 +705,10 @@ def _prefix(
     return prefix, notes
 
 
-def _static_context(run_context: RunContext, branch: str, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Return environment and instruction files: read once, at the start of a session, then frozen."""
+def _static_context(
+    run_context: RunContext, branch: str, state: State, skills: str
+) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+    """Return environment, instruction files and skills: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(
@@ -671,4 +725,4 @@ def _static_context(run_context: RunContext, branch: str, state: State) -> tuple
         roots=run_context.roots,
         branch=branch,
     )
-    return (around, *texts), sources, notes
+    return (around, *texts, *((skills,) if skills else ())), sources, notes

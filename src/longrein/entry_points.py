@@ -142,6 +142,7 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
 def facts_of(built: Composition) -> SessionFacts:
     """Return the facts of a session that a headless run prints."""
     model = built.deps.model
+    commands = built.session.skills.all() if built.session.skills is not None else ()
 
     def sizes(name: str) -> tuple[int, int]:
         budget = named_budget(built.run_context, name)
@@ -159,6 +160,8 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        slash_commands=tuple(one.name for one in commands if one.for_user),
+        skills=tuple(one.name for one in commands if one.kind == "skill"),
         left_out=built.run_context.left_out,
         sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",
         nested=nesting_depth(built.run_context.environ) > 0,

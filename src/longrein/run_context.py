@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 
 from longrein.config import (
+    FoundFile,
     LoadedHooks,
     TrustedFolders,
     choose_model,
     environment,
+    found_files,
     full_model_name,
     home_folder,
     left_out_files,
@@ -207,6 +209,12 @@ def left_out_note(run_context: RunContext) -> str:
     why = run_context.trusted.why_not(run_context.cwd)
     because = f"this folder is not trusted ({why})" if why else "this folder is not trusted"
     return f"not read, because {because}: {named}; `longrein trust` or --trust changes that"
+
+
+def found_in(run_context: RunContext) -> tuple[FoundFile, ...]:
+    """Return the files of other agents in the folder and in the home, and whether they are used."""
+    trusted = run_context.trusted.cover(run_context.cwd)
+    return found_files(run_context.cwd, run_context.home, trusted=trusted)
 
 
 def check_depth(run_context: RunContext) -> None:

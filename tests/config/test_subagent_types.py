@@ -162,11 +162,11 @@ def test_a_disabled_one_is_left_out_without_a_word(folders: ConfigFolders) -> No
 
 def test_what_is_not_obeyed_yet_is_said_once_for_all_files(folders: ConfigFolders) -> None:
     for name in ("a", "b"):
-        put(folders.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\nskills: [x]\nmemory: user\n---\n")
+        put(folders.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\neffort: low\nmemory: user\n---\n")
     put(
         folders.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n"
     )
-    assert load(folders)[1] == ("Not obeyed here yet, in files of subagents: skills (a, b); memory (a, b); hooks (c).",)
+    assert load(folders)[1] == ("Not obeyed here yet, in files of subagents: memory (a, b); effort (a, b); hooks (c).",)
 
 
 def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(folders: ConfigFolders) -> None:

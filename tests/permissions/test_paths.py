@@ -45,6 +45,7 @@ PROTECTED = [
     *(".mcp.json", ".gitmodules", ".gitconfig", ".ripgreprc", ".bashrc", "sub/.zshrc", ".profile", ".longrein/x"),
     *(".claude", ".claude/settings.json", ".claude/agents/.git/config", ".config/longrein/config.toml", ".ssh/id"),
     *(".claude/agents/x.md", ".agents/agents/x.md", ".longrein/agents/x.md"),
+    *(".claude/skills/a/SKILL.md", ".claude/commands/x.md", ".agents/skills/a/SKILL.md", ".github/skills/a/x"),
     # S038: whatever the case, and what a file system may not tell apart
     *(".LongRein/config", ".GIT/hooks/x", ".Mcp.json", ".g\u200bit/x", "\ufeff.git/x", ".git./x", ".git /x", "git~1/x"),
     *(".gi\u00adt/x", ".\uff47it/x".replace("\uff47", "g"), ".mcp.js\u200don", ".git::$INDEX_ALLOCATION/x"),
@@ -82,8 +83,7 @@ def test_why_a_protected_path_asks() -> None:
         "g\u00eft/x",
         ".g\u00eet/x",
         "b:c",
-        ".claude/skills/a/SKILL.md",
-        ".claude/commands/x.md",
+        ".claude/worktrees/x",
         ".agents/x",
         "x.git",
     ],

@@ -126,6 +126,17 @@ def _seen(session: Session, path: str) -> tuple[FileSeen, ...]:
     return (FileSeen(path, sha256(data).hexdigest(), session.blobs.put_blob(data), whole=False),)
 
 
+def touched_files(session: Session, calls: Sequence[ToolCall]) -> list[str]:
+    """Return the real paths inside the roots that `calls` name."""
+    found = []
+    for call in calls:
+        tool = session.deps.tools.get(call.name)
+        for path, _ in tool.paths(call.arguments or {}) if tool else ():
+            place = session.deps.workspace.resolve(path, session.state.cwd)
+            found += [place.real] if place.inside else []
+    return found
+
+
 def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
     """Return folders inside the roots that are touched for the first time since the session was opened."""
     found: dict[str, None] = {}

@@ -35,6 +35,7 @@ from longrein.agent.schedules import ScheduleTimer
 from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,
+    AnyPart,
     ModeSet,
     PermissionAnswered,
     PinsSet,
@@ -112,7 +113,7 @@ class Inbox:
     @property
     def pending(self) -> list[PendingMessage]:
         """Waiting user messages, for the screen."""
-        return [PendingMessage(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, UserMessage)]
+        return [PendingMessage(n, w.how, text_of(typed(w))) for n, w in self._words if isinstance(w, UserMessage)]
 
     @property
     def mode_wanted(self) -> str:
@@ -152,6 +153,11 @@ class Inbox:
         self._wake.set()
 
 
+def typed(word: UserMessage) -> tuple[AnyPart, ...]:
+    """Return the parts that the user wrote, without the text of a skill."""
+    return (word.parts[0], *word.parts[2:]) if word.skill else word.parts
+
+
 def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> bool:
     """Return True if a message may be taken into the log now, while nothing runs.
 
@@ -172,9 +178,9 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
 def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
     """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
     match word:
-        case UserMessage(parts, how):
+        case UserMessage(parts, how, skill=skill):
             # in an open turn, also one that a crash cut, every message is a steering message
-            return (UserSpoke(parts, "steer" if state.turn_open else how),)
+            return (UserSpoke(parts, "steer" if state.turn_open else how, skill),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
             return (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),) if waits else ()

@@ -82,6 +82,8 @@ def _take(session: Session, word: InboxMessage) -> None:
         case Continue() | UserMessage():
             session.paused = False
             session.wake_schedule.in_a_row = 0
+            if session.skills is not None:
+                session.skills.tell_new()
         case StopTask(task) if session.background_tasks is not None:
             session.background_tasks.stop(task)
         case AddSchedule(when, prompt):
@@ -120,7 +122,8 @@ async def wait_idle(session: Session, *, once: bool) -> bool:
     if wake is not None:
         session.append(wake)
         return False
-    if once and not session.wake_schedule.pausing and not session.wake_schedule.stays:
+    telling = session.skills is not None and session.skills.telling
+    if once and not (telling or session.wake_schedule.pausing or session.wake_schedule.stays):
         return True
     session.wake_schedule.rouse()
     session.keep_snapshot()

@@ -30,6 +30,8 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     how: How = "prompt"
     to: str = ""
     """Session of the subagent that the message is for; '' for this session."""
+    skill: str = ""
+    """Skill or command whose text is the second part; set by `Session.tell`, never by a frontend."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
@@ -312,9 +314,10 @@ class SessionPort(Protocol):
         """True while a turn is in progress."""
 
     def tell(self, word: InboxMessage) -> Awaitable[None]:
-        """Put a message into the inbox.
+        """Put a message into the inbox. `/name` of a skill or command is replaced by its text.
 
-        The awaitable is done when the message is on disk; it need not be awaited.
+        The awaitable is done when the message is on disk; it need not be awaited. It raises `UsageError` for a command
+        that cannot be used, such as one whose file runs what is not allowed.
         """
 
     def interrupt(self) -> None:

@@ -218,9 +218,13 @@ def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[
         session.approvals.digests[call] = approval_digest(redacted(question, session.deps.redact))
 
 
-def _verdict(session: Session, made: Call, mode: str, cwd: str) -> Verdict:
-    """Return the verdict on a call, by the rules here and in the folders that a worktree stands for."""
-    verdict = judge(made, session.rules, mode, cwd)
+def _verdict(session: Session, made: Call, mode: str, cwd: str, allowed: tuple[str, ...] = ()) -> Verdict:
+    """Return the verdict on a call, by the rules here and in the folders that a worktree stands for.
+
+    `allowed`: further allow rules.
+    """
+    rules = msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *allowed)) if allowed else session.rules
+    verdict = judge(made, rules, mode, cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, cwd) if above is not None else ():
         verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
@@ -250,6 +254,20 @@ def command_places(session: Session, command: str, cwd: str) -> tuple[str, ...]:
     """Return the places on which the verdict on a command depends, as they are now."""
     tool = session.deps.tools.get("Bash")
     return _places(_call(session, "Bash", tool, {"command": command}, cwd), cwd) if tool is not None else ()
+
+
+def command_verdict(session: Session, command: str, cwd: str, allowed: tuple[str, ...] = ()) -> Verdict:
+    """Return the verdict on a command that is no call of the model. `allowed`: further allow rules."""
+    made = _call(session, "Bash", session.deps.tools["Bash"], {"command": command}, cwd)
+    return _verdict(session, made, session.mode, cwd, allowed)
+
+
+def is_read_allowed(session: Session, path: str) -> bool:
+    """Return True if a file may be read without a question."""
+    place, cwd = session.deps.workspace.resolve(path, session.state.cwd), session.state.cwd
+    touched = (Touched(path, place.path, place.real, place.inside, False),)
+    made = Call("Read", {"file_path": path}, "read", touched, "Read")
+    return _verdict(session, made, session.mode, cwd).kind == "allow"
 
 
 def is_command_allowed(session: Session, command: str, cwd: str, *, outside: bool = False) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
     from longrein.agent.hooks import HookTable
     from longrein.agent.session import Session
+    from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
     from longrein.agent.task_pool import TaskPool
@@ -124,6 +125,8 @@ class Dependencies(msgspec.Struct):
     """Context policy: decides before each request what to shorten."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
+    skills: "Callable[[Session], SessionSkills] | None" = None
+    """Opens the skills and custom commands of a session; None where there are none."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
     """Opens the workspace with other roots; None when there is only one."""
     worktrees: str = ""

@@ -13,7 +13,7 @@ import msgspec
 
 from longrein.agent.file_watcher import FileWatcher
 from longrein.agent.hooks import SessionHooks
-from longrein.agent.inbox import Inbox, WakeSchedule
+from longrein.agent.inbox import Inbox, WakeSchedule, typed
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     Answer,
@@ -55,6 +55,7 @@ from longrein.workspace.sandbox import MaskIndex
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
     from longrein.agent.network_questions import NetworkQuestions
+    from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
 
 # --- Background summary request --------------------------------------------------------------------------------------
@@ -148,10 +149,8 @@ class Session:
     """None until a confined command is started where `sandbox.network` names hosts."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
-        self.log = log
-        self.deps = deps
+        self.log, self.deps, self.state = log, deps, state
         self.id = log.session
-        self.state = state
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
@@ -172,6 +171,8 @@ class Session:
         """None until a subagent is started, or one is found at open."""
         self.own_background_tasks: BackgroundControl | None = None
         """None until a command is started, or a task is found at open."""
+        self.skills: SessionSkills | None = deps.skills(self) if deps.skills is not None else None
+        """None where nothing brings skills."""
         self.walk: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
@@ -341,12 +342,13 @@ class Session:
             questions = self.network_questions
             if isinstance(word, Answer) and questions is not None and questions.is_open(word.call):
                 return questions.answer(word)
-            return self.inbox.put(word)
-        told = self.subagents.tell(word, child) if self.subagents is not None else None
-        if told is None:
+            told = self.skills.tell(word) if self.skills is not None and isinstance(word, UserMessage) else None
+            return self.inbox.put(word) if told is None else told
+        sent = self.subagents.tell(word, child) if self.subagents is not None else None
+        if sent is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             return resolved_future()
-        return told
+        return sent
 
     def grant(self, word: Answer, question: PermissionAsked) -> Answer:
         """Grant the rules of an answer to `question`; return it as a single answer where they were not proposed."""
@@ -377,7 +379,7 @@ class Session:
             return self.subagents.unqueue(number) if self.subagents is not None else ""
         self.take(taken[0])
         self.commit(flush=False)
-        return text_of(taken[1].parts)
+        return text_of(typed(taken[1]))
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
@@ -460,7 +462,8 @@ class Session:
         """Permission rules now: settings, those granted in this run, and those of its parents."""
         rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         allowed = self.approvals.rules
-        return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+        rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+        return self.skills.rules(rules) if self.skills is not None else rules
 
     @property
     def mode(self) -> str:

@@ -17,6 +17,7 @@ from longrein.agent.file_changes import (
     may_change,
     note_written,
     tell_nested_instructions,
+    touched_files,
     unattributed_changes,
     writer_of,
 )
@@ -75,7 +76,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
         await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing)))
-        tell_nested_instructions(session, calls)
+        _tell_found(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
@@ -91,7 +92,14 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
+    _tell_found(session, calls)
+
+
+def _tell_found(session: Session, calls: Sequence[ToolCall]) -> None:
+    """Tell instruction files and skills of the folders that `calls` touched."""
     tell_nested_instructions(session, calls)
+    if session.skills is not None:
+        session.skills.tell_new(touched_files(session, calls))
 
 
 class _ParallelCalls:
@@ -230,6 +238,11 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
         return []
 
 
+def command_context(session: Session, call: str, tool: Tool) -> ToolContext:
+    """Return the context of a command in the text of a skill: in the foreground, confined as any command."""
+    return msgspec.structs.replace(_hands(session, call, tool), tasks=None)
+
+
 def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
     options = deps.options
@@ -260,6 +273,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         sandbox=SessionConfinement(session) if tool.access == "command" and confines(session) else None,
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
+        skills=session.skills,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),

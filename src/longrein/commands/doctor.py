@@ -6,22 +6,23 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from longrein.config import Plugins, load_plugins
+from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted, escape_line
 from longrein.models import look_up
 from longrein.permissions.hooks import hook_line
-from longrein.run_context import RunContext, chosen_model, left_out_note
+from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions
+from longrein.tools import catalogue
 from longrein.workspace.sandbox import SandboxPolicy, find_rung, network_problem
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
-    findings += [*_hooks(place), *_plugins(place), *_settings(place)]
+    findings += [*_hooks(place), *_found(place), *_plugins(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model", "plugin")) else 1
 
@@ -30,7 +31,7 @@ Finding = tuple[bool, str, str]
 
 
 def _mark(well: bool, what: str) -> str:
-    return "ok     " if well else "note   " if what in ("settings", "sandbox") else "MISSING"
+    return "ok     " if well else "note   " if what in ("settings", "sandbox", "found", "skills") else "MISSING"
 
 
 def _machine() -> list[Finding]:
@@ -105,6 +106,18 @@ def _hooks(place: RunContext) -> list[Finding]:
     waiting = [(False, "settings", f"not confirmed: {hook_line(hook)} ({hook.source})") for hook in place.hooks.changed]
     found = [*running, *waiting, *((False, "settings", note) for note in place.hooks.notes)]
     return [(well, what, escape_line(told)) for well, what, told in found]
+
+
+def _found(place: RunContext) -> list[Finding]:
+    """List the files of other agents, one line each."""
+    files = SkillFiles(place.cwd, place.home, place.environ, place.trusted.cover)
+    skills = files.all()
+    found = [(one.use != "not used", "found", one.line) for one in found_in(place)]
+    if skills:
+        count, told = sum(one.kind == "skill" for one in skills), len(catalogue(skills))
+        counts = f"{counted(count, 'skill')}, {counted(len(skills) - count, 'command')} of files"
+        found.append((True, "skills", f"{counts}; the catalogue for the model has {told:,} characters"))
+    return found + [(False, "skills", note) for note in files.notes]
 
 
 def _model(place: RunContext) -> list[Finding]:

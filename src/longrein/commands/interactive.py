@@ -103,6 +103,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         models=lambda: model_names(place, deps.model.name),
         file_text=lambda path: _file_text(built, path),
         wall_us=CLOCK.wall_us,
+        custom_commands=lambda: session.skills.known if session.skills is not None else (),
         task_tail=lambda task, lines: _task_tail(place, built, task, lines),
         goals=Goals(
             place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact

@@ -9,6 +9,7 @@ from longrein.config.environment import (
     state_dir,
     user_file,
 )
+from longrein.config.found_files import FoundFile, found_files, found_note
 from longrein.config.hooks import (
     LoadedHooks,
     expanded_headers,
@@ -27,16 +28,19 @@ from longrein.config.model_choice import Probe, choose_model, full_model_name, s
 from longrein.config.plugins import Plugins, load_plugins
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
+from longrein.config.skill_library import SkillFiles
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
 from longrein.config.trust_preview import left_out_files, trust_preview
 
 __all__ = [
+    "FoundFile",
     "Instructions",
     "LoadedHooks",
     "McpServers",
     "Plugins",
     "Probe",
+    "SkillFiles",
     "TrustedFolders",
     "approve_servers",
     "choose_model",
@@ -46,6 +50,8 @@ __all__ = [
     "environment",
     "expanded_headers",
     "fingerprint",
+    "found_files",
+    "found_note",
     "full_model_name",
     "home_folder",
     "is_trusted",

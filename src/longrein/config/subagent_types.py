@@ -78,7 +78,7 @@ NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 500
 """Characters of a description, which is part of every request."""
 TURNS_MAX = 1_000
-UNSUPPORTED_FIELDS = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
+UNSUPPORTED_FIELDS = ("hooks", "mcpServers", "mcp_servers", "memory", "effort")
 """Fields of other agents that have no effect here yet."""
 
 FOREIGN_ALIASES = {"webfetch": "WebFetch", "web_fetch": "WebFetch", "fetchurl": "WebFetch", "skill": "Skill"}
@@ -172,6 +172,7 @@ class TypeParser:
             () if unspawned else spawns,
             background=self._flag(one, fields, "background"),
             worktree=self._worktree(one, fields),
+            skills=tuple(_names(fields.get("skills"))),
             source=one.shown,
         )
 

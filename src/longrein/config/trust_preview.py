@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.environment import project_file, user_file
 from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
@@ -17,6 +18,8 @@ from longrein.config.mcp_servers import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
+from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
+from longrein.config.skills import Walk, existing_folders
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.permissions import escape
@@ -137,6 +140,24 @@ def _subagent_files(folder: Folder) -> list[str]:
     return [path for one in folders for path in _first(list_files(one), one)]
 
 
+def _skill_files(folder: Folder) -> list[str]:
+    walk = Walk()
+    folders = existing_folders(folder.cwd, folder.home, lambda _: True, [(name, "claude") for name in SKILL_FOLDERS])
+    return [path for one in folders for path in _first(walk.skills(one.path), one.path)]
+
+
+def _command_files(folder: Folder) -> list[str]:
+    walk = Walk()
+    folders = existing_folders(folder.cwd, folder.home, lambda _: True, COMMAND_FOLDERS)
+    endings = ((one.path, ".toml" if one.style == "gemini" else ".md") for one in folders)
+    return [path for one, ending in endings for path in _first(walk.files(one, ending), one)]
+
+
+def _plugin_folders(folder: Folder) -> list[str]:
+    place = f"{project_root(folder.cwd)}/.agents/plugins"
+    return [place] if os.path.isdir(place) and project_root(folder.cwd) != folder.home else []
+
+
 def _first(paths: Iterator[str], folder: str) -> list[str]:
     """Return the first paths, and the folder itself where there are more."""
     found = list(islice(paths, FILES_SHOWN_MAX + 1))
@@ -170,6 +191,9 @@ KINDS = (
     Kind("settings", _settings_files, _settings_effect),
     Kind("hooks", _hook_files, _hook_effect),
     Kind("subagent", _subagent_files),
+    Kind("skill", _skill_files),
+    Kind("command", _command_files),
+    Kind("plugins", _plugin_folders),
     Kind("MCP servers", _server_files, _servers_effect),
     Kind("instructions", _instruction_files, _size),
 )

@@ -58,7 +58,7 @@ class ClearingMemory(msgspec.Struct):  # noqa: PLW1641 - it changes, so it has n
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
     memo, policy = update_memory(state), policy_for(state, budget)
-    memo.worth.kept = state.held
+    memo.worth.kept = state.held | _skill_results(state)
     return _cleared_event(state, memo, rent(memo.worth, policy, cold=cold), "cold" if cold else "rent")
 
 
@@ -68,7 +68,7 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
     `least`: smallest share of the value that possibly needed content keeps.
     """
     memo, policy = update_memory(state), policy_for(state, budget)
-    memo.worth.kept = frozenset()
+    memo.worth.kept = _skill_results(state)
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in EXCESS_FACTORS:
@@ -76,6 +76,11 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
         if found is None or found.gain_tokens >= excess:
             break
     return found
+
+
+def _skill_results(state: State) -> frozenset[str]:
+    """Return the handles of loaded skills: their text stays as it is."""
+    return frozenset(f"r{skill.seq}" for skill in state.skills.values())
 
 
 def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason: str) -> Cleared | None:

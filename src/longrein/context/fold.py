@@ -21,6 +21,7 @@ from longrein.context.state.state import (
     UNKNOWN_FILE,
     CompactionMark,
     KnownFile,
+    LoadedSkill,
     OpenCall,
     Reading,
     State,
@@ -71,6 +72,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
     counts_of,
+    text_of,
     unwrapped,
 )
 
@@ -139,6 +141,9 @@ def _child_ended(state: State, event: ChildEnded) -> None:
 # --- Fold ------------------------------------------------------------------------------------------------------------
 
 READINGS_MAX = 8  # Limit of readings of one file
+SKILLS_MAX = 50  # Limit of loaded skills that are remembered
+SKILL_TOOL = "Skill"
+SKILL_TAG = '<skill_content name="'  # Beginning of a result that holds the text of a skill
 RECALLED_MAX = 100  # Limit of recalls that the clearing policy remembers
 
 History = Callable[[int], Iterable[Entry]]  # Function that returns entries 1 to n of the session's log
@@ -278,6 +283,16 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
         append_item(state, make_item(seq, n, "user", part, handle=handle))
     _turn(state, task=event.origin == "prompt")
     state.step_history = StepHistory()
+    if event.skill and len(event.parts) > 1:
+        _skill_loaded(state, seq, event.skill, text_of(event.parts[1:2]))
+
+
+def _skill_loaded(state: State, seq: int, name: str, text: str) -> None:
+    """Keep the text of a skill, so that a compaction can put it back."""
+    state.skills.pop(name, None)
+    state.skills[name] = LoadedSkill(seq, text, state.began_at)
+    while len(state.skills) > SKILLS_MAX:
+        del state.skills[next(iter(state.skills))]
 
 
 def _turn(state: State, *, task: bool) -> None:
@@ -455,6 +470,8 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
+    if event.name == SKILL_TOOL and event.status == "ok" and (text := text_of(event.parts)).startswith(SKILL_TAG):
+        _skill_loaded(state, seq, text[len(SKILL_TAG) :].partition('"')[0], text)
     traits = state.traits_of(event.name)
     record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet)
     state.step_history = add_result(

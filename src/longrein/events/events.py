@@ -243,6 +243,12 @@ class UserSpoke(Event, frozen=True):
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
     parts: tuple[AnyPart, ...]  # Text, images and documents of the message
     origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
+    skill: str = ""  # Skill or custom command that the user named; its text is the second part
+
+    @property
+    def typed(self) -> tuple[AnyPart, ...]:
+        """The parts without the text of a skill: what the user wrote."""
+        return (self.parts[0], *self.parts[2:]) if self.skill else self.parts
 
 
 class Reminded(Event, frozen=True):

@@ -251,7 +251,7 @@ PROTECTED_NAMES = frozenset(
 )
 """Protected files and folders; a folder protects everything below it."""
 
-UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("commands", "skills", "worktrees"))}
+UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("worktrees",))}
 """Unprotected folders inside protected ones."""
 
 INSTALLED_PROGRAMS = frozenset(
@@ -261,7 +261,8 @@ INSTALLED_PROGRAMS = frozenset(
 
 PROTECTED_PAIRS = INSTALLED_PROGRAMS | {
     *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
-    *((".github", "workflows"), (".github", "actions")),
+    *((".agents", "skills"), (".agents", "commands"), (".agents", "plugins"), (".github", "skills")),
+    *((".pi", "skills"), (".goose", "skills"), (".github", "workflows"), (".github", "actions")),
 }
 """Protected pairs of consecutive names."""
 

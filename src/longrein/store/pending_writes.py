@@ -68,5 +68,5 @@ def updated_about(about: About, at: int, event: AnyEvent) -> About:
 
 def _title(event: UserSpoke) -> str:
     """Return the first words of the user's message on one line; a fixed title for a message without text."""
-    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split()) or NO_WORDS_TITLE
+    words = " ".join(text_of(event.typed)[: 4 * TITLE_CHARS_MAX].split()) or NO_WORDS_TITLE
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

@@ -12,9 +12,11 @@ from longrein.tools.port import (
     FileVersion,
     GoalPort,
     HistoryReader,
+    LoadedText,
     Outcome,
     OutputSlice,
     SessionHistory,
+    SkillPort,
     SubagentPort,
     SubagentReport,
     SubagentTask,
@@ -25,6 +27,8 @@ from longrein.tools.port import (
     ToolContext,
 )
 from longrein.tools.registry import make_tool, tool
+from longrein.tools.skill import SKILL, SkillBody, SkillInfo, SkillLibrary, catalogue, find_skill, skill_content
+from longrein.tools.skill_text import Piece, Style, substitute
 from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
@@ -39,6 +43,7 @@ from longrein.tools.tool_search import (
 
 __all__ = [
     "EXIT_PLAN_MODE",
+    "SKILL",
     "STRUCTURED_OUTPUT",
     "BackgroundedCommand",
     "Blobs",
@@ -46,9 +51,16 @@ __all__ = [
     "FileVersion",
     "GoalPort",
     "HistoryReader",
+    "LoadedText",
     "Outcome",
     "OutputSlice",
+    "Piece",
     "SessionHistory",
+    "SkillBody",
+    "SkillInfo",
+    "SkillLibrary",
+    "SkillPort",
+    "Style",
     "SubagentPort",
     "SubagentReport",
     "SubagentTask",
@@ -61,9 +73,11 @@ __all__ = [
     "agent_tool",
     "bad_arguments_message",
     "builtin_tools",
+    "catalogue",
     "change_of",
     "clean",
     "edit_distance",
+    "find_skill",
     "fit_arguments",
     "goal_tools",
     "hunks_of",
@@ -73,7 +87,9 @@ __all__ = [
     "offer_tools",
     "own_tools",
     "report_text",
+    "skill_content",
     "structured_output_tool",
+    "substitute",
     "tool",
     "tools_by_name",
     "unknown_call_message",

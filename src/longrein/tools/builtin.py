@@ -12,6 +12,7 @@ from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
 from longrein.tools.search import GLOB, GREP
+from longrein.tools.skill import SKILL
 from longrein.tools.subagent import AGENT
 from longrein.tools.todo import TODO_WRITE
 from longrein.tools.tool_search import CALL_TOOL_ENTRY, tool_search
@@ -62,4 +63,4 @@ def builtin_tools() -> tuple[Tool, ...]:
 
 def own_tools() -> tuple[Tool, ...]:
     """Return every tool of longrein, also those that only some sessions have."""
-    return (*BUILTIN, AGENT, *goal_tools(), tool_search(()), CALL_TOOL_ENTRY)
+    return (*BUILTIN, AGENT, *goal_tools(), SKILL, tool_search(()), CALL_TOOL_ENTRY)

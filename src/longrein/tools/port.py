@@ -83,6 +83,8 @@ class SubagentType(msgspec.Struct, frozen=True):
     """Whether it always runs in the background."""
     worktree: bool = False
     """Whether it always gets a git worktree."""
+    skills: tuple[str, ...] = ()
+    """Skills whose texts it gets at its start."""
     source: str = "built in"
     """File that defines the type."""
 
@@ -104,6 +106,28 @@ class SubagentPort(Protocol):
         of type `synthesis` reads all reports, and its report comes last. A second call for the same `call` after a
         crash continues the subagents that were started. Cancellation interrupts them; each keeps its work so far.
         """
+        ...
+
+
+# --- Skills: the port that `agent` implements ------------------------------------------------------------------------
+
+
+class LoadedText(msgspec.Struct, frozen=True):
+    """Text of a skill with its arguments, and who follows it."""
+
+    name: str
+    text: str
+    fork: bool = False
+    """Whether a subagent does what the text says."""
+    agent: str = ""
+    """Type of that subagent, as written; '' for none."""
+
+
+class SkillPort(Protocol):
+    """Skills of one session."""
+
+    async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
+        """Return the text of a skill, with its commands run. Raises `ToolError` where it cannot be loaded."""
         ...
 
 
@@ -399,6 +423,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Subagents; None when none may be started."""
     goals: GoalPort | None = None
     """Goals of the project; None without a state folder."""
+    skills: SkillPort | None = None
+    """Skills that can be loaded; None when there are none."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None

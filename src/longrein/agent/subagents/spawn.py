@@ -287,6 +287,8 @@ def start_subagent(
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
     refused = refused_tools(one.kind, session.deps.tools, spawns=bool(child.deps.kinds))
+    if one.kind.skills and child.skills is not None:
+        child.append(*child.skills.preloaded(one.kind.skills))
     child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
     child.deps.limits = limits_under(session.deps.limits, grant, child.state)
     return working

@@ -177,7 +177,7 @@ def merge_rewound_ledger(then: Ledger, now: Ledger) -> Ledger:
 
 
 def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
-    text = text_of(event.parts)
+    text = text_of(event.typed)
     media = [f"r{seq}.{n} {m}" for n, part in enumerate(event.parts, 1) if (m := getattr(part, "media", ""))]
     ledger.words.append(UserMessage(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)

@@ -110,6 +110,14 @@ class Reading(msgspec.Struct, frozen=True):
     """True if a later reading was answered with a pointer to this one. The next one is answered in full."""
 
 
+class LoadedSkill(msgspec.Struct, frozen=True):
+    """Text of a skill or custom command that was loaded into the conversation."""
+
+    seq: int  # Entry with the text
+    text: str
+    turn: int  # `began_at` of the turn that loaded it
+
+
 class CompactionMark(msgspec.Struct, frozen=True):
     """Size of the view right after a compaction."""
 
@@ -165,6 +173,7 @@ class ConversationState(msgspec.Struct):
     readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
     files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end
     compactions: tuple[int, ...] = ()  # Entries of the newest compactions that can be undone
+    skills: dict[str, LoadedSkill] = {}  # Loaded skills by name, the newest last; at most `SKILLS_MAX`
     held: frozenset[str] = frozenset()
     """Handles that the user restored. Clearing that only saves money leaves them alone."""
     said: list[tuple[str, str]] = []  # Profile `seed-framework` only: the conversation as (role, text)

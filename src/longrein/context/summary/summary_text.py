@@ -182,6 +182,7 @@ def status_lines(state: State) -> list[str]:
     if state.cwd:
         lines.append(f"- current folder: {state.cwd}{_proof(ledger, 'cwd')}")
     told = sorted(ledger.told.items(), key=lambda pair: -pair[1])
+    told = [pair for pair in told if pair[0].removeprefix("skill ") not in state.skills]
     lines += [f"- told earlier, read it again where it matters: {name} r{seq}" for name, seq in told]
     return lines
 
@@ -315,6 +316,8 @@ def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
 # --- Summary and digest ----------------------------------------------------------------------------------------------
 
 SHARE_MAX = 0.40  # Largest share of the usable window for the text, pins aside. A crossing leaves half of the window.
+SKILLS_SHARE_MAX = 0.20  # Largest share of the usable window for the texts of loaded skills, beside `SHARE_MAX`
+SKILLS_TOKENS_MAX = 25_000  # Limit of the same in tokens
 FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
 WORDS_TOKENS_MAX = 20_000  # Limit of the user's messages without the current request
 LEDGER_TOKENS_MAX = 8_000  # Limit of the records
@@ -432,6 +435,28 @@ def _ledger_texts(state: State) -> Iterable[str]:
     yield from status_lines(state)
 
 
+# --- Loaded skills ----------------------------------------------------------------------------------------------------
+
+
+def _skill_blocks(state: State, span: tuple[int, int], tokens: float, cost: Cost) -> list[str]:
+    """Return the texts of loaded skills that leave the view with `span`, whole, the newest first while they fit."""
+    blocks, left_out = [], []
+    for name, skill in reversed(state.skills.items()):
+        if skill.seq > span[1] or (skill.seq < span[0] and _is_in_view(state, skill.seq)):
+            continue
+        spent = cost(skill.text)
+        if spent <= tokens:
+            tokens -= spent
+            blocks.append(f"### Skill {name}, loaded in r{skill.seq} and still to be followed:\n{skill.text}")
+        else:
+            left_out.append(f'- the skill {name} does not fit here: Recall(handle="r{skill.seq}") brings it')
+    return [*left_out, *(["## Loaded skills, word for word", *blocks] if blocks else [])]
+
+
+def _is_in_view(state: State, seq: int) -> bool:
+    return any(item.seqs[0] == seq for item in state.items)
+
+
 # --- Composition -----------------------------------------------------------------------------------------------------
 
 
@@ -443,7 +468,8 @@ class _SummaryComposer:
         self.files_tokens = round(budget.usable_tokens * FILES_SHARE_MAX)
         self.total = round(budget.usable_tokens * SHARE_MAX)
         self.head = self._head()
-        self.floor = cost("\n".join(state.pins)) if state.pins else 0
+        self.skills = _skill_blocks(state, span, min(SKILLS_TOKENS_MAX, budget.usable_tokens * SKILLS_SHARE_MAX), cost)
+        self.floor = cost("\n".join((*state.pins, *self.skills))) if state.pins or self.skills else 0
         frame = "\n".join((*self.head, *(f"## {n}. {heading}" for n, heading in enumerate(HEADINGS, 1)), NO_PROSE * 5))
         self.left = max(0, round((self.total + self.floor - cost(frame) - 60) * scale))
         self.restored: tuple[str, ...] = ()
@@ -497,7 +523,7 @@ class _SummaryComposer:
         note = [f"({struck} claims of the prose were struck: nothing above holds them, or a record says no.)"] * bool(
             struck
         )
-        state_of = ["## Kept by the harness", *standing, *self._earlier()]
+        state_of = ["## Kept by the harness", *standing, *self._earlier(), *self.skills]
         return "\n".join([*self.head, *sections, *note, *state_of, *blocks, *request])
 
     def _section(self, n: int, code: dict[int, list[str]], written: dict[int, list[str]]) -> list[str]:

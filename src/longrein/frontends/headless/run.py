@@ -215,21 +215,19 @@ class _Run:
         try:
             async for line in lines:
                 try:
-                    message = parse_line(line, keep_image)
-                except UsageError as error:  # report the malformed line and continue with the next
+                    match parse_line(line, keep_image):
+                        case ControlRequest() as request:
+                            self.reporter.put_line(await self.requests.answer(request))
+                        case ControlResponse() as response:
+                            self.channel.receive(response)
+                        case InputMessage() as message:
+                            await self._send(message)
+                    await self.out.drain()
+                except UsageError as error:  # report the line and continue with the next
                     self.input_error = self.input_error or error
                     self.err(str(error))
                     if self.options.output == "stream-json":
                         self.reporter.apply(UserNotice(str(error)), self.run_state)
-                    continue
-                match message:
-                    case ControlRequest():
-                        self.reporter.put_line(await self.requests.answer(message))
-                    case ControlResponse():
-                        self.channel.receive(message)
-                    case InputMessage():
-                        await self._send(message)
-                await self.out.drain()
         finally:
             self.channel.close("the program that runs longrein has closed stdin, so nobody can be asked")
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done

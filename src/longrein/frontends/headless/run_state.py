@@ -221,6 +221,10 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Notices from opening the session (a repair, a degraded mode), one line each."""
     mcp_servers: tuple[tuple[str, str], ...] = ()
     """(name, status) of the MCP servers: `pending`, `failed` or `disabled` before they connect."""
+    slash_commands: tuple[str, ...] = ()
+    """Names of the skills and commands that a message can begin with."""
+    skills: tuple[str, ...] = ()
+    """Names of the skills."""
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
     sandbox: str = "none"

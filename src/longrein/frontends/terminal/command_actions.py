@@ -72,7 +72,7 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
     if command is None:
-        conversation.notice(unknown_command_text(typed.name))
+        conversation.notice(unknown_command_text(typed.name, conversation.facts.custom_commands()))
     elif command.idle_only and conversation.session.busy:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:

@@ -38,7 +38,8 @@ from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
-from longrein.frontends.text_format import escape, escape_line, key_argument
+from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
+from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
 """Modes that Shift-Tab cycles through. `dontAsk` and `bypassPermissions` must be typed."""
@@ -454,8 +455,12 @@ def context_lines(report: Report) -> list[Line]:
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
+def _help(context: CommandContext) -> CommandResult:
+    return CommandResult("commands and keys", help_lines(context.facts.custom_commands()))
+
+
 COMMANDS = (
-    Command("help", "", "commands and keys", lambda *_: CommandResult("commands and keys", help_lines()), ("?",)),
+    Command("help", "", "commands and keys", lambda context, _: _help(context), ("?",)),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
@@ -512,10 +517,15 @@ class ParsedCommand(msgspec.Struct, frozen=True):
     argument: str
 
 
-def parse(text: str) -> ParsedCommand | None:
-    """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`."""
+def parse(text: str, custom: Sequence[SkillInfo] = ()) -> ParsedCommand | None:
+    """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`.
+
+    A command of `custom` is a message, too: the session replaces it by its text.
+    """
     name, _, argument = text[1:].partition(" ")
     found = BY_NAME.get(name)
+    if found is None and any(command.name == name for command in custom):
+        return None
     if not text.startswith("/") or not (found or name.replace("-", "").isalnum()):
         return None
     if "\n" in text and not (found and found.many_lines):
@@ -523,17 +533,32 @@ def parse(text: str) -> ParsedCommand | None:
     return ParsedCommand(found, found.name if found else name, argument.strip())
 
 
-def unknown_command_text(name: str) -> str:
+def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
     """Error text for an unknown command, with the nearest name."""
-    near = [command.name for command in COMMANDS if command.name[:2] == name[:2] or name in command.name]
+    known = [*(command.name for command in COMMANDS), *(command.name for command in custom)]
+    near = [other for other in known if other[:2] == name[:2] or name in other]
     hint = f"did you mean /{near[0]}?" if near else "/help lists them"
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
-def help_lines() -> list[Line]:
+def help_lines(custom: Sequence[SkillInfo] = ()) -> list[Line]:
     """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
     commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
-    return [*_two_columns(commands), (), *_two_columns(KEYS)]
+    own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
+    files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
+    return [*_two_columns(commands), *files, (), *_two_columns(KEYS)]
+
+
+SUMMARY_CELLS = 50
+
+
+def summary_of(command: SkillInfo) -> str:
+    """Description of a skill or command of a file, cut to one line."""
+    return shortened(escape_line(command.description), SUMMARY_CELLS)
+
+
+def _shown(text: str) -> str:
+    return shortened(escape_line(text), 76)
 
 
 def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:

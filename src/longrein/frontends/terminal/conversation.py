@@ -55,7 +55,7 @@ class Conversation:
         self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(
-            completer=InputCompleter(complete_files, facts.mcp),
+            completer=InputCompleter(complete_files, facts.mcp, facts.custom_commands),
             complete_while_typing=True,
             history=ProjectHistory(history),
             multiline=True,

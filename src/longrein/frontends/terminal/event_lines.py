@@ -306,7 +306,7 @@ def ended_lines(
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
     """Lines of a user's message, folded when long; `note` follows the first line."""
-    rows = escape(text_of(spoke.parts)).expandtabs(4).split("\n")
+    rows = escape(text_of(spoke.typed)).expandtabs(4).split("\n")
     first, *more = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
     pictures = sum(isinstance(part, Image) for part in spoke.parts)
     more += [line(("dim", f"[Image #{n + 1}]")) for n in range(pictures)]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -10,9 +10,10 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
-from longrein.frontends.terminal.commands import COMMANDS
+from longrein.frontends.terminal.commands import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
 from longrein.frontends.text_format import escape_line
+from longrein.tools import SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
 PASTE_LINES_MAX = 5
@@ -95,17 +96,25 @@ def _decoded(row: bytes) -> str:
 class InputCompleter(Completer):
     """Completes `/command` at the beginning, prompts of MCP servers among them, and `@file` anywhere."""
 
-    def __init__(self, complete_files: CompleteFiles | None, mcp: McpToolset | None = None) -> None:
-        self._complete_files, self._mcp = complete_files, mcp
+    def __init__(
+        self,
+        complete_files: CompleteFiles | None,
+        mcp: McpToolset | None = None,
+        custom: Callable[[], Sequence[SkillInfo]] = tuple,
+    ) -> None:
+        self._complete_files, self._mcp, self._custom = complete_files, mcp, custom
 
     def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
+        rows = [(c.name, c.argument, c.summary) for c in COMMANDS]
+        names = {name for name, _, _ in rows}
+        rows += [(c.name, escape_line(c.argument_hint), summary_of(c)) for c in self._custom() if c.name not in names]
         commands = [
-            Completion(f"/{c.name}", -len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary)
-            for c in COMMANDS
-            if c.name.startswith(typed[1:])
+            Completion(f"/{name}", -len(typed), display=f"/{escape_line(name)} {argument}", display_meta=summary)
+            for name, argument, summary in rows
+            if name.startswith(typed[1:])
         ]
         prompts = self._mcp.prompts() if self._mcp is not None else ()
         return commands + [

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
-from longrein.tools import GoalPort
+from longrein.tools import GoalPort, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
 
@@ -54,6 +54,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Current text of a file, for the diff of a `Write`; None when there is no such file."""
     wall_us: Callable[[], int] = lambda: 0
     """Current time, microseconds UTC."""
+    custom_commands: Callable[[], Sequence[SkillInfo]] = tuple
+    """Skills and commands of files that the user can name with a slash."""
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     hooks: Callable[[], Sequence[tuple[str, str]]] = tuple

@@ -240,7 +240,7 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
     elif text.strip():
         buffer.reset()
         text = text.strip("\n").rstrip()
-        if typed := parse(text):
+        if typed := parse(text, conversation.facts.custom_commands()):
             buffer.history.append_string(text)
             run_command(conversation, typed)
         else:

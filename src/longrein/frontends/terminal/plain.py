@@ -178,7 +178,10 @@ class _PlainConversation:
 
     async def run_session(self, prompt: str) -> None:
         if prompt:
-            await self._say(prompt)
+            try:
+                await self._say(prompt)
+            except LongreinError as error:  # a command of a file that cannot be used
+                self.print([event_lines.notice_line(str(error))])
         elif self.facts.choosing:
             await self._run_command(commands.BY_NAME["resume"], "")
         await self.session.run(once=False)
@@ -200,7 +203,8 @@ class _PlainConversation:
 
     async def _line(self, text: str) -> None:
         question = next((asked for asked in self.view.questions if asked is self._shown_question), None)
-        typed = commands.parse(text)
+        custom = self.facts.custom_commands()
+        typed = commands.parse(text, custom)
         if self._leaving is not None:
             await self._exit_with(text.lower())
         elif question is not None:
@@ -208,7 +212,7 @@ class _PlainConversation:
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
-            self.print([event_lines.notice_line(commands.unknown_command_text(typed.name))])
+            self.print([event_lines.notice_line(commands.unknown_command_text(typed.name, custom))])
             self._print_prompt()
         else:
             await self._run_command(typed.command, typed.argument)

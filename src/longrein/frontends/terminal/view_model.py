@@ -239,7 +239,7 @@ class ViewModel:
             note = f"delivered at step {self.steps + 1}"
         else:
             self.steps = 0
-            self.prompts.append(Prompt(seq, text_of(spoke.parts)))
+            self.prompts.append(Prompt(seq, text_of(spoke.typed)))
         self._begin_turn()
         return self.spaced("user", event_lines.user_lines(spoke, note))
 

@@ -1,0 +1,211 @@
+"""Files of other agents in the folder and in the home: which are used here, which are not, and why.
+
+`KINDS` has one row for each kind of file. Nothing is read here except the settings files of other agents that are not
+used, to tell whether a hook or a deny rule in them is ignored.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from longrein.config.bounded_file import read_bounded
+from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
+from longrein.config.instructions import project_root
+from longrein.config.settings_file import shorten_home
+from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
+from longrein.config.skills import USER_FOLDERS as USER_SKILL_FOLDERS
+from longrein.permissions import escape
+
+Use = Literal["used", "partly", "not used"]
+Trusted = Literal["yes", "no"]
+
+SETTINGS_BYTES_MAX = 256 * 1024
+NAMED_MAX = 4
+"""Files named in the line at the start."""
+
+
+class FoundKind(msgspec.Struct, frozen=True):
+    """A kind of file that an agent leaves in a folder."""
+
+    path: str
+    """Below the project; below the home with `~/`."""
+    what: str
+    """What the file is, for display."""
+    use: Use
+    page: str = "docs/skills.md"
+    """Page of the documentation that tells more."""
+    why: str = ""
+    """Why it is not used, or which part of it."""
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    """A file or folder of such a kind that exists."""
+
+    path: str
+    """For display."""
+    kind: FoundKind
+    use: Use
+    why: str = ""
+    matters: str = ""
+    """What is ignored that the user may rely on, such as `hooks`; '' for nothing."""
+
+    @property
+    def line(self) -> str:
+        """One line for `longrein doctor`."""
+        reason = f" ({self.why})" if self.why else ""
+        ignored = f"; ignored in it: {self.matters}" if self.matters else ""
+        page = f"; {self.kind.page}" if self.use == "not used" else ""
+        return f"{self.path}: {self.kind.what}: {self.use}{reason}{ignored}{page}"
+
+
+def found_files(cwd: str, home: str, *, trusted: bool) -> tuple[FoundFile, ...]:
+    """Return the files of other agents in the project and in the home, in the order of `KINDS`.
+
+    Costs one system call for each row, and reads at most a few settings files.
+    """
+    root, found = project_root(cwd), []
+    for kind in KINDS:
+        for path in _places(kind.path, root, cwd, home):
+            if os.path.lexists(path):
+                found.append(_found(path, kind, home, trusted=trusted))
+    return tuple(_shadowed(found))
+
+
+def found_note(found: tuple[FoundFile, ...], *, quiet: bool = False) -> str:
+    """Return the line for the start; '' when there is nothing to say.
+
+    With `quiet`, only files are named in which something is ignored that the user may rely on.
+    """
+    left = [one for one in found if one.use != "used" and (one.matters or not quiet) and not _untrusted(one)]
+    if not left:
+        return ""
+    named = ", ".join(f"{one.path} ({one.matters} ignored)" if one.matters else one.path for one in left[:NAMED_MAX])
+    more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
+    used = sum(one.use == "used" for one in found)
+    rest = f"; {used} other files of agents are used" if used and not quiet else ""
+    return f"found and not used: {named}{more}{rest}; `longrein doctor` says why"
+
+
+def _places(path: str, root: str, cwd: str, home: str) -> tuple[str, ...]:
+    if path.startswith("~/"):
+        return (f"{home.rstrip('/')}/{path[2:]}",)
+    folders = dict.fromkeys((cwd, root))
+    return tuple(f"{folder.rstrip('/')}/{path}" for folder in folders if folder != home)
+
+
+def _found(path: str, kind: FoundKind, home: str, *, trusted: bool) -> FoundFile:
+    shown = escape(shorten_home(path, home) if kind.path.startswith("~/") else kind.path)
+    if not trusted and not kind.path.startswith("~/"):
+        return FoundFile(shown, kind, "not used", UNTRUSTED)
+    matters = _ignored_keys(path) if kind.use == "not used" and path.endswith(".json") else ""
+    return FoundFile(shown, kind, kind.use, kind.why, matters)
+
+
+UNTRUSTED = "this folder is not trusted: `longrein trust` changes that"
+
+
+def _untrusted(one: FoundFile) -> bool:
+    """Return whether the line about a folder that is not trusted names the file already."""
+    return one.why == UNTRUSTED
+
+
+def _ignored_keys(path: str) -> str:
+    """Return `hooks`, `deny rules` or both where a settings file that is not used has them."""
+    try:
+        table: object = msgspec.json.decode(read_bounded(path, SETTINGS_BYTES_MAX))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    if not isinstance(table, Mapping):
+        return ""
+    permissions = table.get("permissions")
+    denies = isinstance(permissions, Mapping) and bool(permissions.get("deny"))
+    return " and ".join(filter(None, ("hooks" if table.get("hooks") else "", "deny rules" if denies else "")))
+
+
+def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
+    """Mark instruction files beside a stronger one: of each folder only the first of `INSTRUCTIONS` is read."""
+    present = [name for name in INSTRUCTIONS if any(one.path == name for one in found)]
+    if len(present) < 2:
+        return found
+    return [
+        msgspec.structs.replace(one, use="not used", why=f"{present[0]} beside it is read instead")
+        if one.path in present[1:] and one.use == "used"
+        else one
+        for one in found
+    ]
+
+
+# --- Kinds -----------------------------------------------------------------------------------------------------------
+
+
+INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Of each folder the first that exists is read."""
+_PLUGIN_PARTS = "their skills and commands; not their hooks and servers"
+_NOT_YET = "not read by longrein"
+
+
+def _rows(use: Use, what: str, page: str, *paths: str, why: str = "") -> tuple[FoundKind, ...]:
+    return tuple(FoundKind(path, what, use, page, why) for path in paths)
+
+
+KINDS = (
+    *_rows("used", "instructions", "docs/trust.md", *INSTRUCTIONS, "CLAUDE.local.md", "AGENTS.local.md"),
+    *_rows("used", "instructions", "docs/trust.md", "~/.agents/AGENTS.md"),
+    *_rows(
+        "not used",
+        "instructions",
+        "docs/trust.md",
+        *("~/.claude/CLAUDE.md", "~/.codex/AGENTS.md", "~/.gemini/GEMINI.md", "~/.config/opencode/AGENTS.md"),
+        why="of the home only ~/.config/longrein/AGENTS.md and ~/.agents/AGENTS.md are read",
+    ),
+    *_rows(
+        "not used",
+        "instructions",
+        "docs/trust.md",
+        *(".cursor/rules", ".cursorrules", ".github/copilot-instructions.md", ".windsurfrules", ".goosehints"),
+        *(".claude/rules", "~/.claude/rules", ".clinerules", "CRUSH.md", "CONVENTIONS.md"),
+        why="name it in context.files to have it read, or import it with @ in AGENTS.md",
+    ),
+    *_rows("used", "subagent types", "docs/subagents.md", ".claude/agents", ".agents/agents", ".longrein/agents"),
+    *_rows("used", "subagent types", "docs/subagents.md", "~/.claude/agents", "~/.agents/agents"),
+    *_rows(
+        "not used",
+        "subagent types",
+        "docs/subagents.md",
+        *(".opencode/agents", ".opencode/agent", ".gemini/agents", ".codex/agents", "~/.codex/agents"),
+        why="copy the markdown files to .agents/agents",
+    ),
+    *_rows("used", "skills", "docs/skills.md", *SKILL_FOLDERS, *(f"~/{name}" for name in USER_SKILL_FOLDERS)),
+    *_rows("used", "commands", "docs/skills.md", *(name for name, _ in COMMAND_FOLDERS)),
+    *_rows("used", "commands", "docs/skills.md", *(f"~/{name}" for name, _ in USER_COMMAND_FOLDERS)),
+    *_rows("partly", "plugins", "docs/skills.md", ".agents/plugins", "~/.agents/plugins", why=_PLUGIN_PARTS),
+    *_rows("partly", "plugins", "docs/skills.md", "~/.claude/plugins/installed_plugins.json", why=_PLUGIN_PARTS),
+    *_rows(
+        "not used",
+        "settings, permission rules and hooks of Claude Code",
+        "docs/settings.md",
+        *(".claude/settings.json", ".claude/settings.local.json", "~/.claude/settings.json"),
+        why=_NOT_YET,
+    ),
+    *_rows("not used", "MCP servers", "docs/settings.md", ".mcp.json", "~/.claude.json", why=_NOT_YET),
+    *_rows(
+        "not used", "settings of Codex", "docs/settings.md", ".codex/config.toml", "~/.codex/config.toml", why=_NOT_YET
+    ),
+    *_rows("not used", "hooks of Codex", "docs/settings.md", ".codex/hooks.json", "~/.codex/hooks.json", why=_NOT_YET),
+    *_rows("not used", "settings of Gemini CLI", "docs/settings.md", ".gemini/settings.json", why=_NOT_YET),
+    *_rows("not used", "settings of Gemini CLI", "docs/settings.md", "~/.gemini/settings.json", why=_NOT_YET),
+    *_rows(
+        "not used",
+        "settings of opencode",
+        "docs/settings.md",
+        *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", "~/.config/opencode/opencode.json"),
+        why=_NOT_YET,
+    ),
+    *_rows(
+        "not used", "MCP servers of an editor", "docs/settings.md", ".cursor/mcp.json", ".vscode/mcp.json", why=_NOT_YET
+    ),
+)
+"""In the order of the lines. `use` says whether longrein uses such a file."""
