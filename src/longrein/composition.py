@@ -299,14 +299,8 @@ def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later
     """Return the lines for the user at the start, without secrets."""
     prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
     fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
-    lines = (
-        *found_notes(run_context),
-        _found_note(run_context),
-        *run_context.settings.notes,
-        *log.notes,
-        *later,
-        fills,
-    )
+    found = (*found_notes(run_context), _found_note(run_context))
+    lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
 
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from longrein import __version__
 from longrein.commands.doctor import doctor as run_doctor
 from longrein.composition import Additions, Composition, build
+from longrein.config.mcp_servers import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
 from longrein.frontends.acp.interface import SessionFacts, SessionRequest, StoredSession
@@ -41,7 +42,7 @@ class SessionHost:
     """Opens, finds, copies and deletes sessions for the editor (see `frontends.acp.interface.Host`)."""
 
     version = __version__
-    mcp_transports: Sequence[str] = ()
+    mcp_transports: Sequence[str] = ("http", "sse")
 
     def __init__(self, place: RunContext) -> None:
         self._place = place
@@ -50,8 +51,12 @@ class SessionHost:
         """See `Host.open`."""
         options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
         place = read_run_context(options, folder=request.cwd)
-        built = await build(place, session, fresh=not session, additions=Additions(editor=editor))
-        return _facts(place, built, request)
+        servers = tuple(
+            read_server(name, raw, place.environ, "program", "editor") for name, raw in request.mcp_servers.items()
+        )
+        additions = Additions(editor=editor, mcp_servers=servers)
+        built = await build(place, session, fresh=not session, additions=additions)
+        return _facts(place, built)
 
     def stored(self) -> Sequence[StoredSession]:
         """See `Host.stored`."""
@@ -74,10 +79,8 @@ class SessionHost:
         chosen_model(read_run_context(self._place.options, folder=self._place.cwd))
 
 
-def _facts(place: RunContext, built: Composition, request: SessionRequest) -> SessionFacts:
+def _facts(place: RunContext, built: Composition) -> SessionFacts:
     deps, session, log = built.deps, built.session, built.log
-    unused = tuple(request.mcp_servers)
-    told = (f"MCP servers of the editor are not used yet: {', '.join(unused)}",) if unused else ()
 
     def file_text(path: str) -> str | None:
         try:
@@ -96,7 +99,7 @@ def _facts(place: RunContext, built: Composition, request: SessionRequest) -> Se
         model=lambda: deps.model.name,
         models=lambda: model_names(place, deps.model.name),
         window_tokens=lambda: deps.model.budget.window_tokens,
-        notes=(*built.notes, *told),
+        notes=built.notes,
         keep_image=lambda data, media: Image(log.put_blob(data), media, len(data)),
         keep_blob=log.put_blob,
         read_blob=log.read_blob,

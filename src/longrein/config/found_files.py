@@ -144,7 +144,7 @@ def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Of each folder the first that exists is read."""
 _PLUGIN_PARTS = "their skills and commands; not their hooks and servers"
-_NOT_YET = "not read by longrein"
+_IMPORT = "`longrein import {}` takes over your own"
 
 
 def _rows(use: Use, what: str, page: str, *paths: str, why: str = "") -> tuple[FoundKind, ...]:
@@ -184,28 +184,43 @@ KINDS = (
     *_rows("partly", "plugins", "docs/skills.md", ".agents/plugins", "~/.agents/plugins", why=_PLUGIN_PARTS),
     *_rows("partly", "plugins", "docs/skills.md", "~/.claude/plugins/installed_plugins.json", why=_PLUGIN_PARTS),
     *_rows(
-        "not used",
-        "settings, permission rules and hooks of Claude Code",
-        "docs/settings.md",
-        *(".claude/settings.json", ".claude/settings.local.json", "~/.claude/settings.json"),
-        why=_NOT_YET,
+        "partly",
+        "settings of Claude Code",
+        "docs/hooks.md",
+        *(".claude/settings.json", ".claude/settings.local.json"),
+        why="hooks that you have confirmed, rules that deny or ask",
     ),
-    *_rows("not used", "MCP servers", "docs/settings.md", ".mcp.json", "~/.claude.json", why=_NOT_YET),
     *_rows(
-        "not used", "settings of Codex", "docs/settings.md", ".codex/config.toml", "~/.codex/config.toml", why=_NOT_YET
+        "partly",
+        "settings of Claude Code",
+        "docs/hooks.md",
+        "~/.claude/settings.json",
+        why="permissions, env, model, hooks",
     ),
-    *_rows("not used", "hooks of Codex", "docs/settings.md", ".codex/hooks.json", "~/.codex/hooks.json", why=_NOT_YET),
-    *_rows("not used", "settings of Gemini CLI", "docs/settings.md", ".gemini/settings.json", why=_NOT_YET),
-    *_rows("not used", "settings of Gemini CLI", "docs/settings.md", "~/.gemini/settings.json", why=_NOT_YET),
+    *_rows("used", "MCP servers", "docs/mcp.md", ".mcp.json", "~/.claude.json"),
+    *_rows("used", "hooks of Codex", "docs/hooks.md", ".codex/hooks.json", "~/.codex/hooks.json"),
+    *_rows("not used", "settings of Codex", "docs/hooks.md", ".codex/config.toml", why=_IMPORT.format("codex")),
+    *_rows("not used", "settings of Codex", "docs/hooks.md", "~/.codex/config.toml", why=_IMPORT.format("codex")),
+    *_rows(
+        "not used",
+        "settings of Gemini CLI",
+        "docs/hooks.md",
+        *(".gemini/settings.json", "~/.gemini/settings.json"),
+        why=_IMPORT.format("gemini"),
+    ),
     *_rows(
         "not used",
         "settings of opencode",
-        "docs/settings.md",
+        "docs/hooks.md",
         *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", "~/.config/opencode/opencode.json"),
-        why=_NOT_YET,
+        why=_IMPORT.format("opencode"),
     ),
     *_rows(
-        "not used", "MCP servers of an editor", "docs/settings.md", ".cursor/mcp.json", ".vscode/mcp.json", why=_NOT_YET
+        "not used",
+        "MCP servers of an editor",
+        "docs/mcp.md",
+        *(".cursor/mcp.json", ".vscode/mcp.json"),
+        why="copy what you need to .mcp.json",
     ),
 )
 """In the order of the lines. `use` says whether longrein uses such a file."""

@@ -14,6 +14,7 @@ NAME_CHARS_MAX = 120
 """Longest label of an answer."""
 GONE = "the editor has not answered: nobody allowed it"
 """Message to the model when the editor has gone or cancelled the question."""
+ONE_BY_ONE = "the editor shows one question with one answer at a time: ask them one by one"
 _DRAWN = ("file_path", "old_string", "new_string", "content")
 """Arguments that a diff shows."""
 
@@ -31,6 +32,11 @@ class Question(msgspec.Struct, frozen=True):
     who: str = ""
     """Label and type of that subagent."""
 
+    @property
+    def arguments(self) -> dict[str, Any] | None:
+        """Arguments of the call; None when they are not known."""
+        return self.view.call.arguments if self.view is not None else None
+
 
 def options(question: Question) -> list[Update]:
     """Return the answers: once; for the session and always, where rules are proposed; no; no and stop."""
@@ -39,7 +45,16 @@ def options(question: Question) -> list[Update]:
     once = [_option("once", "Yes, once", "allow_once")]
     no = [_option("no", "No", "reject_once")]
     if question.asked.name == "ExitPlanMode":
-        return [_option("once", "Yes, start", "allow_once"), _option("no", "No, keep planning", "reject_once"), _STOP]
+        edits = _option("edits", "Yes, and accept all edits", "allow_once")
+        return [
+            _option("once", "Yes, start", "allow_once"),
+            edits,
+            _option("no", "No, keep planning", "reject_once"),
+            _STOP,
+        ]
+    if question.asked.name == "AskUserQuestion":
+        labels = [_option(f"choice {n}", label, "allow_once") for n, label in enumerate(_choices(question), 1)]
+        return [*labels, _option("no", "No answer", "reject_once"), _STOP]
     if not rules:
         return [*once, *no, _STOP]
     lasting = [
@@ -90,13 +105,36 @@ def answer(question: Question, option: str) -> Answer:
     match option:
         case "once":
             return Answer(asked.call, "allow", session=session, digest=digest)
+        case "edits" if question.arguments:
+            changed = {**question.arguments, "mode": "acceptEdits"}
+            return Answer(asked.call, "allow", session=session, digest=digest, arguments=changed)
+        case str() if option.startswith("choice ") and option[7:].isdecimal():
+            return _chosen(question, int(option[7:]), digest)
         case "session" | "always" if asked.suggestion:
             scope: Any = option
             return Answer(asked.call, "allow", scope, asked.suggestion, session=session, digest=digest)
         case "no" | "stop":
-            return Answer(asked.call, "deny", session=session, digest=digest)
+            many = asked.name == "AskUserQuestion" and not _choices(question)
+            return Answer(asked.call, "deny", message=ONE_BY_ONE if many else "", session=session, digest=digest)
         case _:
             return Answer(asked.call, "deny", message=GONE, session=session, digest=digest)
+
+
+def _choices(question: Question) -> list[str]:
+    """Return the labels of a question of the model. The editor can show one question with one answer at a time."""
+    asked = (question.arguments or {}).get("questions")
+    if not isinstance(asked, list) or len(asked) != 1 or asked[0].get("multiSelect"):
+        return []
+    return [str(one.get("label", "")) for one in asked[0].get("options", ())]
+
+
+def _chosen(question: Question, number: int, digest: str) -> Answer:
+    call, session, labels = question.asked.call, question.session, _choices(question)
+    if question.arguments is None or not 0 < number <= len(labels):
+        return Answer(call, "deny", message=GONE, session=session, digest=digest)
+    answers = {question.arguments["questions"][0]["question"]: labels[number - 1]}
+    changed = {**question.arguments, "answers": answers}
+    return Answer(call, "allow", session=session, digest=digest, arguments=changed)
 
 
 def _option(option: str, name: str, kind: str) -> Update:
