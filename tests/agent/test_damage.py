@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Continue
-from longrein.events import Entry, Reminded, ToolEnded, text_of
+from longrein.events import Entry, Reminded, ToolEnded, ToolStarted, text_of
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +65,7 @@ def cut(path: Path, size: int) -> None:
 async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path) -> None:
     killed = await killed_in_the_middle(tmp_path)
     whole = stored_entries(tmp_path, killed)
+    flushed = max(entry.seq for entry in whole if isinstance(entry.event, ToolStarted))
     size = (killed / "sessions" / SESSION / "log.sqlite-wal").stat().st_size
     places = range(40, size, size // 6)
     for at in places:
@@ -75,7 +76,7 @@ async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path)
             harness, notes = await go_on(tmp_path, killed, damage)
             acts = (harness.tree / "acts").read_text().split()
             assert acts == [str(n) for n in range(ACTS)], f"{name} at {at}: an act ran a second time"
-            kept = harness.entries()[: len(whole)] == whole  # where the writer was not done with the damaged page
+            kept = harness.entries()[:flushed] == whole[:flushed]  # later entries may be lost without a word
             assert notes or kept, f"{name} at {at}: nothing was said"
 
 

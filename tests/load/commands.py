@@ -62,7 +62,7 @@ class Ran(msgspec.Struct):
     """Files and folders that are new or have other contents."""
 
 
-RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait")
+RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait let")
 
 
 # --- Real Bash -------------------------------------------------------------------------------------------------------

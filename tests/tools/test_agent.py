@@ -128,7 +128,7 @@ def test_each_text_says_alone_what_to_do_and_is_short() -> None:
         assert text.startswith("You are a subagent of longrein, a coding agent")
         for heading in ("# Your place", "# Your report", "# What the harness tells you"):
             assert text.count(f"{heading}\n") == 1, kind.name
-        assert "`Denied` as the result of a call is a decision" in text
+        assert "`Denied` as a result is a decision" in text
         assert estimate_text(text) < 1_500, kind.name
     fork = fork_task(builtin_kinds()[1], "Find it.")
     assert fork.startswith("From here on you are a subagent.")
