@@ -225,7 +225,6 @@ def _around(
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     opened = opened and _with_branch(opened, workspace)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
-    mcp.host.tunnel = additions.mcp_tunnel
     offer = _offer(run_context, additions, state, mcp, opened.branch if opened else "", nonce)
     deps = Dependencies(
         clock=CLOCK,
@@ -287,6 +286,7 @@ class _Offer(NamedTuple):
 def _offer(
     run_context: RunContext, additions: Additions, state: State, mcp: McpToolset, branch: str, nonce: str
 ) -> _Offer:
+    mcp.host.tunnel = additions.mcp_tunnel
     library, listed = _skills(run_context)
     kinds, tools, unread = _kinds_and_tools(run_context, additions, skills=bool(listed))
     registry = tools_by_name(tools)

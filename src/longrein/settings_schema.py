@@ -438,10 +438,10 @@ class Settings(msgspec.Struct, frozen=True):
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
-    traces: TraceOptions = TraceOptions()
-    mcp: McpOptions = McpOptions()
     hooks: HookOptions = HookOptions()
     other_agents: OtherAgentOptions = OtherAgentOptions()
+    mcp: McpOptions = McpOptions()
+    traces: TraceOptions = TraceOptions()
     variables: tuple[tuple[str, str], ...] = ()
     """Variables that settings of other agents give to commands."""
     folders: tuple[str, ...] = ()

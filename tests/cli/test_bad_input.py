@@ -109,7 +109,7 @@ TABLE = [
     ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
     ("--agent=x", "--agent is not available yet"),
-    ("--mcp-config", "--mcp-config needs a value"),
+    ("--mcp-config", "--mcp-config needs a value: --mcp-config FILE|JSON"),
     ("-p x --max-thinking-tokens 1k", "--max-thinking-tokens: '1k' is not a number of tokens"),
     ("--setting-sources usr", "--setting-sources: 'usr' is not one of user, project, local"),
     ("--resume-session-at x", "--resume-session-at goes with -c or -r ID"),

@@ -75,11 +75,11 @@ def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: Confi
 )
 def test_a_headless_run_says_only_what_matters(folders: ConfigFolders, text: str, ignored: str) -> None:
     put(folders.cwd, "a.example.json", text)
-    put(folders.cwd, ".codex/hooks.json", text)
+    put(folders.cwd, ".gemini/settings.json", text)
     assert (f"ignored in it: {ignored}" in lines(folders)[0]) == bool(ignored)
     said = note(folders, quiet=True)
     assert said == (
-        f"found and not used: .codex/hooks.json ({ignored} ignored); `longrein doctor` says why" if ignored else ""
+        f"found and not used: .gemini/settings.json ({ignored} ignored); `longrein doctor` says why" if ignored else ""
     )
     assert note(folders)
 

@@ -32,7 +32,9 @@ from longrein.events import (
     text_of,
 )
 from longrein.store.blobs import BlobDamaged
+from longrein.store.bundle import BundleError
 from longrein.store.database import row_checksum
+from longrein.transcripts.read_file import TranscriptUnknown
 
 from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
 
@@ -225,6 +227,8 @@ ELSEWHERE = {
     SessionBusy: "tests/e2e/test_parallel_runs.py: of two openers at once one is refused",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
+    BundleError: "tests/store/test_bundle.py: edited and damaged bundles",
+    TranscriptUnknown: "tests/transcripts: files of no known format",
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
     TurnFailed: "tests/test_sdk.py: a program catches it",
     LongreinError: "the root",

@@ -250,7 +250,7 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
         tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until("2 of 2").send("\r")
         tty.until("what goes back?").until("the conversation and the files").send(down)
         tty.until("2 of 2" if files else "1 of 2").send("\r").until("rewound").until("› first").send("\x15")
-        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files}
+        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files, "conversation": True}
 
 
 @pytest.mark.parametrize(

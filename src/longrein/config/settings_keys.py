@@ -197,9 +197,9 @@ def from_text(key: str, text: str) -> Any:
 OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
 """Tools of longrein."""
 FOREIGN_TOOLS = (
-    *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebFetch", "WebSearch", "Skill", "SlashCommand", "Task"),
-    *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "AskUserQuestion", "Monitor"),
-    *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
+    *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebSearch", "SlashCommand", "Task"),
+    *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "Monitor"),
+    *("EnterPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
     *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
 )
 """Tools of other agents, whose rules users copy into settings."""

@@ -81,10 +81,6 @@ TURNS_MAX = 1_000
 UNSUPPORTED_FIELDS = ("hooks", "mcpServers", "mcp_servers", "memory", "effort")
 """Fields of other agents that have no effect here yet."""
 
-FOREIGN_ALIASES = {"webfetch": "WebFetch", "web_fetch": "WebFetch", "fetchurl": "WebFetch", "skill": "Skill"}
-"""Lower-case name in other agents -> name here, for tools that longrein itself does not have."""
-
-
 EDITING = tuple(tool.spec.name for tool in own_tools() if tool.rule_name == "Edit")
 
 
@@ -115,7 +111,7 @@ class TypeParser:
 
     def __init__(self, known_tools: Sequence[Tool] = ()) -> None:
         self.known_tools = frozenset(tool.spec.name for tool in known_tools)
-        self._names = FOREIGN_ALIASES | tool_names((*own_tools(), *known_tools))
+        self._names = tool_names((*own_tools(), *known_tools))
         self._lines: list[str] = []
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}

@@ -196,7 +196,7 @@ def _manifest(archive: "ZipFile", path: str) -> Manifest:
         if info.file_size > MANIFEST_BYTES_MAX:
             raise BundleError(f"{path} is no bundle of longrein: its {MANIFEST} is too large")
         manifest = msgspec.json.decode(archive.read(info), type=Manifest)
-    except (KeyError, msgspec.DecodeError, UnicodeError, RecursionError):
+    except (KeyError, msgspec.DecodeError, UnicodeError, RecursionError, OSError):
         raise BundleError(f"{path} is no bundle of longrein; `longrein export ID --whole` writes one") from None
     if manifest.format > FORMAT or manifest.schema > SCHEMA_VERSION:
         raise SessionReadOnly(f"{path} was written by a newer longrein ({manifest.version}); upgrade this one")

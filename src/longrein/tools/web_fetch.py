@@ -101,5 +101,5 @@ def _without_tags(text: str) -> str:
 
 
 WEB_FETCH = make_tool(
-    WebFetch, access="read", together=True, kind="other", key_argument="url", aliases=("webfetch", "fetch", "web_fetch")
+    WebFetch, access="read", together=True, kind="other", key_argument="url", aliases=("fetch", "fetchurl", "web_fetch")
 )
