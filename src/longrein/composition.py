@@ -78,6 +78,7 @@ from longrein.run_context import (
 from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
 from longrein.tools import (
+    ASK_USER,
     SKILL,
     SubagentType,
     Tool,
@@ -148,6 +149,8 @@ class Additions(msgspec.Struct, frozen=True):
     """Editor whose buffers and terminals the tools use."""
     hooks: tuple[HookHandler, ...] = ()
     """Hooks of the program, besides those of files."""
+    asks_user: bool = False
+    """Whether somebody is there to answer questions of the model; decided once, when the session begins."""
     mcp_servers: tuple[McpServer, ...] = ()
     """MCP servers in addition to the configured ones."""
     mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
@@ -288,7 +291,10 @@ def _offer(
 ) -> _Offer:
     mcp.host.tunnel = additions.mcp_tunnel
     library, listed = _skills(run_context)
-    kinds, tools, unread = _kinds_and_tools(run_context, additions, skills=bool(listed))
+    before = [spec.name for spec in state.prefix.tools] if state.prefix else []
+    asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
+    without = {tool.spec.name for tool, offered in ((SKILL, bool(listed)), (ASK_USER, asks)) if not offered}
+    kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
     registry = tools_by_name(tools)
     mcp.attach(registry, nonce, state.prefix, state.seq)
     prefix, told = _prefix(run_context, branch, state, tools, mcp, listed)
@@ -419,12 +425,12 @@ def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
     return library, catalogue(library.all())
 
 
-def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None, *, skills: bool = True) -> list[Tool]:
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
     """Return the built-in tools named in `chosen`, in their usual order; all for None.
 
     Raises `UsageError` for an unknown name.
     """
-    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), *((SKILL,) if skills else ())]
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL]
     if chosen is None:
         return tools
     names = [tool.spec.name for tool in tools]
@@ -450,15 +456,16 @@ def _chosen_tools(
 
 
 def _kinds_and_tools(
-    run_context: RunContext, additions: Additions, *, skills: bool
+    run_context: RunContext, additions: Additions, without: Collection[str]
 ) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
     """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`.
 
-    Where there is an editor, the tools work in it.
+    Where there is an editor, the tools work in it. `without`: built-in tools that only a program can ask for.
     """
     kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    tools = (*_builtin(kinds, chosen, skills=skills), *additions.tools)
+    offered = [tool for tool in _builtin(kinds, chosen) if chosen is not None or tool.spec.name not in without]
+    tools = (*offered, *additions.tools)
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
 

@@ -74,7 +74,13 @@ async def _opened(options: Options, given: Initialize | None, channel: ControlCh
     tools = (structured_output_tool(options.json_schema),) if options.json_schema else ()
     hooks = tuple(callback_handlers(given, channel)) if given else ()
     servers = program_servers(given) if given else ()
-    more = Additions(tools=tools, hooks=hooks, mcp_servers=servers, mcp_tunnel=mcp_tunnel(channel))
+    more = Additions(
+        tools=tools,
+        hooks=hooks,
+        mcp_servers=servers,
+        mcp_tunnel=mcp_tunnel(channel),
+        asks_user=options.permission_prompt_tool == "stdio",
+    )
     built = await build(read_run_context(options), additions=more)
     try:
         if options.resume_session_at:

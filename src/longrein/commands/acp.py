@@ -54,7 +54,7 @@ class SessionHost:
         servers = tuple(
             read_server(name, raw, place.environ, "program", "editor") for name, raw in request.mcp_servers.items()
         )
-        additions = Additions(editor=editor, mcp_servers=servers)
+        additions = Additions(editor=editor, mcp_servers=servers, asks_user=True)
         built = await build(place, session, fresh=not session, additions=additions)
         return _facts(place, built)
 

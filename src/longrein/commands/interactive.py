@@ -8,7 +8,7 @@ from heapq import nsmallest
 
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
-from longrein.composition import Composition, build
+from longrein.composition import Additions, Composition, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
 from longrein.events import LongreinError
@@ -21,6 +21,7 @@ from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_session
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
 
+ASKING = Additions(asks_user=True)
 FILES_MAX = 500_000
 """Files searched for `@`, where git does not list them."""
 FILES_LIMIT_S = 5.0
@@ -36,7 +37,7 @@ ROWS_MAX = 30
 async def run_interactive(place: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
     options = place.options
-    built = await build(place)
+    built = await build(place, additions=ASKING)
     prompt, choosing = options.prompt, options.resume == ""
     while True:
         outcome = await _run_session(place, built, prompt, choosing=choosing)
@@ -48,11 +49,15 @@ async def run_interactive(place: RunContext) -> int:
         try:
             copied = choosing and options.fork_session and outcome.kind == "switch"
             session = await fork(place, outcome.session) if copied else outcome.session
-            built, prompt, choosing = await build(place, session, fresh=outcome.kind == "new"), "", False
+            built, prompt, choosing = (
+                await build(place, session, fresh=outcome.kind == "new", additions=ASKING),
+                "",
+                False,
+            )
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
         except LongreinError as error:
             say(str(error))
-            built, prompt = await build(place, built.session.id), ""
+            built, prompt = await build(place, built.session.id, additions=ASKING), ""
 
 
 async def _run_session(place: RunContext, built: Composition, prompt: str, *, choosing: bool) -> Outcome:

@@ -2,6 +2,7 @@
 
 from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
+from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
@@ -42,6 +43,7 @@ from longrein.tools.tool_search import (
 )
 
 __all__ = [
+    "ASK_USER",
     "EXIT_PLAN_MODE",
     "SKILL",
     "STRUCTURED_OUTPUT",
