@@ -171,7 +171,7 @@ def test_the_model_is_told_only_what_says_something() -> None:
 
 SAID_BY_THEIR_NAMES = (
     "file_path content old_string new_string replace_all command description pattern path output_mode -i -C multiline "
-    "todos task_id text plan"
+    "todos task_id text plan url questions"
 )
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = ["Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "WebFetch", "Recall", "Compact"]

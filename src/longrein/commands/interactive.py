@@ -49,11 +49,8 @@ async def run_interactive(place: RunContext) -> int:
         try:
             copied = choosing and options.fork_session and outcome.kind == "switch"
             session = await fork(place, outcome.session) if copied else outcome.session
-            built, prompt, choosing = (
-                await build(place, session, fresh=outcome.kind == "new", additions=ASKING),
-                "",
-                False,
-            )
+            built = await build(place, session, fresh=outcome.kind == "new", additions=ASKING)
+            prompt, choosing = "", False
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
         except LongreinError as error:
             say(str(error))
