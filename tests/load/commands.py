@@ -45,6 +45,7 @@ DRIVER = """
 export PATH=/stubs LANG=C.UTF-8 HOME=/home/x SHELLOPTS=xtrace BASH_XTRACEFD=8 PS4=$'\\1 '
 for i in "$@"; do
   cd /w/$i || exit
+  unset OLDPWD
   IFS= read -r -d "" line </lines/$i
   timeout -s KILL 1 bash -c "$line" 9>>/log/$i 8>>/trace/$i </dev/null >/dev/null 2>&1
 done
