@@ -66,7 +66,7 @@ OWN = (
 def test_A3_completion_offers_them_with_their_descriptions(typed: str, offered: list[str]) -> None:
     from prompt_toolkit.document import Document
 
-    found = [*InputCompleter(None, lambda: OWN).get_completions(Document(typed), None)]
+    found = [*InputCompleter(None, custom=lambda: OWN).get_completions(Document(typed), None)]
     assert [one.text for one in found] == offered
     assert all("\x1b" not in one.display_meta_text for one in found)
 
