@@ -22,6 +22,16 @@ from tests.timeouts import HANG_S
 ROOT = Path(__file__).parent.parent.parent
 
 
+def fresh_attributes() -> list[Any]:
+    """The attributes of a new terminal."""
+    ours, theirs = os.openpty()
+    try:
+        return termios.tcgetattr(ours)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 class PseudoTerminal:
     """A context manager that runs a program on a pseudo-terminal and kills it at the end.
 
@@ -37,6 +47,7 @@ class PseudoTerminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
         env = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        self.before = fresh_attributes()  # the program may have changed its own already when it is asked for
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
@@ -45,7 +56,6 @@ class PseudoTerminal:
             argv += environ.pop("ARGS", "").split()
             os.execvpe(argv[0], argv, env | environ)
         self.size(columns, rows)
-        self.before = termios.tcgetattr(self.fd)
 
     def size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -113,7 +113,7 @@ async def test_output_just_after_the_exit_is_kept(harness: CommandHarness) -> No
 async def test_a_process_that_closes_its_output_is_still_waited_for(harness: CommandHarness) -> None:
     ended = await harness.run("exec >&- 2>&-; sleep 0.05; exit 4")
     assert ended.code == 4
-    assert ended.elapsed_s >= 0.05
+    assert ended.elapsed_s >= 0.03  # the clock starts when the supervisor has told of the start
 
 
 @pytest.mark.parametrize("command", ["cat", "read x || echo none", f"{sys.executable} -S -c 'input()' || true"])
