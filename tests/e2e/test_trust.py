@@ -1,5 +1,6 @@
 """A stranger's repository before and after trust: real runs, with tripwires and canaries on the wire."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
