@@ -51,14 +51,14 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     report. Two that write never share a file: divide them, or use isolation.
 
     prompt: The whole task. With tasks: what all must know.
-    model: Such as haiku; only when the user wants it.
+    model: Only when the user wants it.
     run_in_background: The report comes later, as a note.
     isolation: Its own git branch and folder, from the last commit, kept for you to merge.
     context: fork begins with this whole conversation.
     tasks: What one leaves out is taken from the call.
     samples: How many get this task.
     synthesis: The goal: one more subagent reads all reports, checks what contradicts, decides.
-    resume: One that has ended (a398); it still knows what it did.
+    resume: One that has ended (a398).
     """
     started: Outcome = await start_subagents(
         hands,
