@@ -1,4 +1,4 @@
-"""What a repository's files say, without running git: the branch, and programs that it would make git run."""
+"""State of a repository from its files, without running git: the branch, and programs that it would make git run."""
 
 import re
 

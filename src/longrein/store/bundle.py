@@ -88,7 +88,7 @@ class BundleLine(msgspec.Struct):
 
 
 class BundleReport(msgspec.Struct, frozen=True):
-    """What was written or read."""
+    """Report of a bundle that was written or read."""
 
     session: str
     cwd: str

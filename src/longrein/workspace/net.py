@@ -1,4 +1,4 @@
-"""HTTP requests to addresses that a model or a file names: pages of WebFetch, hooks.
+"""HTTP requests to addresses that a model names: pages of `WebFetch`.
 
 Names are looked up here, and the connection goes to the address that was checked, so that a second look-up cannot lead
 elsewhere. Redirects are not followed: the caller judges the new address first.
@@ -71,24 +71,22 @@ async def request(
     private_hosts: Sequence[str] = (),
     timeout_s: float = 60.0,
     bytes_max: int = 5 << 20,
-    method: str = "GET",
     headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
 ) -> Response:
-    """Send one request; raises `NetError`.
+    """Get one address; raises `NetError`.
 
     `private_hosts` lists hosts, as `sandbox.network` does, that may be on this machine or in a private network.
     """
     parts = parse_url(url)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _request(parts, private_hosts, bytes_max, method, dict(headers or {}), body)
+            return await _request(parts, private_hosts, bytes_max, dict(headers or {}))
     except TimeoutError:
         raise NetError(f"no complete answer from {parts.netloc} within {timeout_s:g} s") from None
 
 
 async def _request(
-    parts: SplitResult, private_hosts: Sequence[str], bytes_max: int, method: str, headers: dict[str, str], body: bytes
+    parts: SplitResult, private_hosts: Sequence[str], bytes_max: int, headers: dict[str, str]
 ) -> Response:
     import httpx2
 
@@ -102,18 +100,15 @@ async def _request(
         async with (
             httpx2.AsyncClient(proxy=proxy or None, trust_env=False, verify=httpx2.create_ssl_context()) as client,
             client.stream(
-                method,
+                "GET",
                 urlunsplit(connected),
                 headers=headers,
-                content=body or None,
                 extensions={"sni_hostname": target.host},
                 timeout=None,
             ) as answer,
         ):
             return await _read(answer, urlunsplit(parts), bytes_max)
-    except httpx2.HTTPError as error:
-        raise NetError(f"{parts.netloc}: {_one_line(error)}") from None
-    except (OSError, ValueError, UnicodeError) as error:
+    except (httpx2.HTTPError, OSError, ValueError) as error:
         raise NetError(f"{parts.netloc}: {_one_line(error)}") from None
 
 

@@ -11,7 +11,7 @@ from longrein.tools.editor import Editor
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
-    """What an editor asks of the session that is to be opened."""
+    """Request of an editor to open a session."""
 
     cwd: str
     """Absolute folder."""

@@ -18,7 +18,7 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 
 
 class ControlOptions(msgspec.Struct, frozen=True):
-    """What a session is given for the requests of a program."""
+    """Parts that answer the requests of a program."""
 
     offer: Offer = Offer()
     channel: ControlChannel | None = None

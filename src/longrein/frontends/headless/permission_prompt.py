@@ -16,7 +16,7 @@ ALWAYS = ("userSettings",)
 
 
 class HostVerdict(msgspec.Struct, frozen=True):
-    """What the program decided about one call."""
+    """Decision of the program on one call."""
 
     words: tuple[InboxMessage, ...]
     """Messages for the session; the last one is the answer."""
