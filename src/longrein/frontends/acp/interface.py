@@ -9,6 +9,9 @@ from longrein.agent import SessionPort
 from longrein.events import Image
 from longrein.tools.editor import Editor
 
+CustomCommand = tuple[str, str, str]
+"""(name, description, hint for its arguments)"""
+
 
 class SessionRequest(msgspec.Struct, frozen=True):
     """Request of an editor to open a session."""
@@ -54,8 +57,10 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Present text of a file, at most 1 MB of it; None when there is none."""
     context_lines: Callable[[], Sequence[str]]
     """What fills the context, line by line."""
-    discard_unused: Callable[[], Awaitable[None]]
-    """Delete the closed session if nothing was said in it."""
+    custom_commands: Callable[[], Sequence[CustomCommand]]
+    """Skills and commands of the user's files, as they are on disk now."""
+    after_close: Callable[[], Awaitable[None]]
+    """Send the last traces of the closed session, and delete it if nothing was said in it."""
 
 
 class Host(Protocol):

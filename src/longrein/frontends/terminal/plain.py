@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from longrein.agent import BYPASS, Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
-from longrein.events import Entry, LongreinError, Text
+from longrein.events import Entry, LongreinError, Text, UsageError
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
