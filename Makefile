@@ -70,7 +70,7 @@ PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-serv
 	|| echo "make: pip cannot get the source of $$sdk: the tests with its examples are skipped"
 	@touch $@
 
-library: .venv/library .venv/servers .venv/node .venv/agent-sdk  ## install agent frameworks and MCP servers of others for the tests that are skipped without them
+library: .venv/library .venv/servers .venv/node .venv/agent-sdk  ## install agent frameworks, agent SDKs and MCP servers of others for the tests that are skipped without them
 
 clients: .venv/ready  ## install an ACP client of others (acpx, with its Node.js) for the tests of longrein acp
 	npm install --silent --no-audit --no-fund --prefix .venv/node acpx@0.19 node@22

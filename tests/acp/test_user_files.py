@@ -1,6 +1,9 @@
 """A8: questions of the model, commands and skills of the user's files, and folders, in the editor."""
 
 import asyncio
+import json
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,13 @@ from longrein.events import Asked, Text, UserSpoke
 from tests.acp.harness import Agent, RequestError, agent, schema
 from tests.acp.test_turns import talk
 from tests.e2e.harness import CliHarness, call, calls, of, says
+from tests.e2e.test_traces import Collector
 
 COLOUR = {"question": "Which colour?", "options": [{"label": "red"}, {"label": "green", "description": "like grass"}]}
 SIZES = {"question": "Which sizes?", "multiSelect": True, "options": [{"label": n} for n in ("S", "M", "L")]}
 FORMS = schema.ClientCapabilities(elicitation={"form": {}})
+FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
+ASKING = {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}
 ANSWERED = "The user answered:\n\n"
 
 
@@ -74,6 +80,38 @@ def test_a8_questions_are_one_form_where_the_editor_has_forms(
     talk(cli, work, capabilities=FORMS)
     [(status, text)] = cli.results()
     assert (status, result[1] in text) == (result[0], True)
+
+
+@pytest.mark.skipif(find_spec("mcp") is None, reason="the extra `mcp`")
+@pytest.mark.parametrize(("fills", "told"), [({"name": "Ada"}, "accept"), (None, "decline")])
+def test_a7_a_question_of_a_server_is_a_form(cli: CliHarness, fills: Any, told: str) -> None:
+    (cli.home / ".config/longrein/mcp.json").write_text(json.dumps({"mcpServers": {"s": ASKING}}))
+    cli.plays(calls(call("mcp__s__echo", text="hi")), says("Well."))
+
+    async def work(longrein: Agent, session: str) -> None:
+        longrein.editor.fills = fills
+        await longrein.prompt(session, "go")
+        [(message, form)] = longrein.editor.forms
+        assert message == "MCP server s: Who are you?"
+        assert list(form["properties"]) == ["name"]
+
+    talk(cli, work, capabilities=FORMS)
+    assert told in str(cli.results())
+
+
+@pytest.mark.skipif(find_spec("opentelemetry") is None, reason="the extra otel is not installed")
+def test_a14_traces_are_sent_when_a_session_closes(cli: CliHarness) -> None:
+    collector = Collector()
+    cli.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.address
+    cli.plays(says("Hello."))
+
+    async def work(longrein: Agent, session: str) -> None:
+        await longrein.prompt(session, "hello")
+        await longrein.request("session/close", {"sessionId": session})
+        assert {span.name for span in collector.spans} >= {"invoke_agent longrein", "chat one"}
+
+    talk(cli, work)
+    collector.close()
 
 
 def command(cli: CliHarness, name: str, text: str) -> None:

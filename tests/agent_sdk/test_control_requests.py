@@ -1,7 +1,9 @@
 """Control requests of a program: each that an SDK can send is answered or refused with a reason."""
 
 import ast
+import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -219,6 +221,16 @@ async def test_A6_1_a_plugin_of_a_flag_brings_commands_and_skills(tmp_path: Path
         assert init.data["plugins"] == [{"name": "demo", "path": str(plugin)}]
         assert "Greet Ann warmly." in setup.sent()
         assert not setup.errors
+        (plugin / ".claude-plugin/plugin.json").unlink()
+        host = await started(setup, "--plugin-dir", str(plugin), "--plugin-dir", "missing")
+        host.write(INITIALIZE)
+        assert "missing is not a folder" in (await host.until("control_response"))["response"]["error"]
+        await host.end()
+        host = await started(setup, "--plugin-dir=../demo")
+        host.write(INITIALIZE)
+        told = (await host.until("control_response"))["response"]["response"]
+        assert (told["commands"][0]["name"], told["plugins_applied"]) == ("demo:greet", True)
+        await host.end()
 
 
 QUESTIONS = [
@@ -245,3 +257,29 @@ async def test_A6_4_a_question_of_the_model_is_answered_by_the_program(tmp_path:
         async with sdk.ClaudeSDKClient(setup.options()) as client:
             await answers(client, "ask me")
         assert "AskUserQuestion" not in setup.sent(), "nobody is there to answer"
+
+
+FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"action": "accept", "content": {"name": "Ada"}}, "accept"),
+        ({"action": "perhaps"}, "decline"),
+        (None, "decline"),
+    ],
+)
+async def test_A6_4_a_question_of_a_server_goes_to_the_program(answer: Any, told: str, tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp`")
+    asking = {"mcpServers": {"s": {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}}}
+    async with sdk_setup(tmp_path, [call("mcp__s__echo", text="hi"), say("ok")]) as setup:
+        host = await started(setup, "--allowedTools", "mcp__s", "--mcp-config", json.dumps(asking))
+        host.write(INITIALIZE, user("go"))
+        asked = await host.until("control_request", "elicitation")
+        assert (asked["request"]["mcp_server_name"], asked["request"]["message"]) == ("s", "Who are you?")
+        response = {"subtype": "success", "response": answer} if answer else {"subtype": "error", "error": "no"}
+        host.write({"type": "control_response", "response": response | {"request_id": asked["request_id"]}})
+        await host.until("result")
+        assert told in setup.sent()
+        await host.end()

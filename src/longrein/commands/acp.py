@@ -17,6 +17,7 @@ from longrein.frontends.reports.context import as_text
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
+from longrein.tools.mcp.port import Elicit
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000
@@ -98,6 +99,10 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
         found = session.skills.all() if session.skills is not None else ()
         return [(one.name, one.description, one.argument_hint) for one in found if one.for_user]
 
+    def elicit(ask: Elicit) -> None:
+        if deps.mcp is not None:
+            deps.mcp.host.elicit = ask
+
     async def after_close() -> None:
         await built.finish()
         await discard_unused(place, session.id, said=bool(session.state.words or session.pending))
@@ -114,5 +119,6 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
         file_text=file_text,
         context_lines=context_lines,
         custom_commands=custom_commands,
+        elicit=elicit,
         after_close=after_close,
     )

@@ -24,8 +24,11 @@ SIZE_MAX_BYTES = 1 << 20
 def plugin_folders(
     cwd: str, home: str, trusted: Callable[[str], bool], given: Sequence[str] = ()
 ) -> tuple[tuple[SkillFolder, ...], tuple[SkillFolder, ...]]:
-    """Return (folders of skills, folders of commands) of all plugins. `given`: folders that flags name."""
-    named = [one for path in given for one in _plugin(os.path.abspath(os.path.expanduser(path)), "")]
+    """Return (folders of skills, folders of commands) of all plugins.
+
+    `given`: absolute folders that flags name; one without a manifest has the name of the folder.
+    """
+    named = [(path, "", next(_plugin(path, ""), ("", "", os.path.basename(path)))[2]) for path in given]
     plugins = [*named, *_plugins(cwd, home, trusted)]
     skills, commands = (
         tuple(

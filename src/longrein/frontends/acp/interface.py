@@ -8,6 +8,7 @@ import msgspec
 from longrein.agent import SessionPort
 from longrein.events import Image
 from longrein.tools.editor import Editor
+from longrein.tools.mcp.port import Elicit
 
 CustomCommand = tuple[str, str, str]
 """(name, description, hint for its arguments)"""
@@ -59,6 +60,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """What fills the context, line by line."""
     custom_commands: Callable[[], Sequence[CustomCommand]]
     """Skills and commands of the user's files, as they are on disk now."""
+    elicit: Callable[[Elicit], None]
+    """Let MCP servers ask the user by a function."""
     after_close: Callable[[], Awaitable[None]]
     """Send the last traces of the closed session, and delete it if nothing was said in it."""
 

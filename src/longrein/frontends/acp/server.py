@@ -216,6 +216,8 @@ class Server:
             elicitation = self._capabilities.elicitation
             forms = elicitation is not None and elicitation.form is not None
             opened = EditorSession(facts, self._peer, forms=forms)
+            if forms:
+                facts.elicit(opened.answer_server)
             bridge.connect(opened.id, opened.show_terminal)
         finally:
             self._opening.discard(session)

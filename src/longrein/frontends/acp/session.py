@@ -1,7 +1,7 @@
 """One session of the editor: prompts in, updates and permission questions out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from acp import RequestError
@@ -30,6 +30,7 @@ from longrein.frontends.acp.tool_calls import Update
 from longrein.frontends.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
+from longrein.tools.mcp.port import elicit_answer
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
 OUTPUT_EVERY_S = 0.3
@@ -397,6 +398,16 @@ class EditorSession:
             await told
         except LongreinError:
             return  # the inbox is full, or the session has just failed
+
+    async def answer_server(self, server: str, message: str, schema: Mapping[str, Any], url: str) -> Any:
+        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is declined."""
+        if url:
+            return "decline", {}
+        params = {"mode": "form", "message": f"MCP server {server}: {message}", "requestedSchema": dict(schema)}
+        try:
+            return elicit_answer(await self._request("elicitation/create", params))
+        except (ConnectionError, RequestError):
+            return "cancel", {}
 
     async def _request(self, method: str, params: Update) -> Any:
         return await self._peer.send_request(method, {"sessionId": self.id, **params})

@@ -6,7 +6,7 @@ from typing import Any
 from longrein.frontends.headless.control import ControlChannel, ControlError
 from longrein.frontends.headless.initialize import Initialize
 from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.port import Elicit, McpFailure
+from longrein.tools.mcp.port import Elicit, McpFailure, elicit_answer
 from longrein.tools.mcp.server_config import usable_name
 
 
@@ -43,11 +43,6 @@ def elicitation(channel: ControlChannel) -> Elicit:
             answer = await channel.request("elicitation", {"mcp_server_name": server, "message": message, **mode})
         except ControlError:
             return "decline", {}
-        match answer:
-            case {"action": "accept" | "decline" | "cancel" as action}:
-                content = answer.get("content")
-                return action, content if isinstance(content, dict) else {}
-            case _:
-                return "decline", {}
+        return elicit_answer(answer)
 
     return ask
