@@ -13,7 +13,7 @@ from longrein import __version__
 from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
-from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid
+from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid, redactor
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control import ControlChannel, error_line, success_line
@@ -155,6 +155,11 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
         deps.open_model = lambda name: open_model(chosen_model(changed, name), built.log.read_blob, CLOCK)
         return deps.model.name
 
+    def hide(secrets: Sequence[str]) -> None:
+        if secrets:
+            before, more = deps.redact, redactor(tuple(secrets), built.session.state.nonce, ())
+            deps.redact, deps.secrets = lambda text: more(before(text)), (*deps.secrets, *secrets)
+
     return ControlOptions(
         offer=lambda: offer_of(built),
         channel=channel,
@@ -163,6 +168,7 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
         waits=waits,
         resolve_model=resolve,
         think=think,
+        hide=hide,
         environ=run_context.environ,
         budget=lambda: budget_of(run_context, built.session.state),
         reports_state=for_sdk or for_all,

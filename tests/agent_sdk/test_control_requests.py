@@ -13,6 +13,7 @@ import pytest
 from longrein.frontends.headless.control_requests import REFUSED, SENT_ONLY
 
 from .harness import CLI, NODE_SDK, answers, call, of, say, sdk_setup
+from .test_mcp import HANDSHAKE
 from .test_protocol import INITIALIZE, Host, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
@@ -121,6 +122,7 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(t
         ({"subtype": "apply_flag_settings", "settings": {"permissions": {"defaultMode": "plan"}}}, "{}"),
         ({"subtype": "apply_flag_settings", "settings": {"env": {}}}, "env cannot change in an open session"),
         ({"subtype": "apply_flag_settings", "settings": {"permissions": ["x"]}}, "permissions.x cannot change"),
+        ({"subtype": "apply_flag_settings", "settings": {"permissions": 5}}, "permissions must be an object"),
         ({"subtype": "apply_flag_settings", "settings": 1}, "{}"),
         ({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": -1}, "-1 is not a whole number of tokens"),
         ({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": "9"}, "'9' is not a whole number of tokens"),
@@ -182,6 +184,45 @@ async def test_A6_4_servers_are_set_in_an_open_session(tmp_path: Path) -> None:
         await host.until("result")
         assert "there is no such server" in setup.sent(4)
         await host.end()
+
+
+SECRET = "tok-93fe21c0d4aa8b77"
+
+
+async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
+    """Answer messages to a server of the program until a line of type `until`, which is returned."""
+    assert host.process.stdout
+    while (line := json.loads(await host.process.stdout.readline()))["type"] != until:
+        if line.get("request", {}).get("subtype") != "mcp_message":
+            continue
+        message = line["request"]["message"]
+        results = HANDSHAKE | {"tools/call": {"content": [{"type": "text", "text": SECRET}]}}
+        told: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id", 0)}
+        if message["method"] in results or "id" not in message:
+            told["result"] = results.get(message["method"], {})
+        else:
+            told["error"] = {"code": -32601, "message": "not here"}
+        response = {"subtype": "success", "request_id": line["request_id"], "response": {"mcp_response": told}}
+        host.write({"type": "control_response", "response": response})
+    return dict(line)
+
+
+async def test_A6_4_a_server_inside_the_program_is_set_and_its_secret_is_masked(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp`")
+    web = {"url": "http://127.0.0.1:9/", "headers": {"X-Api-Key": SECRET}}
+    wanted = {"calc": {"type": "sdk", "name": "calc"}, "web": web}
+    async with sdk_setup(tmp_path, [say("hello"), call("mcp__calc__add", a=1), say("42")]) as setup:
+        host = await started(setup, "--allowedTools", "mcp__calc")
+        host.write(INITIALIZE, user("hi"))
+        await host.until("result")
+        request = {"subtype": "mcp_set_servers", "servers": wanted}
+        host.write({"type": "control_request", "request_id": "set", "request": request})
+        answer = (await serve_calculator(host, "control_response"))["response"]["response"]
+        host.write(user(f"add, and do not say {SECRET}"))
+        await serve_calculator(host, "result")
+        await host.end()
+        assert (answer["added"], list(answer["errors"])) == (["calc"], ["web"])
+        assert all(SECRET not in setup.sent(n) for n in range(3))
 
 
 async def test_A6_3_runs_of_hooks_are_reported_to_a_program_that_wants_them(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 """Control requests that a program makes of longrein: what is answered, and what is refused with a reason."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
-from longrein.config.mcp_servers import read_server
+from longrein.config.mcp_servers import read_server, server_secrets
 from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
@@ -42,6 +42,8 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """Tokens for thinking, None for those of the settings -> the model that is to be opened again."""
     budget: Callable[[], Budget] | None = None
     """Budget of the model that the session has now."""
+    hide: Callable[[Sequence[str]], None] = lambda _: None
+    """Mask further secrets from now on."""
     environ: Mapping[str, str] = MappingProxyType({})
     """Variables for `${NAME}` in MCP servers of the program."""
     reports_state: bool = False
@@ -201,16 +203,18 @@ class HostRequests:
     async def _apply_flag_settings(self, request: Mapping[str, Any]) -> Line:
         given = request.get("settings")
         settings: Mapping[str, Any] = given if isinstance(given, dict) else {}
-        permissions = settings.get("permissions")
-        unknown = [name for name in settings if name not in ("model", "permissions")]
-        unknown += [f"permissions.{name}" for name in permissions or () if name != "defaultMode"]
+        permissions = settings.get("permissions") or {}
+        if not isinstance(permissions, dict):
+            raise ControlError("apply_flag_settings: permissions must be an object")
+        unknown = [str(name) for name in settings if name not in ("model", "permissions")]
+        unknown += [f"permissions.{name}" for name in permissions if name != "defaultMode"]
         if unknown:
             raise ControlError(
                 f"apply_flag_settings: {', '.join(unknown)[:200]} cannot change in an open session; give --settings"
             )
         if "model" in settings:
             await self._set_model(settings)
-        if isinstance(permissions, dict) and "defaultMode" in permissions:
+        if "defaultMode" in permissions:
             await self._set_permission_mode({"mode": permissions["defaultMode"] or "default"})
         return {}
 
@@ -262,6 +266,7 @@ class HostRequests:
         if mcp is None or not isinstance(given, dict):
             raise ControlError("mcp_set_servers: servers must be an object of name -> entry, after an initialize")
         read = [read_server(str(name), raw, self._options.environ, "program", "program") for name, raw in given.items()]
+        self._options.hide(server_secrets(read))
         taken = [one.name for one in read if one.name in mcp.servers and mcp.servers[one.name].scope != "program"]
         added, removed = mcp.set_program_servers([one for one in read if one.name not in taken])
         if added:
