@@ -121,7 +121,7 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(t
         ({"subtype": "background_tasks"}, "{'backgrounded': False}"),
         ({"subtype": "apply_flag_settings", "settings": {"permissions": {"defaultMode": "plan"}}}, "{}"),
         ({"subtype": "apply_flag_settings", "settings": {"env": {}}}, "env cannot change in an open session"),
-        ({"subtype": "apply_flag_settings", "settings": {"permissions": ["x"]}}, "permissions.x cannot change"),
+        ({"subtype": "apply_flag_settings", "settings": {"permissions": {"x": 1}}}, "permissions.x cannot change"),
         ({"subtype": "apply_flag_settings", "settings": {"permissions": 5}}, "permissions must be an object"),
         ({"subtype": "apply_flag_settings", "settings": 1}, "{}"),
         ({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": -1}, "-1 is not a whole number of tokens"),
