@@ -56,7 +56,21 @@ PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-serv
 	else echo "make: npm is missing: tests with MCP servers from npm are skipped"; fi
 	@mkdir -p $@ && touch $@
 
-library: .venv/library .venv/servers .venv/node  ## install agent frameworks and MCP servers of others for the tests that are skipped without them
+# The Agent SDK in TypeScript, without the program that it brings, and the examples of the one in Python, which are in
+# its source distribution only.
+.venv/agent-sdk: requirements-library.lock .venv/library
+	@echo "make: getting the Agent SDK in TypeScript and the examples of the one in Python for the tests (a minute, once)"
+	@mkdir -p $@
+	@npm install --prefix $@ --no-audit --no-fund --silent --omit=optional @anthropic-ai/claude-agent-sdk@0.3.330 \
+	|| echo "make: npm is missing or cannot install it: the tests with it are skipped"
+	@sdk=$$(grep -o '^claude-agent-sdk==[0-9.]*' $<); \
+	if command -v uv >/dev/null 2>&1; then pip="uv tool run --quiet pip"; else pip="$(PY) -m pip"; fi; \
+	$$pip download --quiet --no-deps --no-binary :all: --dest $@ "$$sdk" \
+	&& tar --extract --gzip --strip-components=1 --directory $@ --wildcards --file $@/claude_agent_sdk-*.tar.gz '*/examples' \
+	|| echo "make: pip cannot get the source of $$sdk: the tests with its examples are skipped"
+	@touch $@
+
+library: .venv/library .venv/servers .venv/node .venv/agent-sdk  ## install agent frameworks, agent SDKs and MCP servers of others for the tests that are skipped without them
 
 clients: .venv/ready  ## install an ACP client of others (acpx, with its Node.js) for the tests of longrein acp
 	npm install --silent --no-audit --no-fund --prefix .venv/node acpx@0.19 node@22

@@ -251,7 +251,7 @@ def _around(
         archive=HistoryReader(run_context.state_dir, log.session),
         hooks=_hooks(run_context, roots, additions.hooks),
         transcript=transcript_in(log.folder),
-        mcp=mcp if servers else None,
+        mcp=mcp if servers or additions.mcp_tunnel is not None else None,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
@@ -421,7 +421,13 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
 
 def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
     """Return the skills and custom commands on disk, and the catalogue for the model; '' for none."""
-    library = SkillFiles(run_context.cwd, run_context.home, run_context.environ, run_context.trusted.cover)
+    library = SkillFiles(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.trusted.cover,
+        run_context.options.plugin_dirs,
+    )
     return library, catalogue(library.all())
 
 

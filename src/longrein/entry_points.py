@@ -7,21 +7,32 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from longrein import __version__
 from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
-from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid
+from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid, redactor
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.hook_callbacks import callback_handlers
 from longrein.frontends.headless.initialize import Initialize, Offer, read_initialize, with_initialize
-from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
+from longrein.frontends.headless.mcp_tunnel import elicitation, mcp_tunnel, program_servers
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import budget_of, chosen_model, discard_unused, named_budget, read_run_context
+from longrein.models import open_model
+from longrein.run_context import (
+    CLOCK,
+    budget_of,
+    chosen_model,
+    discard_unused,
+    model_names,
+    named_budget,
+    read_run_context,
+)
 from longrein.tools import structured_output_tool
 from longrein.workspace import nesting_depth
 
@@ -47,7 +58,7 @@ async def _print(options: Options) -> int:
         raise
     session, control = built.session, control_options(built, channel, waits=given is not None)
     if given is not None:
-        out.put(encode(success_line(given.id, control.offer.fields())))
+        out.put(encode(success_line(given.id, control.offer().fields())))
         for line in given.notes:
             say(line)
     try:
@@ -78,7 +89,7 @@ async def _opened(options: Options, given: Initialize | None, channel: ControlCh
         tools=tools,
         hooks=hooks,
         mcp_servers=servers,
-        mcp_tunnel=mcp_tunnel(channel),
+        mcp_tunnel=mcp_tunnel(channel) if options.input_format == "stream-json" else None,
         asks_user=options.permission_prompt_tool == "stdio",
     )
     built = await build(read_run_context(options), additions=more)
@@ -88,6 +99,8 @@ async def _opened(options: Options, given: Initialize | None, channel: ControlCh
     except LongreinError:
         await built.session.close()
         raise
+    if given is not None and built.deps.mcp is not None:
+        built.deps.mcp.host.elicit = elicitation(channel)
     return built
 
 
@@ -101,6 +114,7 @@ def output_options(built: Composition) -> OutputOptions:
         tasks.background_s,
         options.debug or (options.verbose and options.output_format != "stream-json"),
         structured=bool(options.json_schema),
+        hook_events=options.include_hook_events,
         replay=options.replay_user_messages,
     )
 
@@ -132,16 +146,50 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
         chosen = chosen_model(run_context, full_model_name(name, run_context.settings, run_context.environ))
         return f"{chosen.provider}/{chosen.model}"
 
+    def think(tokens: int | None) -> str:
+        options = msgspec.structs.replace(
+            run_context.options, thinking="", max_thinking_tokens="" if tokens is None else str(tokens)
+        )
+        changed = msgspec.structs.replace(run_context, options=options)
+        chosen_model(changed, deps.model.name)  # raises for one that a plugin opens
+        deps.open_model = lambda name: open_model(chosen_model(changed, name), built.log.read_blob, CLOCK)
+        return deps.model.name
+
+    def hide(secrets: Sequence[str]) -> None:
+        if secrets:
+            before, more = deps.redact, redactor(tuple(secrets), built.session.state.nonce, ())
+            deps.redact, deps.secrets = lambda text: more(before(text)), (*deps.secrets, *secrets)
+
     return ControlOptions(
-        offer=Offer((), tuple((kind.name, kind.description) for kind in deps.kinds), deps.model.name, built.key_source),
+        offer=lambda: offer_of(built),
         channel=channel,
         mcp=deps.mcp,
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
         waits=waits,
         resolve_model=resolve,
+        think=think,
+        hide=hide,
+        environ=run_context.environ,
         budget=lambda: budget_of(run_context, built.session.state),
         reports_state=for_sdk or for_all,
         state_for_host_only=not for_all,
+    )
+
+
+def offer_of(built: Composition) -> Offer:
+    """Return what a session offers to a program that runs it, as it is on disk and in the settings now."""
+    deps, run_context = built.deps, built.run_context
+    skills = built.session.skills.all() if built.session.skills is not None else ()
+    present = deps.model.name
+    return Offer(
+        tuple((one.name, one.description, one.argument_hint) for one in skills if one.for_user),
+        tuple(one.name for one in skills if one.kind == "skill"),
+        tuple((kind.name, kind.description, kind.model) for kind in deps.kinds),
+        present,
+        tuple((name, named_budget(run_context, name).window_tokens) for name in model_names(run_context, present)),
+        built.key_source,
+        __version__,
+        bool(run_context.options.plugin_dirs),
     )
 
 
@@ -166,6 +214,8 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        agents=tuple(kind.name for kind in built.deps.kinds),
+        plugins=built.run_context.options.plugin_dirs,
         slash_commands=tuple(one.name for one in commands if one.for_user),
         skills=tuple(one.name for one in commands if one.kind == "skill"),
         left_out=built.run_context.left_out,

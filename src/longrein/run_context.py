@@ -99,6 +99,8 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
             raise UsageError(f"the name of {shown} is not UTF-8, so no session can be kept there: rename the folder")
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     options = _with_files(options)
+    plugins = tuple(_folder(written, "--plugin-dir") for written in options.plugin_dirs)
+    options = msgspec.structs.replace(options, plugin_dirs=plugins) if plugins else options
     trusted = read_trusted(state) if _uses(options, "project") else TrustedFolders()
     if options.trust:
         trusted = trusted.with_folder(cwd, home)

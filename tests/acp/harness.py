@@ -32,6 +32,10 @@ class Editor:
         self.questions: list[schema.RequestPermissionRequest] = []
         self.choose: Callable[[Any], Any] = lambda question: "once"
         """Question -> id of the option, None for `cancelled`; may be a coroutine."""
+        self.forms: list[tuple[str, Any]] = []
+        """(message, schema) of each form that was shown."""
+        self.fills: dict[str, Any] | None = None
+        """What is filled in; None to decline."""
         self.files: dict[str, str] = {}
         """Unsaved buffers."""
         self.written: list[tuple[str, str]] = []
@@ -59,6 +63,12 @@ class Editor:
         if chosen is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", optionId=chosen))
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode.requested_schema.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        if self.fills is None:
+            return schema.DeclineElicitationResponse(action="decline")
+        return schema.AcceptElicitationResponse(action="accept", content=self.fills)
 
     # --- files: `files` holds unsaved text; a write saves, as Zed does -----------------------------------------------
 

@@ -16,7 +16,9 @@ from tests.e2e.harness import CliHarness, background, bash, call, calls, says
 
 from acp.meta import AGENT_METHODS, CLIENT_METHODS  # isort: skip
 
-BOTH = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True), terminal=True)
+BOTH = schema.ClientCapabilities(
+    fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True), terminal=True, elicitation={"form": {}}
+)
 UNTIL_GO = "until [ -e go ]; do sleep 0.05; done; echo later"
 RESULTS: dict[str, Any] = {
     "initialize": schema.InitializeResponse,
@@ -45,14 +47,19 @@ REQUESTS: dict[str, Any] = {
     "terminal/wait_for_exit": schema.WaitForTerminalExitRequest,
     "terminal/kill": schema.KillTerminalRequest,
     "terminal/release": schema.ReleaseTerminalRequest,
+    "elicitation/create": schema.CreateFormSessionElicitationRequest,
     "session/update": schema.SessionNotification,
 }
 """Requests and notifications that are sent."""
+QUESTIONS = [
+    {"question": "Which colour?", "header": "Colour", "options": [{"label": "green", "description": "like grass"}]},
+    {"question": "Which sizes?", "multiSelect": True, "options": [{"label": "S"}, {"label": "M"}]},
+]
 UNSTABLE = {
     *("providers/list", "providers/set", "providers/disable", "mcp/message", "mcp/connect", "mcp/disconnect"),
     *("nes/start", "nes/suggest", "nes/accept", "nes/reject", "nes/close"),
     *(f"document/did{what}" for what in ("Open", "Change", "Close", "Save", "Focus")),
-    *("elicitation/create", "elicitation/complete"),
+    "elicitation/complete",
 }
 """Methods that are not part of version 1 yet: the package marks their capabilities as unstable."""
 UNSTABLE_UPDATES = {"plan_update", "plan_removed"}
@@ -81,6 +88,7 @@ def test_a8_every_method_of_the_schema_is_accounted_for() -> None:
 async def everything(longrein: Agent, project: Path) -> None:
     """Use every method, and make the agent send everything that it can."""
     editor, connection = longrein.editor, longrein.connection
+    editor.fills = {"q1": "green", "q2": ["S"]}
     session = (await longrein.new()).session_id
     await longrein.prompt(session, "work on it", acp.image_block("iVBORw0KGgo=", "image/png"))
     (project / "go").touch()
@@ -112,6 +120,7 @@ def messages(cli: CliHarness) -> list[tuple[str, dict[str, Any]]]:
     cli.plays(
         calls(
             call("Read", file_path="app.py"),
+            call("AskUserQuestion", questions=QUESTIONS),
             call("TodoWrite", todos=[{"content": "do it", "status": "in_progress"}]),
             call("Agent", description="look", prompt="look around", subagent_type="explore"),
             thinking="First I look.",

@@ -1,6 +1,7 @@
 """Runs a client of `claude-agent-sdk`, which others wrote, with longrein as its `cli_path` and a scripted provider."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +12,13 @@ from longrein.testing.loopback import LoopbackProvider, read_play
 
 CLI = Path(sys.executable).with_name("longrein")
 MODEL = "anthropic/claude-sonnet-4-5"
+MADE = Path(__file__).resolve().parents[2] / ".venv" / "agent-sdk"
+"""What `make library` gets for these tests."""
+EXAMPLES = Path(os.environ.get("CLAUDE_AGENT_SDK_EXAMPLES", MADE / "examples"))
+"""Folder with the examples that come with the SDK in Python."""
+NODE = Path(os.environ.get("CLAUDE_AGENT_SDK_NODE", MADE))
+"""Folder in which the SDK in TypeScript is installed."""
+NODE_SDK = NODE / "node_modules" / "@anthropic-ai" / "claude-agent-sdk"
 
 
 def say(text: str) -> dict[str, Any]:

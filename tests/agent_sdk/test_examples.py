@@ -1,6 +1,6 @@
 """The examples that come with `claude-agent-sdk`, run unchanged with longrein as the program.
 
-They are in the source distribution: `CLAUDE_AGENT_SDK_EXAMPLES` names their folder.
+They are in the source distribution, which `make library` gets; `CLAUDE_AGENT_SDK_EXAMPLES` names another folder.
 """
 
 import asyncio
@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from .harness import CLI, SdkSetup, call, say, sdk_setup
+from .harness import CLI, EXAMPLES, SdkSetup, call, say, sdk_setup
 
-FOLDER = Path(os.environ.get("CLAUDE_AGENT_SDK_EXAMPLES", "/nonexistent"))
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(find_spec("claude_agent_sdk") is None, reason="the SDK drives longrein"),
     pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="CLAUDE_AGENT_SDK_EXAMPLES names no folder of examples"),
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="`make library` gets the examples"),
 ]
 
 HELLO = call("Write", file_path="hello.txt", content="Hello")
@@ -30,7 +29,7 @@ HOOKS = [
     *(call("Write", file_path="important_config.txt", content="x"), say("no")),
     *(call("Write", file_path="regular_file.txt", content="x"), say("ok"), call("Bash", command="echo CRITICAL")),
 ]
-EXAMPLES: list[tuple[str, list[dict[str, Any]], str]] = [
+CASES: list[tuple[str, list[dict[str, Any]], str]] = [
     ("quick_start.py", [say("4"), say("Python"), HELLO, say("ok")], "Claude: 4"),
     ("tools_option.py", [say("a")] * 3, "Tools"),
     ("system_prompt.py", [say("4")] * 4, "Claude: 4"),
@@ -54,7 +53,7 @@ ENDS_WITH_ITS_ERROR = "max_budget_usd.py"
 ANY_NUMBER = "streaming_mode.py all"
 
 
-@pytest.mark.parametrize(("words", "turns", "printed"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])
+@pytest.mark.parametrize(("words", "turns", "printed"), CASES, ids=[name for name, _, _ in CASES])
 async def test_an_example_of_the_sdk(words: str, turns: list[dict[str, Any]], printed: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, turns, unused=None if words == ANY_NUMBER else 0) as setup:
         code, text = await run_example(setup, words)
@@ -66,7 +65,7 @@ async def run_example(setup: SdkSetup, words: str) -> tuple[int | None, str]:
     """Run an example: exit code, and everything that it printed."""
     name, *more = words.split()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(Path(__file__).with_name("run_example.py")), str(CLI), str(FOLDER / name), *more),
+        *(sys.executable, str(Path(__file__).with_name("run_example.py")), str(CLI), str(EXAMPLES / name), *more),
         cwd=setup.tree,
         env=setup.env | {"PATH": os.environ["PATH"]},
         stdin=subprocess.DEVNULL,

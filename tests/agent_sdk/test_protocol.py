@@ -173,6 +173,39 @@ async def test_garbage_on_stdin_is_told_and_passed_over(tmp_path: Path) -> None:
         ]
 
 
+HALF = json.dumps(INITIALIZE).encode()[:40]
+LATIN = b'{"type":"user","message":{"role":"user","content":"caf\xe9?"}}\n'
+LARGE = json.dumps(user("x" * 50_000_000)).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "results", "told"),
+    [
+        ([], 2, [], "stdin held no user message"),
+        ([HALF], 2, [], "is no JSON"),
+        ([INITIALIZE], 0, [], ""),
+        ([INITIALIZE, HALF], 2, [], "is no JSON"),
+        ([INITIALIZE, user("2 + 2?"), HALF], 2, ["4"], "is no JSON"),
+        ([INITIALIZE, json.dumps(user("2 + 2?")).encode()], 0, ["4"], ""),
+        ([INITIALIZE, LATIN, user("2 + 2?")], 2, ["4"], "is no JSON"),
+        ([LARGE], 2, [], "longer than 10 MB"),
+        ([INITIALIZE, LARGE, user("2 + 2?")], 2, ["4"], "longer than 10 MB"),
+    ],
+    ids="nothing half initialize then-half message-half no-newline latin-1 large-first large".split(),  # noqa: SIM905
+)
+async def test_stdin_that_ends_early_or_holds_what_nobody_can_read(
+    lines: list[Any], code: int, results: list[str], told: str, tmp_path: Path
+) -> None:
+    async with sdk_setup(tmp_path, [say("4")], unused=1 - len(results)) as setup:
+        host = await started(setup)
+        host.write(*lines)
+        ended, out, err = await host.end()
+        assert (ended, [line["result"] for line in out if line.get("subtype") == "success"]) == (code, results), err
+        assert told in "\n".join(err)
+        assert len(err) == bool(told)
+        assert "Traceback" not in "".join(err)
+
+
 async def test_A18_12_sigterm_in_a_turn_is_143_and_the_session_goes_on(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("Done.")]) as setup:
         host = await started(setup, *ASKS)

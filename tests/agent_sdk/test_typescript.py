@@ -1,6 +1,6 @@
 """The TypeScript SDK, which others wrote, drives longrein by `pathToClaudeCodeExecutable`.
 
-`CLAUDE_AGENT_SDK_NODE` names a folder in which `@anthropic-ai/claude-agent-sdk` is installed.
+`make library` installs it; `CLAUDE_AGENT_SDK_NODE` names another folder with `@anthropic-ai/claude-agent-sdk`.
 """
 
 import asyncio
@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CLI, call, say, sdk_setup
+from .harness import CLI, NODE, NODE_SDK, call, say, sdk_setup
 
-FOLDER = Path(os.environ.get("CLAUDE_AGENT_SDK_NODE", "/nonexistent"))
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
     pytest.mark.skipif(
-        shutil.which("node") is None or not (FOLDER / "node_modules").is_dir(),
-        reason="CLAUDE_AGENT_SDK_NODE names no folder with the TypeScript SDK",
+        shutil.which("node") is None or not NODE_SDK.is_dir(), reason="`make library` installs the TypeScript SDK"
     ),
 ]
 
@@ -46,7 +44,13 @@ const run = query({ prompt: prompts(), options: {
 for await (const message of run) {
   if (message.type !== "result") continue;
   say("result", message.subtype, message.structured_output);
-  say("models", (await run.supportedModels()).map((model) => model.value), await run.mcpServerStatus());
+  say("models", (await run.supportedModels())[0].value, await run.mcpServerStatus());
+  const agents = (await run.supportedAgents()).map((one) => one.name);
+  say("agents", agents.includes("reviewer"), await run.supportedCommands());
+  say("servers", (await run.setMcpServers({ none: { command: "/nonexistent/server" } })).added);
+  await run.setMaxThinkingTokens(2000);
+  await run.applyFlagSettings({ model: "claude-sonnet-4-5" });
+  await run.updateSettings("userSettings", {}).catch((error) => say("refused", error.message.split(":")[0]));
   await run.setModel("claude-opus-4-1");
   await run.setPermissionMode("plan");
   await run.interrupt();
@@ -62,7 +66,7 @@ async def test_A6_4_the_typescript_sdk(tmp_path: Path) -> None:
         program = tmp_path / "program.mjs"
         program.write_text(PROGRAM)
         process = await asyncio.create_subprocess_exec(
-            *("node", str(program), str(FOLDER), str(CLI), str(setup.tree)),
+            *("node", str(program), str(NODE), str(CLI), str(setup.tree)),
             env=setup.env | {"PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -74,7 +78,10 @@ async def test_A6_4_the_typescript_sdk(tmp_path: Path) -> None:
             ["hook", "Write"],
             ["asked", "Write"],
             ["result", "success", {"answer": 4}],
-            ["models", ["anthropic/claude-sonnet-4-5"], []],
+            ["models", "anthropic/claude-sonnet-4-5", []],
+            ["agents", True, []],
+            ["servers", []],
+            ["refused", "longrein does not do update_settings"],
         ]
         assert (setup.tree / "a.txt").exists()
         assert all(text in setup.sent(0) for text in ("Be a pirate.", "Reviews code."))

@@ -387,4 +387,5 @@ def _entry(hook: Hook, event: str, call: str, answer: HookAnswer, elapsed_ms: in
         answer.updated_input,
         hook.source,
         elapsed_ms,
+        failed=bool(answer.problem),
     )

@@ -10,13 +10,14 @@ from longrein.composition import Additions, Composition, build
 from longrein.config.mcp_servers import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
-from longrein.frontends.acp.interface import SessionFacts, SessionRequest, StoredSession
+from longrein.frontends.acp.interface import CustomCommand, SessionFacts, SessionRequest, StoredSession
 from longrein.frontends.acp.json_lines import take_standard_streams
 from longrein.frontends.argv import Options
 from longrein.frontends.reports.context import as_text
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
+from longrein.tools.mcp.port import Elicit
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000
@@ -94,6 +95,18 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
         budget = deps.model.budget
         return as_text(report(session.state, budget, next_compacted(session.state, budget))).splitlines()
 
+    def custom_commands() -> Sequence[CustomCommand]:
+        found = session.skills.all() if session.skills is not None else ()
+        return [(one.name, one.description, one.argument_hint) for one in found if one.for_user]
+
+    def elicit(ask: Elicit) -> None:
+        if deps.mcp is not None:
+            deps.mcp.host.elicit = ask
+
+    async def after_close() -> None:
+        await built.finish()
+        await discard_unused(place, session.id, said=bool(session.state.words or session.pending))
+
     return SessionFacts(
         port=session,
         model=lambda: deps.model.name,
@@ -105,5 +118,7 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
         read_blob=log.read_blob,
         file_text=file_text,
         context_lines=context_lines,
-        discard_unused=lambda: discard_unused(place, session.id, said=bool(session.state.words or session.pending)),
+        custom_commands=custom_commands,
+        elicit=elicit,
+        after_close=after_close,
     )

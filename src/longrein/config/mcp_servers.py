@@ -164,7 +164,7 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     if transport is None:
         raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
     if transport == "sdk":
-        if blank.scope != "flag":
+        if blank.scope not in ("flag", "program"):
             raise ValueError("type 'sdk' is for servers inside the program that runs longrein")
         return msgspec.structs.replace(blank, transport="sdk")
     if transport == "stdio" and not command:

@@ -1,11 +1,11 @@
 """Plugins of other agents: folders with a manifest, whose skills and commands are used under `plugin:name`.
 
-Read are `.agents/plugins/<name>/` of a trusted project, `~/.agents/plugins/<name>/`, and what Claude Code has installed
-and enabled. Hooks and servers of a plugin are not read here.
+Read are folders of `--plugin-dir`, `.agents/plugins/<name>/` of a trusted project and of the home, and what
+Claude Code has installed and enabled. Hooks and servers of a plugin are not read here.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,10 +22,14 @@ SIZE_MAX_BYTES = 1 << 20
 
 
 def plugin_folders(
-    cwd: str, home: str, trusted: Callable[[str], bool]
+    cwd: str, home: str, trusted: Callable[[str], bool], given: Sequence[str] = ()
 ) -> tuple[tuple[SkillFolder, ...], tuple[SkillFolder, ...]]:
-    """Return (folders of skills, folders of commands) of all plugins."""
-    plugins = [*_plugins(cwd, home, trusted)]
+    """Return (folders of skills, folders of commands) of all plugins.
+
+    `given`: absolute folders that flags name; one without a manifest has the name of the folder.
+    """
+    named = [(path, "", next(_plugin(path, ""), ("", "", os.path.basename(path)))[2]) for path in given]
+    plugins = [*named, *_plugins(cwd, home, trusted)]
     skills, commands = (
         tuple(
             SkillFolder(f"{path}/{part}", root, f"{name}:", _variables(path))

@@ -39,8 +39,19 @@ Stamp = tuple[str, int, int, str]
 class SkillFiles:
     """Implement `tools.SkillLibrary` on files. A file is parsed again when it has changed."""
 
-    def __init__(self, cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool]) -> None:
-        """`trusted`: whether the user trusts a folder; asked only where it has skills or commands."""
+    def __init__(
+        self,
+        cwd: str,
+        home: str,
+        environ: Mapping[str, str],
+        trusted: Callable[[str], bool],
+        plugins: Sequence[str] = (),
+    ) -> None:
+        """`trusted`: whether the user trusts a folder; asked only where it has skills or commands.
+
+        `plugins`: folders of plugins that flags name.
+        """
+        self._plugins = plugins
         self._cwd, self._home, self._environ, self._trusted = cwd, home, environ, trusted
         self._parsed: dict[Stamp, tuple[SkillInfo | None, Notes]] = {}
         self._roots: dict[str, str] = {}
@@ -51,7 +62,7 @@ class SkillFiles:
     def all(self) -> Sequence[SkillInfo]:
         """See `tools.SkillLibrary.all`."""
         notes, walk = Notes(), Walk()
-        plugin_skills, plugin_commands = plugin_folders(self._cwd, self._home, self._trusted)
+        plugin_skills, plugin_commands = plugin_folders(self._cwd, self._home, self._trusted, self._plugins)
         skills = (*skill_folders(self._cwd, self._home, self._environ, self._trusted), *plugin_skills)
         commands = (*command_folders(self._cwd, self._home, self._environ, self._trusted), *plugin_commands)
         found: dict[str, SkillInfo] = {}

@@ -349,6 +349,7 @@ class HookAnswered(Event, frozen=True):
     arguments: dict[str, Any] | None = None  # Input that it put in place of the call's
     source: str = ""  # File that configures it
     elapsed_ms: int = 0  # Time it took
+    failed: bool = False  # Whether it could not be run or its answer could not be read
 
 
 # --- Tools and files -------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
 async def read_lines(fd: int) -> AsyncIterator[bytes]:
     """Yield the lines of `fd` as they arrive, without newlines and without blank lines.
 
-    Reading never blocks the loop, except for a plain file, which is always ready. Raises `UsageError` for a line above
-    `STDIN_BYTES_MAX`.
+    Reading never blocks the loop, except for a plain file, which is always ready. Of a line above `STDIN_BYTES_MAX`
+    only a beginning that is longer than that is kept.
     """
     rest = bytearray()
     while chunk := await wait_chunk(fd):
@@ -59,8 +59,7 @@ async def read_lines(fd: int) -> AsyncIterator[bytes]:
             *whole, rest = rest.split(b"\n")
             for line in filter(bytes.strip, map(bytes, whole)):
                 yield line
-        if len(rest) > STDIN_BYTES_MAX:
-            raise UsageError("a line on stdin is longer than 10 MB")
+        del rest[STDIN_BYTES_MAX + 1 :]
     if rest.strip():
         yield bytes(rest)
 

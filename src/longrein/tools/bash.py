@@ -8,7 +8,7 @@ from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
-from longrein.tools.port import BackgroundedCommand, Outcome, ToolContext
+from longrein.tools.port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import CommandExit
@@ -181,15 +181,7 @@ async def _run(
     hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool, outside: bool
 ) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
-        return await hands.tasks.run(
-            command,
-            call=hands.call,
-            sink=output,
-            timeout_s=limit_s,
-            background=background,
-            promote=not background,
-            outside_sandbox=outside,
-        )
+        return await hands.tasks.run(ShellCommand(command, hands.call, output, limit_s, background, outside))
     if background:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     try:

@@ -6,8 +6,17 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.tools.file_access import HANDLED_BYTES_MAX
-from longrein.tools.port import BackgroundedCommand, Outcome, OutputSlice, TaskPort, TaskView, Tool, ToolContext
-from longrein.workspace import CommandExit, Confinement, ReplayableSink, Spawner, Workspace, open_workspace
+from longrein.tools.port import (
+    BackgroundedCommand,
+    Outcome,
+    OutputSlice,
+    ShellCommand,
+    TaskPort,
+    TaskView,
+    Tool,
+    ToolContext,
+)
+from longrein.workspace import CommandExit, Confinement, Spawner, Workspace, open_workspace
 from longrein.workspace.editor_workspace import EditorFiles, EditorWorkspace
 from longrein.workspace.supervisor.shell import FILTER, FOLDER_CHANGES, LANDLOCK
 
@@ -120,48 +129,29 @@ class TerminalCommands:
     def __init__(self, hands: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
         self._hands, self._tasks, self._terminals = hands, tasks, terminals
 
-    async def run(
-        self,
-        command: str,
-        *,
-        call: str,
-        sink: ReplayableSink,
-        timeout_s: float,
-        background: bool,
-        promote: bool,
-        outside_sandbox: bool = False,
-    ) -> CommandExit | BackgroundedCommand:
+    async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         """See `TaskPort.run`. A command that may change the folder is run without the editor, which reports none."""
-        if not background and not any(word in command for word in FOLDER_CHANGES):
-            made = self._made(command, call, timeout_s, outside_sandbox=outside_sandbox)
+        if not command.background and not any(word in command.command for word in FOLDER_CHANGES):
+            made = self._made(command)
             ended = await self._terminals.run(made) if made is not None else None
             if ended is not None:
-                sink.write(ended[1])
+                command.sink.write(ended[1])
                 return ended[0]
-        return await self._tasks.run(
-            command,
-            call=call,
-            sink=sink,
-            timeout_s=timeout_s,
-            background=background,
-            promote=promote,
-            outside_sandbox=outside_sandbox,
-        )
+        return await self._tasks.run(command)
 
-    def _made(self, command: str, call: str, timeout_s: float, *, outside_sandbox: bool) -> EditorCommand | None:
+    def _made(self, command: ShellCommand) -> EditorCommand | None:
         hands = self._hands
+        sandbox = hands.sandbox if not command.outside_sandbox else None
         try:
-            confinement = (
-                hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside_sandbox else None
-            )
+            confinement = sandbox.confine(hands.cwd) if sandbox is not None else None
         except OSError:
             return None  # reported where the command is then run
         env = hands.workspace.environment(hands.session) | (confinement.env if confinement is not None else {})
-        words = terminal_words(command, env, confinement)
+        words = terminal_words(command.command, env, confinement)
         if words is None:
             return None
         output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
-        return EditorCommand(call, words, hands.cwd, env, timeout_s, output_bytes_max)
+        return EditorCommand(command.call, words, hands.cwd, env, command.timeout_s, output_bytes_max)
 
     def tasks(self) -> Sequence[TaskView]:
         """See `TaskPort.tasks`."""

@@ -164,6 +164,20 @@ class TaskView(msgspec.Struct, frozen=True):
     """Last line when the task is silent and that line looks like a question."""
 
 
+class ShellCommand(msgspec.Struct, frozen=True):
+    """A command that a call runs."""
+
+    command: str
+    call: str
+    sink: ReplayableSink
+    """Takes the output of a command in the foreground."""
+    timeout_s: float
+    """Limit of the foreground, or of a command that begins in the background; 0 for no limit there."""
+    background: bool = False
+    """Whether it is a background task from the start."""
+    outside_sandbox: bool = False
+
+
 class BackgroundedCommand(msgspec.Struct, frozen=True):
     """Command that runs, or is queued, in the background."""
 
@@ -190,21 +204,11 @@ class OutputSlice(msgspec.Struct, frozen=True):
 class TaskPort(Protocol):
     """Commands of one session. Methods raise `ToolError` for an unknown id and name the known ones."""
 
-    async def run(
-        self,
-        command: str,
-        *,
-        call: str,
-        sink: ReplayableSink,
-        timeout_s: float,
-        background: bool,
-        promote: bool,
-        outside_sandbox: bool = False,
-    ) -> CommandExit | BackgroundedCommand:
-        """Run a command until it exits, in the sandbox where there is one, unless `outside_sandbox`.
+    async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
+        """Run a command until it exits, in the sandbox where there is one.
 
-        With `background` it is a background task from the start. With `promote` it becomes one after `timeout_s` or
-        when the user asks; otherwise it is ended after `timeout_s`. Cancellation ends a foreground command.
+        A foreground command becomes a background task after `timeout_s` (if the options allow, else it is ended) or
+        when the user asks. Cancellation ends it.
         """
         ...
 

@@ -18,8 +18,8 @@ from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
-from longrein.tools import BackgroundedCommand, OutputSlice, TaskView
-from longrein.workspace import CommandExit, ReplayableSink, SpooledTask
+from longrein.tools import BackgroundedCommand, OutputSlice, ShellCommand, TaskView
+from longrein.workspace import CommandExit, SpooledTask
 
 # --- Adoption --------------------------------------------------------------------------------------------------------
 #
@@ -199,22 +199,12 @@ class CallTasks:
     def __init__(self, tasks: SessionTasks, call: str) -> None:
         self._tasks, self._call = tasks, call
 
-    async def run(
-        self,
-        command: str,
-        *,
-        call: str,
-        sink: ReplayableSink,
-        timeout_s: float,
-        background: bool,
-        promote: bool,
-        outside_sandbox: bool = False,
-    ) -> CommandExit | BackgroundedCommand:
-        """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
-        fact = task_started(self._tasks, command, call, timeout_s if background else 0.0, outside=outside_sandbox)
-        if background:
+    async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
+        limit_s = command.timeout_s if command.background else 0.0
+        fact = task_started(self._tasks, command.command, command.call, limit_s, outside=command.outside_sandbox)
+        if command.background:
             return await finish_despite_cancel(run_in_background(self._tasks, fact))
-        return await run_in_foreground(self._tasks, fact, sink, timeout_s, promote=promote)
+        return await run_in_foreground(self._tasks, fact, command.sink, command.timeout_s)
 
     def tasks(self) -> Sequence[TaskView]:
         return self._tasks.views()

@@ -47,18 +47,17 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_in_foreground(
-    tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink, timeout_s: float, *, promote: bool
+    tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink, timeout_s: float
 ) -> CommandExit | BackgroundedCommand:
     """Run a command; `fact` is what is recorded if it goes to the background.
 
-    With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
-    it to the background.
+    It becomes a background task when its time has passed (if the options allow) or when the user sends it there.
     """
     started, call = await _start(tasks, fact, sink), fact.call
     if isinstance(started, CommandExit):
         return started
     wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if promote and not tasks.host.state.profile.startswith("seed"):
+    if not tasks.host.state.profile.startswith("seed"):
         tasks.front[call] = wish
     over = asyncio.ensure_future(started.ended())
     timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))

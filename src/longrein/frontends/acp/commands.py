@@ -1,12 +1,12 @@
 """Slash commands in the editor: one table of names, help texts and functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from longrein.agent import Compact, Pin, StopTask, Unpin
-from longrein.frontends.acp.interface import SessionFacts
+from longrein.frontends.acp.interface import CustomCommand, SessionFacts
 from longrein.frontends.text_format import escape_line
 
 Run = Callable[[SessionFacts, str], str]
@@ -78,11 +78,12 @@ COMMANDS = {
 }
 
 
-def available() -> list[dict[str, Any]]:
-    """Return the commands as the protocol spells them."""
+def available(custom: Sequence[CustomCommand]) -> list[dict[str, Any]]:
+    """Return the commands as the protocol spells them. They go before the user's of the same name."""
+    rows = [(c.name, c.summary, c.argument) for c in COMMANDS.values()]
+    rows += [row for row in custom if row[0] not in COMMANDS]
     return [
-        {"name": c.name, "description": c.summary, **({"input": {"hint": c.argument}} if c.argument else {})}
-        for c in COMMANDS.values()
+        {"name": name, "description": told, **({"input": {"hint": hint}} if hint else {})} for name, told, hint in rows
     ]
 
 

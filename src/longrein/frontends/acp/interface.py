@@ -8,6 +8,10 @@ import msgspec
 from longrein.agent import SessionPort
 from longrein.events import Image
 from longrein.tools.editor import Editor
+from longrein.tools.mcp.port import Elicit
+
+CustomCommand = tuple[str, str, str]
+"""(name, description, hint for its arguments)"""
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -54,8 +58,12 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Present text of a file, at most 1 MB of it; None when there is none."""
     context_lines: Callable[[], Sequence[str]]
     """What fills the context, line by line."""
-    discard_unused: Callable[[], Awaitable[None]]
-    """Delete the closed session if nothing was said in it."""
+    custom_commands: Callable[[], Sequence[CustomCommand]]
+    """Skills and commands of the user's files, as they are on disk now."""
+    elicit: Callable[[Elicit], None]
+    """Let MCP servers ask the user by a function."""
+    after_close: Callable[[], Awaitable[None]]
+    """Send the last traces of the closed session, and delete it if nothing was said in it."""
 
 
 class Host(Protocol):

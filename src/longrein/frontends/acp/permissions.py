@@ -14,7 +14,6 @@ NAME_CHARS_MAX = 120
 """Longest label of an answer."""
 GONE = "the editor has not answered: nobody allowed it"
 """Message to the model when the editor has gone or cancelled the question."""
-ONE_BY_ONE = "the editor shows one question with one answer at a time: ask them one by one"
 _DRAWN = ("file_path", "old_string", "new_string", "content")
 """Arguments that a diff shows."""
 
@@ -42,24 +41,21 @@ def options(question: Question) -> list[Update]:
     """Return the answers: once; for the session and always, where rules are proposed; no; no and stop."""
     rules = question.asked.suggestion.splitlines()
     what = shortened(escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules", NAME_CHARS_MAX)
-    once = [_option("once", "Yes, once", "allow_once")]
-    no = [_option("no", "No", "reject_once")]
+    once = [option("once", "Yes, once", "allow_once")]
+    no = [option("no", "No", "reject_once")]
     if question.asked.name == "ExitPlanMode":
-        edits = _option("edits", "Yes, and accept all edits", "allow_once")
+        edits = option("edits", "Yes, and accept all edits", "allow_once")
         return [
-            _option("once", "Yes, start", "allow_once"),
+            option("once", "Yes, start", "allow_once"),
             edits,
-            _option("no", "No, keep planning", "reject_once"),
-            _STOP,
+            option("no", "No, keep planning", "reject_once"),
+            STOP,
         ]
-    if question.asked.name == "AskUserQuestion":
-        labels = [_option(f"choice {n}", label, "allow_once") for n, label in enumerate(_choices(question), 1)]
-        return [*labels, _option("no", "No answer", "reject_once"), _STOP]
     if not rules:
-        return [*once, *no, _STOP]
+        return [*once, *no, STOP]
     lasting = [
-        _option("session", f"Yes, for this session: {what}", "allow_always"),
-        _option("always", f"Always: {what}", "allow_always"),
+        option("session", f"Yes, for this session: {what}", "allow_always"),
+        option("always", f"Always: {what}", "allow_always"),
     ]
     return [*once, *lasting, *no]
 
@@ -98,47 +94,37 @@ def _diff(view: CallView) -> list[Update]:
     return [*view.content, *(text_content(fence(escape(line))) for line in rest)]
 
 
-def answer(question: Question, option: str) -> Answer:
-    """Return the answer for an option; any other text denies."""
+def answer(question: Question, word: str) -> Answer:
+    """Return the answer for the option `word`; any other text denies."""
     asked, session = question.asked, question.session
     digest = approval_digest(asked)
-    match option:
+    match word:
         case "once":
             return Answer(asked.call, "allow", session=session, digest=digest)
         case "edits" if question.arguments:
             changed = {**question.arguments, "mode": "acceptEdits"}
             return Answer(asked.call, "allow", session=session, digest=digest, arguments=changed)
-        case str() if option.startswith("choice ") and option[7:].isdecimal():
-            return _chosen(question, int(option[7:]), digest)
         case "session" | "always" if asked.suggestion:
-            scope: Any = option
+            scope: Any = word
             return Answer(asked.call, "allow", scope, asked.suggestion, session=session, digest=digest)
         case "no" | "stop":
-            many = asked.name == "AskUserQuestion" and not _choices(question)
-            return Answer(asked.call, "deny", message=ONE_BY_ONE if many else "", session=session, digest=digest)
+            return Answer(asked.call, "deny", session=session, digest=digest)
         case _:
             return Answer(asked.call, "deny", message=GONE, session=session, digest=digest)
 
 
-def _choices(question: Question) -> list[str]:
-    """Return the labels of a question of the model. The editor can show one question with one answer at a time."""
-    asked = (question.arguments or {}).get("questions")
-    if not isinstance(asked, list) or len(asked) != 1 or asked[0].get("multiSelect"):
-        return []
-    return [str(one.get("label", "")) for one in asked[0].get("options", ())]
+def chosen(response: Any) -> str:
+    """Return the id of the option that the editor has chosen; '' for anything else."""
+    match response:
+        case {"outcome": {"outcome": "selected", "optionId": str(word)}}:
+            return word
+        case _:
+            return ""
 
 
-def _chosen(question: Question, number: int, digest: str) -> Answer:
-    call, session, labels = question.asked.call, question.session, _choices(question)
-    if question.arguments is None or not 0 < number <= len(labels):
-        return Answer(call, "deny", message=GONE, session=session, digest=digest)
-    answers = {question.arguments["questions"][0]["question"]: labels[number - 1]}
-    changed = {**question.arguments, "answers": answers}
-    return Answer(call, "allow", session=session, digest=digest, arguments=changed)
+def option(word: str, name: str, kind: str) -> Update:
+    """Return one answer with its id."""
+    return {"optionId": word, "name": name, "kind": kind}
 
 
-def _option(option: str, name: str, kind: str) -> Update:
-    return {"optionId": option, "name": name, "kind": kind}
-
-
-_STOP = _option("stop", "No, and stop", "reject_once")
+STOP = option("stop", "No, and stop", "reject_once")

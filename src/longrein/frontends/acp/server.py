@@ -212,7 +212,12 @@ class Server:
         self._opening.add(session)
         try:
             bridge = EditorBridge(self._peer, self._capabilities)
-            opened = EditorSession(await self._host.open(wanted, session, bridge.editor()), self._peer)
+            facts = await self._host.open(wanted, session, bridge.editor())
+            elicitation = self._capabilities.elicitation
+            forms = elicitation is not None and elicitation.form is not None
+            opened = EditorSession(facts, self._peer, forms=forms)
+            if forms:
+                facts.elicit(opened.answer_server)
             bridge.connect(opened.id, opened.show_terminal)
         finally:
             self._opening.discard(session)
@@ -222,7 +227,7 @@ class Server:
         except BaseException:
             await self._sessions.pop(opened.id).close()
             raise
-        asyncio.get_running_loop().call_soon(asyncio.ensure_future, _announce(opened))  # after the response
+        asyncio.get_running_loop().call_soon(asyncio.ensure_future, opened.announce())  # after the response
         return opened
 
     async def _list(self, request: Any) -> Any:
@@ -267,7 +272,9 @@ class Server:
             return {"stopReason": await session.run_command(command[0].run, command[1])}
         facts = session.facts
         parts = parts_of(request.prompt, session.port.state.nonce, facts.keep_image, facts.keep_blob)
-        return {"stopReason": await session.prompt(parts)}
+        stop = await session.prompt(parts)
+        await session.announce()  # files may have come or gone
+        return {"stopReason": stop}
 
     async def _cancel(self, request: Any) -> None:
         if request.session_id in self._sessions:
@@ -293,10 +300,6 @@ class Server:
             case option:
                 raise UsageError(f"there is no configuration option {option!r}")
         return {"configOptions": session.options()["configOptions"]}
-
-
-async def _announce(session: EditorSession) -> None:
-    await session.send({"sessionUpdate": "available_commands_update", "availableCommands": commands.available()})
 
 
 def _session_request(request: Any) -> SessionRequest:

@@ -1,7 +1,7 @@
 """One session of the editor: prompts in, updates and permission questions out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from acp import RequestError
@@ -23,13 +23,14 @@ from longrein.events import (
     UsageError,
     UserSpoke,
 )
-from longrein.frontends.acp import permissions
+from longrein.frontends.acp import commands, permissions, user_questions
 from longrein.frontends.acp.config_options import config_options, modes
 from longrein.frontends.acp.interface import SessionFacts
 from longrein.frontends.acp.tool_calls import Update
 from longrein.frontends.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
+from longrein.tools.mcp.port import elicit_answer
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
 OUTPUT_EVERY_S = 0.3
@@ -71,8 +72,9 @@ class Prompt:
 class EditorSession:
     """A session that an editor has open."""
 
-    def __init__(self, facts: SessionFacts, peer: Peer) -> None:
-        self.facts, self._peer = facts, peer
+    def __init__(self, facts: SessionFacts, peer: Peer, *, forms: bool = False) -> None:
+        """`forms`: whether the editor can show a form (`elicitation`)."""
+        self.facts, self._peer, self._forms = facts, peer, forms
         self.port = facts.port
         self.id = facts.port.id
         self._stream = UpdateStream(
@@ -94,6 +96,8 @@ class EditorSession:
         self._mode = facts.port.state.mode
         self._model = ""
         """The model that was asked for, until the session has changed to it."""
+        self._announced: list[Update] = []
+        """The slash commands that the editor knows."""
         self._last_stop = self._failure = ""
         self._error: LongreinError | None = None
         self._flush: asyncio.TimerHandle | None = None
@@ -133,7 +137,7 @@ class EditorSession:
                 task.cancel()
             for prompt in self._prompts:
                 prompt.end("cancelled")
-            await self.facts.discard_unused()
+            await self.facts.after_close()
 
     async def _run(self) -> None:
         try:
@@ -224,6 +228,13 @@ class EditorSession:
             "modes": modes(self._mode),
             "configOptions": config_options(self._mode, model, self.facts.models()),
         }
+
+    async def announce(self) -> None:
+        """Send the slash commands where they are not those that the editor knows."""
+        available = commands.available(self.facts.custom_commands())
+        if available != self._announced:
+            self._announced = available
+            await self.send({"sessionUpdate": "available_commands_update", "availableCommands": available})
 
     async def show_terminal(self, call: str, command: str, terminal: str) -> None:
         """Show a terminal of the editor in the call whose command it runs."""
@@ -368,35 +379,40 @@ class EditorSession:
 
     async def _wait_for_answer(self, question: permissions.Question) -> None:
         """Ask the editor. A question that it cancels, refuses or leaves open by going away is denied."""
+        stop = False
         try:
-            params = {
-                "sessionId": self.id,
-                "toolCall": permissions.tool_call(question),
-                "options": permissions.options(question),
-            }
-            option = _chosen(await self._peer.send_request("session/request_permission", params))
+            if user_questions.questions_of(question):
+                answer, stop = await user_questions.ask(question, self._request, forms=self._forms)
+            else:
+                params = {"toolCall": permissions.tool_call(question), "options": permissions.options(question)}
+                option = permissions.chosen(await self._request("session/request_permission", params))
+                answer, stop = permissions.answer(question, option), option == "stop"
         except (ConnectionError, RequestError):
-            option = ""
+            answer = permissions.answer(question, "")
         finally:
             self._questions.pop((question.session, question.asked.call), None)
         try:
-            told = self.port.tell(permissions.answer(question, option))
-            if option == "stop":
+            told = self.port.tell(answer)
+            if stop:
                 self.port.interrupt()
             await told
         except LongreinError:
             return  # the inbox is full, or the session has just failed
 
+    async def answer_server(self, server: str, message: str, schema: Mapping[str, Any], url: str) -> Any:
+        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is declined."""
+        if url:
+            return "decline", {}
+        params = {"mode": "form", "message": f"MCP server {server}: {message}", "requestedSchema": dict(schema)}
+        try:
+            return elicit_answer(await self._request("elicitation/create", params))
+        except (ConnectionError, RequestError):
+            return "cancel", {}
+
+    async def _request(self, method: str, params: Update) -> Any:
+        return await self._peer.send_request(method, {"sessionId": self.id, **params})
+
     def _drop_question(self, child: str, call: str) -> None:
         question = self._questions.get((child, call))
         if question is not None:
             question.cancel()
-
-
-def _chosen(response: Any) -> str:
-    """Return the id of the chosen option; '' for anything else."""
-    match response:
-        case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
-            return option
-        case _:
-            return ""

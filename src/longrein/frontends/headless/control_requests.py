@@ -1,18 +1,24 @@
-"""Control requests that a program makes of longrein, each answered at once."""
+"""Control requests that a program makes of longrein: what is answered, and what is refused with a reason."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
-from longrein.context import Budget, report
+from longrein.config.mcp_servers import read_server, server_secrets
+from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
 from longrein.frontends.headless.control import ControlChannel, ControlError, ControlRequest, error_line, success_line
+from longrein.frontends.headless.control_reports import context_usage, mcp_server
 from longrein.frontends.headless.initialize import Offer
 from longrein.frontends.headless.stream_json_blocks import Line
-from longrein.tools.mcp.servers import McpToolset, ServerView
+from longrein.frontends.signals import cancel_all
+from longrein.tools.mcp.port import McpFailure
+from longrein.tools.mcp.servers import McpToolset
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 
@@ -20,7 +26,8 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 class ControlOptions(msgspec.Struct, frozen=True):
     """Parts that answer the requests of a program."""
 
-    offer: Offer = Offer()
+    offer: Callable[[], Offer] = Offer
+    """Commands, subagent types and models as they are now."""
     channel: ControlChannel | None = None
     """For requests to the program, if the caller has begun to use one."""
     mcp: McpToolset | None = None
@@ -31,46 +38,133 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """Whether a turn that was cut is continued by the first message only, and not at once."""
     resolve_model: Callable[[str], str] = str
     """Name of a model, '' for the default -> `provider/model`. Raises `LongreinError`."""
+    think: Callable[[int | None], str] | None = None
+    """Tokens for thinking, None for those of the settings -> the model that is to be opened again."""
     budget: Callable[[], Budget] | None = None
     """Budget of the model that the session has now."""
+    hide: Callable[[Sequence[str]], None] = lambda _: None
+    """Mask further secrets from now on."""
+    environ: Mapping[str, str] = MappingProxyType({})
+    """Variables for `${NAME}` in MCP servers of the program."""
     reports_state: bool = False
     """Whether the program wants to know when the session is idle, by lines `session_state_changed`."""
     state_for_host_only: bool = True
     """Whether those lines are for its SDK only."""
 
 
+ELSEWHERE = "it is a service of Claude Code, which longrein has not"
+BY_USER = "longrein's settings are files of the user, which no program changes"
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        """
+        claude_authenticate claude_oauth_callback claude_oauth_wait_for_completion claim_session remote_control
+        channel_enable message_rated submit_feedback submit_survey_feedback ultrareview_launch get_chrome_browsers
+        get_chrome_dialog select_chrome_browser set_chrome_browser_hints
+        """.split(),  # noqa: SIM905 - so many short words read better so
+        ELSEWHERE,
+    ),
+    **dict.fromkeys(("update_settings", "register_repo_root"), BY_USER),
+    **dict.fromkeys(
+        ("get_hooks_listing", "get_memory_dialog", "get_sandbox_dialog", "get_skills_dialog", "get_plan", "get_status"),
+        "it fills a dialog of Claude Code's own screen",
+    ),
+    **dict.fromkeys(
+        ("rename_session", "generate_session_title", "set_color"), "a session is named by its first message"
+    ),
+    **dict.fromkeys(
+        ("mcp_authenticate", "mcp_clear_auth", "mcp_oauth_callback_url"), "`longrein mcp login` and `logout` do it"
+    ),
+    **dict.fromkeys(("get_usage", "get_session_cost"), "each result has the costs"),
+    **dict.fromkeys(("read_file", "file_suggestions"), "read the files yourself: they are on this machine"),
+    **dict.fromkeys(
+        ("set_prompt_suggestions_paused", "set_has_subscribers"), "no prompts are suggested, and all lines are sent"
+    ),
+    "cancel_async_message": "a message that was sent is taken; interrupt ends its turn",
+    "export_conversation": "`longrein export` writes it",
+    "get_task_output": "the line task_notification names the file with the output",
+    "list_permission_rules": "`longrein doctor` shows the rules",
+    "mcp_call": "tools are called by the model only",
+    "seed_read_state": "the model reads a file before it edits it",
+    "set_cwd": "a session keeps its folder; commands may cd below it",
+    "set_mcp_permission_mode_override": "permission rules hold for MCP servers too: `mcp__server`",
+    "side_question": "begin another session with --fork-session",
+}
+"""Control request that SDKs can send -> why it is not answered."""
+SENT_ONLY = ("can_use_tool", "hook_callback", "mcp_message", "elicitation", "request_user_dialog")
+"""Control requests that go from longrein to the program."""
+
+
 class HostRequests:
     """Serves the requests of the program that runs longrein."""
 
-    def __init__(self, session: SessionPort, options: ControlOptions, wake: Callable[[], None]) -> None:
-        """`wake` lets the session take what was put into its inbox."""
-        self._session, self._options, self._wake = session, options, wake
+    def __init__(
+        self,
+        session: SessionPort,
+        options: ControlOptions,
+        wake: Callable[[], None],
+        put: Callable[[Line], None] = lambda _: None,
+    ) -> None:
+        """`wake` lets the session take what was put into its inbox; `put` writes a line to the program."""
+        self._session, self._options, self._wake, self._put = session, options, wake, put
         self._handlers: dict[str, Handler] = {
             "initialize": self._initialize,
             "interrupt": self._interrupt,
             "set_permission_mode": self._set_permission_mode,
             "set_model": self._set_model,
+            "set_max_thinking_tokens": self._set_max_thinking_tokens,
+            "apply_flag_settings": self._apply_flag_settings,
+            "get_settings": self._get_settings,
             "get_context_usage": self._context_usage,
+            "get_binary_version": self._version,
+            "list_models": self._list_models,
+            "reload_skills": self._reload_skills,
+            "reload_plugins": self._reload_plugins,
+            "reload_output_styles": self._reload_output_styles,
             "mcp_status": self._mcp_status,
             "mcp_reconnect": self._mcp_reconnect,
             "mcp_toggle": self._mcp_toggle,
+            "mcp_set_servers": self._mcp_set_servers,
+            "mcp_read_resource": self._mcp_read_resource,
             "rewind_files": self._rewind_files,
             "stop_task": self._stop_task,
+            "background_tasks": self._background_tasks,
         }
+        self._slow: set[asyncio.Task[None]] = set()
+        """Requests that wait for a server, which the program itself may have."""
         self.served = 0
         """Number of requests."""
 
+    async def serve(self, request: ControlRequest) -> None:
+        """Answer a request; one that waits for MCP servers is answered later."""
+        self.served += 1
+        if request.subtype not in ("mcp_set_servers", "mcp_read_resource"):
+            self._put(await self.answer(request))
+            return
+        task = asyncio.create_task(self._serve_slowly(request))
+        self._slow.add(task)
+        task.add_done_callback(self._slow.discard)
+
+    async def _serve_slowly(self, request: ControlRequest) -> None:
+        self._put(await self.answer(request))
+
+    async def close(self) -> None:
+        """Leave the requests that still wait without an answer."""
+        await cancel_all(list(self._slow))
+
     async def answer(self, request: ControlRequest) -> Line:
         """Return the line that answers a request; an error for one that is not known or cannot be done."""
-        self.served += 1
         handler = self._handlers.get(request.subtype)
         if handler is None:
-            told = f"longrein has no control request {request.subtype[:60]!r}; it has {', '.join(self._handlers)}"
-            return error_line(request.id, told)
+            return error_line(request.id, self._refusal(request.subtype))
         try:
             return success_line(request.id, await handler(request.request))
-        except (ControlError, LongreinError) as error:
+        except (ControlError, LongreinError, McpFailure) as error:
             return error_line(request.id, str(error))
+
+    def _refusal(self, subtype: str) -> str:
+        if subtype in REFUSED:
+            return f"longrein does not do {subtype}: {REFUSED[subtype]}"
+        return f"longrein has no control request {subtype[:60]!r}; it has {', '.join(self._handlers)}"
 
     async def _initialize(self, _request: Mapping[str, Any]) -> Line:
         raise ControlError("initialize must be the first line on stdin, as the session is open already")
@@ -78,6 +172,8 @@ class HostRequests:
     async def _interrupt(self, _request: Mapping[str, Any]) -> Line:
         self._session.interrupt()
         return {}
+
+    # --- settings of the session -----------------------------------------------------------------------------------
 
     async def _set_permission_mode(self, request: Mapping[str, Any]) -> Line:
         mode = request.get("mode")
@@ -94,14 +190,66 @@ class HostRequests:
         self._wake()
         return {"model": name}
 
+    async def _set_max_thinking_tokens(self, request: Mapping[str, Any]) -> Line:
+        tokens = request.get("max_thinking_tokens")
+        if not (tokens is None or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0)):
+            raise ControlError(f"max_thinking_tokens: {tokens!r} is not a whole number of tokens")
+        if self._options.think is None:
+            raise ControlError("the model of this session cannot be opened again")
+        await self._session.tell(SetModel(self._options.think(tokens)))
+        self._wake()
+        return {}
+
+    async def _apply_flag_settings(self, request: Mapping[str, Any]) -> Line:
+        given = request.get("settings")
+        settings: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        permissions = settings.get("permissions") or {}
+        if not isinstance(permissions, dict):
+            raise ControlError("apply_flag_settings: permissions must be an object")
+        unknown = [str(name) for name in settings if name not in ("model", "permissions")]
+        unknown += [f"permissions.{name}" for name in permissions if name != "defaultMode"]
+        if unknown:
+            raise ControlError(
+                f"apply_flag_settings: {', '.join(unknown)[:200]} cannot change in an open session; give --settings"
+            )
+        if "model" in settings:
+            await self._set_model(settings)
+        if "defaultMode" in permissions:
+            await self._set_permission_mode({"mode": permissions["defaultMode"] or "default"})
+        return {}
+
+    async def _get_settings(self, _request: Mapping[str, Any]) -> Line:
+        state, offer = self._session.state, self._options.offer()
+        effective = {"model": offer.model, "permissions": {"defaultMode": state.mode}}
+        return {"effective": effective, "sources": [], "applied": {"model": offer.model, "effort": None}}
+
+    async def _version(self, _request: Mapping[str, Any]) -> Line:
+        return {"version": self._options.offer().version}
+
+    async def _list_models(self, _request: Mapping[str, Any]) -> Line:
+        return {"models": self._options.offer().fields()["models"]}
+
+    async def _reload_skills(self, _request: Mapping[str, Any]) -> Line:
+        return {"skills": self._options.offer().fields()["commands"]}
+
+    async def _reload_plugins(self, _request: Mapping[str, Any]) -> Line:
+        offer = self._options.offer().fields()
+        servers = await self._mcp_status({})
+        return {"commands": offer["commands"], "agents": offer["agents"], "plugins": [], "error_count": 0, **servers}
+
+    async def _reload_output_styles(self, _request: Mapping[str, Any]) -> Line:
+        return {"available_output_styles": self._options.offer().fields()["available_output_styles"]}
+
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
         if self._options.budget is None:
             raise ControlError("the size of the context is not known")
         return context_usage(self._session, self._options.budget())
 
+    # --- MCP servers -----------------------------------------------------------------------------------------------
+
     async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
         servers = self._options.mcp.views() if self._options.mcp is not None else []
-        return {"mcpServers": [_mcp_server(view) for view in servers]}
+        return {"mcpServers": [mcp_server(view) for view in servers]}
 
     async def _mcp_reconnect(self, request: Mapping[str, Any]) -> Line:
         self._servers(request).reconnect(str(request.get("serverName")))
@@ -112,11 +260,32 @@ class HostRequests:
         act(str(request.get("serverName")))
         return {}
 
+    async def _mcp_set_servers(self, request: Mapping[str, Any]) -> Line:
+        """Change the servers of the program and wait until each new one is connected or has failed."""
+        mcp, given = self._options.mcp, request.get("servers")
+        if mcp is None or not isinstance(given, dict):
+            raise ControlError("mcp_set_servers: servers must be an object of name -> entry, after an initialize")
+        read = [read_server(str(name), raw, self._options.environ, "program", "program") for name, raw in given.items()]
+        self._options.hide(server_secrets(read))
+        taken = [one.name for one in read if one.name in mcp.servers and mcp.servers[one.name].scope != "program"]
+        added, removed = mcp.set_program_servers([one for one in read if one.name not in taken])
+        if added:
+            await mcp.ready()
+        problems = {view.name: view.problem for view in mcp.views() if view.name in added and view.problem}
+        errors = problems | dict.fromkeys(taken, "the user has configured a server of this name, which stays")
+        return {"added": [name for name in added if name not in problems], "removed": removed, "errors": errors}
+
+    async def _mcp_read_resource(self, request: Mapping[str, Any]) -> Line:
+        mcp = self._servers(request)
+        return {"contents": await mcp.read_resource(str(request.get("serverName")), str(request.get("uri")))}
+
     def _servers(self, request: Mapping[str, Any]) -> McpToolset:
         name = str(request.get("serverName"))
         if self._options.mcp is None or name not in self._options.mcp.servers:
             raise ControlError(f"there is no MCP server {name[:60]!r}")
         return self._options.mcp
+
+    # --- files and background work ---------------------------------------------------------------------------------
 
     async def _rewind_files(self, request: Mapping[str, Any]) -> Line:
         wanted = str(request.get("user_message_id") or "")
@@ -143,56 +312,5 @@ class HostRequests:
         self._wake()
         return {}
 
-
-STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
-"""Status of an MCP server -> spelling in the protocol, where that differs."""
-
-
-def _mcp_server(view: ServerView) -> Line:
-    return {
-        "name": view.name,
-        "status": STATUSES.get(view.status, view.status),
-        "scope": view.scope,
-        "tools": [{"name": name.rpartition("__")[2]} for name in view.tools],
-        **({"error": view.problem} if view.problem else {}),
-        **({"serverInfo": {"name": view.title, "version": ""}} if view.title else {}),
-    }
-
-
-CATEGORIES = {"system": "System prompt", "tool": "System tools"}
-"""Kind of a row of the context report -> category; other rows are messages."""
-COLORS = {"System prompt": "cyan", "System tools": "blue", "MCP tools": "green", "Messages": "magenta"}
-
-
-def context_usage(session: SessionPort, budget: Budget) -> Line:
-    """Return what fills the context, as the answer to `get_context_usage`."""
-    told = report(session.state, budget)
-    sums: dict[str, int] = {}
-    for row in told.shown:
-        name = CATEGORIES.get(row.kind, "Messages")
-        name = "MCP tools" if row.kind == "tool" and row.name.startswith("mcp__") else name
-        sums[name] = sums.get(name, 0) + row.tokens
-    free = max(0, told.usable_tokens - told.total_tokens)
-    categories: list[Line] = [{"name": name, "tokens": n, "color": COLORS[name]} for name, n in sums.items()]
-    categories.append({"name": "Free space", "tokens": free, "color": "gray"})
-    prefix = session.state.prefix
-    tools = [row for row in told.shown if row.kind == "tool"]
-    return {
-        "categories": categories,
-        "totalTokens": told.total_tokens,
-        "maxTokens": told.usable_tokens,
-        "rawMaxTokens": told.window_tokens,
-        "percentage": round(100 * told.total_tokens / max(1, told.usable_tokens), 1),
-        "model": f"{prefix.provider}/{prefix.model}" if prefix else "",
-        "isAutoCompactEnabled": True,
-        "autoCompactThreshold": told.usable_tokens,
-        "memoryFiles": [],
-        "mcpTools": [
-            {"name": row.name, "serverName": row.name.split("__")[1], "tokens": row.tokens, "isLoaded": True}
-            for row in tools
-            if row.name.startswith("mcp__") and row.name.count("__") > 1
-        ],
-        "agents": [],
-        "systemTools": [{"name": row.name, "tokens": row.tokens} for row in tools if not row.name.startswith("mcp__")],
-        "gridRows": [],
-    }
+    async def _background_tasks(self, _request: Mapping[str, Any]) -> Line:
+        return {"backgrounded": self._session.background()}

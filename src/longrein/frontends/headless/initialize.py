@@ -19,13 +19,24 @@ from longrein.frontends.signals import SIGNALS, signal_handlers
 
 KNOWN = frozenset(
     (
-        *("subtype", "hooks", "agents", "skills", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema"),
+        *(
+            "subtype",
+            "hooks",
+            "agents",
+            "skills",
+            "plugins",
+            "sdkMcpServers",
+            "systemPrompt",
+            "appendSystemPrompt",
+            "jsonSchema",
+        ),
         *("excludeDynamicSections", "systemPromptSnapshot", "forwardSubagentText", "promptSuggestions"),
         *("agentProgressSummaries", "title", "planModeInstructions"),
     )
 )
 """Fields of the request that need no note."""
 WITHOUT_EFFECT = {
+    "skills": "all skills are offered; disallowed_tools with Skill(name) takes one away",
     "excludeDynamicSections": "the folder and the date stay in the first message, not in the system prompt",
     "systemPromptSnapshot": "the system prompt of a stored session is never taken from it",
     "promptSuggestions": "no prompts are suggested",
@@ -169,24 +180,51 @@ def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
 class Offer(msgspec.Struct, frozen=True):
     """What longrein tells the program in its answer to `initialize`."""
 
-    commands: tuple[tuple[str, str], ...] = ()
-    """(name, description)"""
-    agents: tuple[tuple[str, str], ...] = ()
-    """(name, description)"""
+    commands: tuple[tuple[str, str, str], ...] = ()
+    """(name, description, hint for its arguments) of the skills and custom commands of the user."""
+    skills: tuple[str, ...] = ()
+    agents: tuple[tuple[str, str, str], ...] = ()
+    """(name, description, model or '')"""
     model: str = ""
+    """The present model."""
+    models: tuple[tuple[str, int], ...] = ()
+    """(name, tokens of its context window) of all models to choose from."""
     key_source: str = "none"
+    version: str = ""
+    plugins: bool = False
+    """Whether plugins were named."""
 
     def fields(self) -> Line:
         """Return the fields of the answer."""
-        model = {"value": self.model, "displayName": self.model, "description": "the model of this session"}
         return {
-            "commands": [{"name": name, "description": told, "argumentHint": ""} for name, told in self.commands],
-            "agents": [{"name": name, "description": told} for name, told in self.agents],
+            "commands": [
+                {"name": name, "description": told, "argumentHint": hint} for name, told, hint in self.commands
+            ],
+            "skills": list(self.skills),
+            "agents": [
+                {"name": name, "description": told, **({"model": model} if model else {})}
+                for name, told, model in self.agents
+            ],
             "output_style": "default",
             "available_output_styles": ["default"],
-            "models": [model],
-            "account": {"apiKeySource": self.key_source, "tokenSource": "none"},
+            "models": [
+                {"value": name, "displayName": name.partition("/")[2], "description": f"{window} tokens of context"}
+                for name, window in self.models
+            ],
+            "account": self._account(),
+            "claude_code_version": self.version,
             "pid": os.getpid(),
             "hook_on_failure_supported": True,
             "hooks_applied": True,
+            **({"plugins_applied": True} if self.plugins else {}),
         }
+
+    def _account(self) -> Line:
+        """Return whose key is used. Only providers that the protocol has a word for are named."""
+        provider = API_PROVIDERS.get(self.model.partition("/")[0])
+        told = {"apiKeySource": self.key_source, "tokenSource": "none"}
+        return told | ({"apiProvider": provider} if provider else {})
+
+
+API_PROVIDERS = {"anthropic": "firstParty", "bedrock": "bedrock", "vertex": "vertex"}
+"""Provider -> its name in the protocol."""

@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.events import AnyPart, Image, Text, UsageError, decode_json
 from longrein.frontends.headless.control import ControlRequest, ControlResponse
+from longrein.frontends.stdio import STDIN_BYTES_MAX
 from longrein.frontends.text_format import shortened
 
 How = Literal["queued", "steer", "now"]
@@ -29,6 +30,8 @@ PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | ControlRequest | ControlResponse | None:
     """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a malformed line."""
+    if len(line) > STDIN_BYTES_MAX:
+        raise UsageError(f"stdin: {_short(line[:1000])} is longer than 10 MB; name large files in the message")
     try:
         data = decode_json(line)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""MCP servers inside the program that runs longrein: the control request `mcp_message` carries their JSON-RPC."""
+"""MCP servers and the program that runs longrein: `mcp_message` carries JSON-RPC, `elicitation` their questions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from longrein.frontends.headless.control import ControlChannel, ControlError
 from longrein.frontends.headless.initialize import Initialize
 from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.port import McpFailure
+from longrein.tools.mcp.port import Elicit, McpFailure, elicit_answer
 from longrein.tools.mcp.server_config import usable_name
 
 
@@ -32,3 +32,17 @@ def program_servers(given: Initialize) -> tuple[McpServer, ...]:
         for name in listed
         if usable_name(name)
     )
+
+
+def elicitation(channel: ControlChannel) -> Elicit:
+    """Return the function that lets the program answer the questions of MCP servers; one that cannot declines."""
+
+    async def ask(server: str, message: str, schema: Mapping[str, Any], url: str) -> Any:
+        mode: Mapping[str, Any] = {"mode": "url", "url": url} if url else {"mode": "form", "requested_schema": schema}
+        try:
+            answer = await channel.request("elicitation", {"mcp_server_name": server, "message": message, **mode})
+        except ControlError:
+            return "decline", {}
+        return elicit_answer(answer)
+
+    return ask

@@ -9,6 +9,7 @@ from longrein.events import (
     ChildEnded,
     ChildStarted,
     Entry,
+    HookAnswered,
     PermissionAsked,
     Replied,
     TaskEnded,
@@ -22,7 +23,7 @@ from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
-from longrein.frontends.headless.stream_json import draw, draw_init, draw_replay
+from longrein.frontends.headless.stream_json import draw, draw_hook, draw_init, draw_replay
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import shortened
 
@@ -106,6 +107,8 @@ class RunReporter:
         match heard:
             case Entry(event=UserSpoke()) if self._options.replay and run_state.root is None:
                 return draw_replay(heard, run_state)
+            case Entry(event=HookAnswered() as hook) if self._options.hook_events and hook.hook:
+                return draw_hook(heard, hook, run_state)
             case Entry():
                 return self._partial_lines(heard, run_state, partial) + draw(heard, run_state)
             case ReplyDelta() if self._options.partial:

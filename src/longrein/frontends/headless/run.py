@@ -90,7 +90,7 @@ class _Run:
         self.reporter = RunReporter(facts, options, out, self.start, err)
         self.control = control
         self.channel = control.channel or ControlChannel(self.reporter.put_line)
-        self.requests = HostRequests(session, control, self._wake)
+        self.requests = HostRequests(session, control, self._wake, self.reporter.put_line)
         self.permissions: HostPermissions | None = None
         if control.asks_permission:
             self.permissions = HostPermissions(session, self.channel, self._notice, self._report_state)
@@ -129,6 +129,7 @@ class _Run:
         """Close the session, so that its followers get all updates and the next run can open it."""
         if self.waiting_notice is not None:
             self.waiting_notice.cancel()
+        await self.requests.close()
         if self.permissions is not None:
             await self.permissions.close()
         for act in (self._report_left_work, self.session.close):  # closed in any case
@@ -217,7 +218,7 @@ class _Run:
                 try:
                     match parse_line(line, keep_image):
                         case ControlRequest() as request:
-                            self.reporter.put_line(await self.requests.answer(request))
+                            await self.requests.serve(request)
                         case ControlResponse() as response:
                             self.channel.receive(response)
                         case InputMessage() as message:
@@ -339,9 +340,10 @@ class _Run:
 
     async def _finish(self) -> int:
         said_nothing = not (self.signal or self.error or self.run_state.replies)
-        if self.streams_input and self.code is None and said_nothing and self.requests.served and not self.input_error:
+        has_asked = self.requests.served or self.control.waits
+        if self.streams_input and self.code is None and said_nothing and has_asked and not self.input_error:
             await self.out.drain()
-            return 0  # a program that has only asked questions
+            return 0  # a program that has only asked questions, such as `initialize`
         if self.streams_input and self.code is None and said_nothing:
             self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:

@@ -225,6 +225,10 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Names of the skills and commands that a message can begin with."""
     skills: tuple[str, ...] = ()
     """Names of the skills."""
+    agents: tuple[str, ...] = ()
+    """Names of the subagent types."""
+    plugins: tuple[str, ...] = ()
+    """Folders of the plugins that flags name."""
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
     sandbox: str = "none"
@@ -246,5 +250,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     verbose: bool = False
     structured: bool = False
     """Whether the answer must be an object given by `StructuredOutput`."""
+    hook_events: bool = False
+    """`stream-json`: whether runs of hooks are written too."""
     replay: bool = False
     """`stream-json`: whether messages of the user are written too."""

@@ -1,5 +1,7 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
+import os
+
 from longrein.events import (
     Asked,
     AskFailed,
@@ -7,6 +9,7 @@ from longrein.events import (
     ChildStarted,
     Cleared,
     Entry,
+    HookAnswered,
     Interrupted,
     ModeSet,
     Reminded,
@@ -168,9 +171,9 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "model": facts.model,
         "permissionMode": facts.mode,
         "slash_commands": list(facts.slash_commands),
-        "agents": [],
+        "agents": list(facts.agents),
         "skills": list(facts.skills),
-        "plugins": [],
+        "plugins": [{"name": os.path.basename(path.rstrip("/")), "path": path} for path in facts.plugins],
         "left_out": list(facts.left_out),
         "output_style": "default",
         "apiKeySource": facts.api_key_source,
@@ -179,6 +182,18 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "sandbox": facts.sandbox,
     }
     return line | tail(facts.session, f"init.{start}")
+
+
+def draw_hook(entry: Entry, hook: HookAnswered, run_state: RunState) -> list[Line]:
+    """The run of a hook: its start and its end, both known when it has ended."""
+    output = "\n".join(filter(None, (hook.text, hook.context, hook.message)))
+    names: Line = {"hook_id": f"{run_state.label}h{entry.seq}", "hook_name": hook.hook, "hook_event": hook.event}
+    outcome = {"output": output, "stdout": hook.context, "stderr": hook.text, "decision": hook.decision}
+    ended = {"subtype": "hook_response", **names, **outcome, "outcome": "error" if hook.failed else "success"}
+    return [
+        _system(entry, run_state, {"subtype": "hook_started", **names}, key=f"hook.{entry.seq}"),
+        _system(entry, run_state, ended),
+    ]
 
 
 def draw_replay(entry: Entry, run_state: RunState) -> list[Line]:

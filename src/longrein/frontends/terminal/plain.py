@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from longrein.agent import BYPASS, Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
-from longrein.events import Entry, LongreinError, Text
+from longrein.events import Entry, LongreinError, Text, UsageError
 from longrein.frontends.signals import cancel_all, signal_handlers
-from longrein.frontends.stdio import read_lines
+from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
 from longrein.frontends.terminal.approvals import (
     Question,
@@ -189,6 +189,8 @@ class _PlainConversation:
     async def read_input(self, fd: int) -> None:
         """Handle lines until stdin ends; then leave once the session is idle."""
         async for raw in read_lines(fd):
+            if len(raw) > STDIN_BYTES_MAX:
+                raise UsageError("a line on stdin is longer than 10 MB")
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
             self.out.last = text  # the terminal has echoed it
             try:

@@ -17,6 +17,16 @@ Elicit = Callable[
 """Asks the user: (server, message, schema of a form, URL) -> the answer and the content of the form."""
 
 
+def elicit_answer(response: Any) -> tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]:
+    """Read the answer of a program that was asked for the user; what cannot be read declines."""
+    match response:
+        case {"action": "accept" | "decline" | "cancel" as action}:
+            content = response.get("content")
+            return action, content if isinstance(content, dict) else {}
+        case _:
+            return "decline", {}
+
+
 class McpFailure(Exception):
     """A request to a server that failed; the text is for the model and the user."""
 

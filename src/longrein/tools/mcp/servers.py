@@ -75,6 +75,8 @@ class McpToolset:
         """Text for the static context."""
         self.pinned = False
         """Whether the prefix has its tools."""
+        self._has_search = False
+        """Whether the prefix has the tools that find later ones."""
         self.read_seq = 0
         """Entry up to which the session has searched the user's words for resources."""
         self._news: dict[str, str] = {}
@@ -102,8 +104,9 @@ class McpToolset:
         """
         self._registry, self._nonce, self.read_seq = registry, nonce, seq
         if not self.servers:
+            self.pinned = True
             return
-        self.pinned = stored is not None and any(spec.name == "ToolSearch" for spec in stored.tools)
+        self.pinned = self._has_search = stored is not None and any(spec.name == "ToolSearch" for spec in stored.tools)
         for spec in (*stored.tools, *stored.deferred) if stored is not None and self.pinned else ():
             words = spec.name.split("__", 2)
             if spec.name in RESOURCE_TOOLS:
@@ -195,6 +198,9 @@ class McpToolset:
     def disable(self, name: str) -> None:
         """End the connection with a server until it is enabled. Raises `UsageError`."""
         self.servers[name] = msgspec.structs.replace(self._known(name), disabled=True)
+        self._disconnect(name)
+
+    def _disconnect(self, name: str) -> None:
         if connection := self._connections.pop(name, None):
             self._closing.append(asyncio.ensure_future(connection.close()))
 
@@ -207,6 +213,35 @@ class McpToolset:
             self._connections[name] = self._connect(server, self.host)
             self._connections[name].start()
         self.want()
+
+    def set_program_servers(self, servers: Sequence[McpServer]) -> tuple[list[str], list[str]]:
+        """Put `servers` in place of those that the program has named; return the names (added, removed).
+
+        Where the prefix cannot find later tools, the next turn begins with another one.
+        """
+        wanted = {one.name: one for one in servers}
+        named = [name for name, one in self.servers.items() if one.scope == "program"]
+        removed = [name for name in named if wanted.get(name) != self.servers[name]]
+        for name in removed:
+            self._remove(name)
+        added = [name for name in wanted if name not in self.servers]
+        for name in added:
+            self.servers[name] = wanted[name]
+            if not wanted[name].problem:
+                self.enable(name)
+        self.pinned = self.pinned and (self._has_search or not added)
+        self._renew_search()
+        return added, removed
+
+    def _remove(self, name: str) -> None:
+        """Forget a server. Tools of it that the prefix holds answer that it is not there."""
+        self._disconnect(name)
+        del self.servers[name]
+        gone = self._names.pop(name, {})
+        for full in gone.keys() - self._offered.keys():
+            self._registry.pop(full, None)
+        if self.pinned and gone:
+            self._news[name] = f"gone: {', '.join(gone)}"[:4_000]
 
     def views(self) -> list[ServerView]:
         """Return the state of all servers."""
@@ -251,7 +286,7 @@ class McpToolset:
         resources = [self._registry[name] for name in RESOURCE_TOOLS if name in self._registry]
         self._offered = {tool.spec.name: tool for tool in (*tools, *resources)}
         self.instructions = self._instructions()
-        self.pinned = True
+        self.pinned, self._has_search = True, bool(self.servers)
         self._news.clear()
 
     def take_news(self) -> list[tuple[str, str]]:
@@ -393,7 +428,7 @@ class McpToolset:
             uri: The resource's URI.
             """
             try:
-                contents = await self._contents(server, uri)
+                contents = await self.read_resource(server, uri)
             except McpFailure as failure:
                 return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure))}")
             parts = tuple(part for one in contents for part in resource_parts(one, hands.blobs))
@@ -426,14 +461,15 @@ class McpToolset:
         shown = [*lines[:LISTED_RESOURCES_MAX], *([f"and {more} more"] if more > 0 else [])]
         return "\n".join(shown) or "no server offers resources"
 
-    async def _contents(self, server: str, uri: str) -> list[dict[str, Any]]:
+    async def read_resource(self, server: str, uri: str) -> list[dict[str, Any]]:
+        """Return the contents of a resource as the server gives them. Raises `McpFailure`."""
         connection = await self._connection(server)
         return await connection.read_resource(uri, self._call_s(server))
 
     async def mention(self, server: str, uri: str) -> str:
         """Return the text of a resource that the user mentioned, or why it cannot be read."""
         try:
-            contents = await self._contents(server, uri)
+            contents = await self.read_resource(server, uri)
         except McpFailure as failure:
             return f"it cannot be read: {clean_text(str(failure))}"
         texts = [clean_text(str(one["text"])) if "text" in one else "[binary content]" for one in contents]
