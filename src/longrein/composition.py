@@ -29,6 +29,7 @@ from longrein.agent import (
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
+from longrein.agent.server_confinement import confine_server
 from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
@@ -96,6 +97,7 @@ from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     SPOOL,
     CollectingSink,
+    Confinement,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -327,6 +329,7 @@ def _connect_notices(
         session.poke()
 
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
+    mcp.host.confine = partial(confine_server, session)
     _tell_damage(log, session)
 
 
@@ -616,11 +619,17 @@ def mcp_toolset(
     """Return the servers, not connected yet, of a session or of '' for one look at them."""
     options = run_context.settings.mcp
 
-    async def run_line(line: str, more: Mapping[str, str]) -> bytes:
+    async def run_line(line: str, more: Mapping[str, str], confinement: Confinement | None) -> bytes:
         sink = CollectingSink()
         env = {**workspace.environment(session), **more}
         await spawner.run(
-            line, cwd=run_context.cwd, env=env, sink=sink, timeout_s=HELPER_S, output_bytes_max=HELPER_BYTES_MAX
+            line,
+            cwd=run_context.cwd,
+            env=env,
+            sink=sink,
+            timeout_s=HELPER_S,
+            output_bytes_max=HELPER_BYTES_MAX,
+            confinement=confinement,
         )
         return bytes(sink.data)
 

@@ -53,9 +53,9 @@ def test_resources_are_listed_without_and_read_with_a_question(cli: CliHarness) 
     assert cli.results()[0][1] == "@s:note://one  one A note."
 
 
-def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarness, tmp_path: Path) -> None:
+def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarness) -> None:
     """S047, S054, S058: until then no program of the project runs."""
-    mark = tmp_path / "started"
+    mark = cli.project / "started"
     entry = {"command": "sh", "args": ["-c", f"touch {mark}; exit 1"]}
     (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
     cli.plays(says("done"), says("done"), says("done"))

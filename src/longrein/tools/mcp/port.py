@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.tools.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, Confinement, StreamProcess
 
 Status = Literal["connecting", "connected", "failed", "needs login", "disabled"]
@@ -78,12 +79,14 @@ class ServerHost(msgspec.Struct):
     start_process: StartProcess
     environment: Callable[[], Mapping[str, str]]
     """Environment of commands."""
-    run_line: Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+    run_line: Callable[[str, Mapping[str, str], Confinement | None], Awaitable[bytes]]
     """Runs a command line with further variables and returns its output."""
     cwd: str
     token_folder: str
     """Where tokens of OAuth are kept."""
     version: str
+    confine: Callable[[McpServer, str], Confinement | None] = lambda _server, _cwd: None
+    """Returns how to confine the program of a server in a folder; None for not at all. Raises `OSError`."""
     notice: Callable[[str], None] = lambda _text: None
     """Tells the user one line."""
     changed: Callable[[str], None] = lambda _server: None

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -17,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from longrein.tools.mcp.oauth import oauth_of
 from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer
-from longrein.workspace import CommandExit, StreamProcess
+from longrein.workspace import CommandExit, Confinement, StreamProcess
 
 MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""
@@ -35,7 +37,9 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
             raise CannotStart("it is inside a program, and none runs longrein")
         return tunnel(partial(host.tunnel, server.program_name or server.name), ended)
     if server.transport == "stdio":
-        return _stdio(await _start(server, host, stack), ended)
+        confinement = _confinement(server, host)
+        hint = f" (in the sandbox: `longrein mcp get {server.name}`)" if confinement is not None else ""
+        return _stdio(await _start(server, host, confinement, stack), ended, hint)
     headers = dict(server.headers) | await _helper_headers(server, host)
     auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
     answers = HttpAnswers()
@@ -100,9 +104,22 @@ async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asy
 # --- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _start(server: McpServer, host: ServerHost, stack: AsyncExitStack) -> StreamProcess:
+def _confinement(server: McpServer, host: ServerHost) -> Confinement | None:
+    try:
+        return host.confine(server, server.cwd or host.cwd)
+    except OSError as error:
+        raise CannotStart(f"the sandbox could not be set up ({error.strerror or error})") from None
+
+
+async def _start(
+    server: McpServer, host: ServerHost, confinement: Confinement | None, stack: AsyncExitStack
+) -> StreamProcess:
     environment = {**host.environment(), "CLAUDE_PROJECT_DIR": host.cwd, **dict(server.env)}
-    process = await host.start_process(server.command, server.cwd or host.cwd, environment, None)
+    cwd, program = server.cwd or host.cwd, server.command[0]
+    found = os.path.join(cwd, program) if "/" in program else program
+    if confinement is not None and not shutil.which(found, path=environment.get("PATH")):
+        raise CannotStart(f"it cannot be started: {program}: no such file or directory")  # the sandbox says less
+    process = await host.start_process(server.command, cwd, environment, confinement)
     if isinstance(process, CommandExit):
         raise CannotStart(f"it cannot be started: {process.message}")
     stack.push_async_callback(process.close)
@@ -110,8 +127,8 @@ async def _start(server: McpServer, host: ServerHost, stack: AsyncExitStack) -> 
 
 
 @asynccontextmanager
-async def _stdio(process: StreamProcess, ended: asyncio.Event) -> AsyncIterator[Any]:
-    """Yield the two streams of the SDK over a process."""
+async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str) -> AsyncIterator[Any]:
+    """Yield the two streams of the SDK over a process; `hint` follows the reason of its end."""
     to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     problem: list[str] = []
@@ -137,10 +154,10 @@ async def _stdio(process: StreamProcess, ended: asyncio.Event) -> AsyncIterator[
     try:
         yield read_stream, write_stream
         if not problem:
-            problem.append(await _why_ended(process))
+            problem.append(await _why_ended(process) + hint)
     except BaseException as error:
         if problem or process.reader.at_eof():  # says more than what the SDK makes of it
-            raise McpFailure(problem[0] if problem else await _why_ended(process)) from error
+            raise McpFailure(problem[0] if problem else await _why_ended(process) + hint) from error
         raise
     finally:
         for task in tasks:
@@ -256,7 +273,8 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
     """Return the headers that the server's helper prints. Raises `McpFailure`."""
     if not server.headers_helper:
         return {}
-    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd})
+    confinement = _confinement(server, host) if server.sandbox == "strict" else None  # the user's own may read keys
+    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement)
     try:
         found = json.loads(output[:HELPER_OUTPUT_MAX])
     except ValueError:
