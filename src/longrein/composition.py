@@ -645,6 +645,7 @@ def mcp_toolset(
         roots=lambda: workspace.roots,
         startup_s=options.startup_s,
         call_s=options.call_s,
+        private_hosts=run_context.settings.tools.web_private_hosts,
     )
     toolset = McpToolset(servers, host, options, run_in_background)
     toolset.missing = MISSING if importlib.util.find_spec("mcp") is None else ""

@@ -87,6 +87,8 @@ class ServerHost(msgspec.Struct):
     version: str
     confine: Callable[[McpServer, str], Confinement | None] = lambda _server, _cwd: None
     """Returns how to confine the program of a server in a folder; None for not at all. Raises `OSError`."""
+    private_hosts: Sequence[str] = ()
+    """Hosts in private networks, besides that of its own URL, to which a server may lead requests."""
     notice: Callable[[str], None] = lambda _text: None
     """Tells the user one line."""
     changed: Callable[[str], None] = lambda _server: None

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from longrein.tools.mcp.oauth import oauth_of
 from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, Confinement, StreamProcess
+from longrein.workspace.net import CheckedTransport, NetError, host_of
 
 MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""
@@ -43,7 +44,11 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
     headers = dict(server.headers) | await _helper_headers(server, host)
     auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
     answers = HttpAnswers()
-    make = _client_factory(headers, auth, answers)
+    try:
+        trusted = (host_of(server.url), *host.private_hosts)
+    except NetError as error:
+        raise CannotStart(str(error)) from None
+    make = _client_factory(headers, auth, answers, trusted)
     if server.transport == "sse":
         return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
     client = await stack.enter_async_context(make())
@@ -285,7 +290,7 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
 
 
 def _client_factory(
-    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers
+    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers, trusted: Sequence[str]
 ) -> Callable[..., httpx2.AsyncClient]:
     def make(
         headers: dict[str, str] | None = headers,
@@ -296,7 +301,7 @@ def _client_factory(
             headers=own_headers | (headers or {}),
             auth=auth or own_auth,
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=READ_S),
-            transport=BoundedTransport(answers),
+            transport=BoundedTransport(answers, trusted),
         )
 
     own_headers, own_auth = headers, auth
@@ -304,10 +309,13 @@ def _client_factory(
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Transport that ends a response whose message is too large."""
+    """Transport that ends a response whose message is too large.
 
-    def __init__(self, answers: HttpAnswers) -> None:
-        self._inner, self._answers = httpx2.AsyncHTTPTransport(), answers
+    Hosts that a server names, such as that of its authorization server, must be public or `trusted`.
+    """
+
+    def __init__(self, answers: HttpAnswers, trusted: Sequence[str]) -> None:
+        self._inner, self._answers = CheckedTransport(trusted), answers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
