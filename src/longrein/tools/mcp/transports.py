@@ -20,7 +20,7 @@ from longrein.tools.mcp.oauth import oauth_of
 from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, Confinement, StreamProcess
-from longrein.workspace.net import CheckedTransport, NetError, host_of
+from longrein.workspace.net import CheckedTransport, NetError, RefusedAddress, host_of
 
 MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""
@@ -220,10 +220,14 @@ class HttpAnswers:
 
     def __init__(self) -> None:
         self.status = 0
+        self.refusal = ""
+        """Why a host that the server named is not reached."""
 
     @property
     def problem(self) -> str:
         """One line about a refusal; '' for none."""
+        if self.refusal:
+            return self.refusal
         if self.status in (401, 403):
             return f"it wants you to log in (HTTP {self.status})"
         return f"it answers with HTTP {self.status}" if self.status >= 400 else ""
@@ -319,7 +323,11 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
-        response = await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except RefusedAddress as error:
+            self._answers.refusal = str(error)
+            raise
         self._answers.status = response.status_code
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _BoundedStream(response.stream)
