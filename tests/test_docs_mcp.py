@@ -35,6 +35,6 @@ def test_the_configuration_of_the_page_is_read(tmp_path: Path) -> None:
     assert dict(found.servers[1].headers) == {"Authorization": "Bearer t"}
 
 
-@pytest.mark.parametrize("word", ["Sampling", "background task", "`ws`"])
+@pytest.mark.parametrize("word", ["Sampling", "Images", "`ws`"])
 def test_the_page_says_what_is_missing(word: str) -> None:
     assert word in PAGE.partition("## Not supported")[2]

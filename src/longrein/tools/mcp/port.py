@@ -35,6 +35,8 @@ class ListedTool(msgspec.Struct, frozen=True):
     reads: bool = False
     """The server's claim that it only reads. It never allows a call unasked."""
     always_listed: bool = False
+    result_chars_max: int = 0
+    """Characters of a result that the server wants to be shown; 0 for the usual limit."""
 
 
 class ListedPrompt(msgspec.Struct, frozen=True):
@@ -106,3 +108,5 @@ class ServerHost(msgspec.Struct):
     """
     startup_s: float = 30.0
     call_s: float = 600.0
+    output_tokens_max: int = 25_000
+    """Size of a result that is shown whole."""
