@@ -324,7 +324,7 @@ class McpToolset:
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
         async def run(hands: ToolContext, **arguments: Any) -> Outcome:
             shown = [hands.note]
-            work = self._call(server, spec.name, hands.blobs, arguments, lambda data: [note(data) for note in shown])
+            work = self._call(server, spec, hands.blobs, arguments, lambda data: [note(data) for note in shown])
             if hands.tasks is None:
                 return await work
             name = f"{spec.name} {clean_text(str(arguments))[:NAME_CHARS_MAX]}"
@@ -344,8 +344,11 @@ class McpToolset:
         )
 
     async def _call(
-        self, server: str, full: str, blobs: Blobs, arguments: Mapping[str, Any], note: Callable[[bytes], Any]
+        self, server: str, spec: ToolSpec, blobs: Blobs, arguments: Mapping[str, Any], note: Callable[[bytes], Any]
     ) -> Outcome:
+        """Call the tool of `spec`, for which the call was allowed."""
+        full = spec.name
+
         def progress(done: float, total: float | None, message: str) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
             note(clean_text(f"{share} {message}".strip()[:500]).encode() + b"\n")
@@ -358,6 +361,8 @@ class McpToolset:
             if listed is None:
                 why = f": {connection.problem}" if connection.status != "connected" else ""
                 raise McpFailure(f"the server does not offer this tool{why}")
+            if self._registry[full].spec.sent != spec.sent:
+                raise McpFailure("it has changed this tool since the call was allowed; nothing was run: call it again")
             most = listed.result_chars_max or CHARS_PER_TOKEN * self.host.output_tokens_max
             said = await connection.call_tool(listed.name, arguments, progress, self._call_s(server))
             return outcome_of(said, blobs, most)
