@@ -15,14 +15,14 @@ PAGE = (Path(__file__).parent.parent / "docs/mcp.md").read_text(encoding="utf-8"
 
 def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     cli = CliHarness(tmp_path)
-    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": {"command": "own-server"}}}))
+    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"search": {"command": "search-server"}}}))
     assert cli.run("trust").code == 0
     lines = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
     assert len(lines) > 8
     for line in lines:
         words = shlex.split(line.removeprefix("$ longrein "))
         assert cli.run(*words).code == 0, line
-    assert cli.run("mcp", "list").text.count("\n") == 4
+    assert cli.run("mcp", "list").text.count("\n") == 5
 
 
 def test_the_configuration_of_the_page_is_read(tmp_path: Path) -> None:
@@ -35,6 +35,6 @@ def test_the_configuration_of_the_page_is_read(tmp_path: Path) -> None:
     assert dict(found.servers[1].headers) == {"Authorization": "Bearer t"}
 
 
-@pytest.mark.parametrize("word", ["Sampling", "background task", "`ws`"])
+@pytest.mark.parametrize("word", ["Sampling", "Images", "`ws`"])
 def test_the_page_says_what_is_missing(word: str) -> None:
     assert word in PAGE.partition("## Not supported")[2]

@@ -29,6 +29,7 @@ from longrein.agent import (
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
+from longrein.agent.server_confinement import confine_server
 from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
@@ -96,6 +97,7 @@ from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     SPOOL,
     CollectingSink,
+    Confinement,
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
@@ -107,6 +109,8 @@ from longrein.workspace import (
 )
 from longrein.workspace.sandbox import SessionSandbox
 
+MCP_OUTPUT_TOKENS = 25_000
+"""Size of a result of a server that is shown whole."""
 HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 """Limits of a `headersHelper`."""
 
@@ -327,6 +331,7 @@ def _connect_notices(
         session.poke()
 
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
+    mcp.host.confine = partial(confine_server, session)
     _tell_damage(log, session)
 
 
@@ -620,13 +625,19 @@ def mcp_toolset(
     session: str,
 ) -> McpToolset:
     """Return the servers, not connected yet, of a session or of '' for one look at them."""
-    options = run_context.settings.mcp
+    options, environ = run_context.settings.mcp, _variables(run_context)
 
-    async def run_line(line: str, more: Mapping[str, str]) -> bytes:
+    async def run_line(line: str, more: Mapping[str, str], confinement: Confinement | None) -> bytes:
         sink = CollectingSink()
         env = {**workspace.environment(session), **more}
         await spawner.run(
-            line, cwd=run_context.cwd, env=env, sink=sink, timeout_s=HELPER_S, output_bytes_max=HELPER_BYTES_MAX
+            line,
+            cwd=run_context.cwd,
+            env=env,
+            sink=sink,
+            timeout_s=HELPER_S,
+            output_bytes_max=HELPER_BYTES_MAX,
+            confinement=confinement,
         )
         return bytes(sink.data)
 
@@ -640,12 +651,20 @@ def mcp_toolset(
         token_folder=token_folder(run_context.state_dir),
         version=__version__,
         roots=lambda: workspace.roots,
-        startup_s=options.startup_s,
-        call_s=options.call_s,
+        startup_s=_named_number(environ, "MCP_TIMEOUT") / 1000 or options.startup_s,
+        call_s=_named_number(environ, "MCP_TOOL_TIMEOUT") / 1000 or options.call_s,
+        output_tokens_max=_named_number(environ, "MAX_MCP_OUTPUT_TOKENS") or MCP_OUTPUT_TOKENS,
+        private_hosts=run_context.settings.tools.web_private_hosts,
     )
     toolset = McpToolset(servers, host, options, run_in_background)
     toolset.missing = MISSING if importlib.util.find_spec("mcp") is None else ""
     return toolset
+
+
+def _named_number(environ: Mapping[str, str], name: str) -> int:
+    """Return the positive number that a variable holds, else 0."""
+    written = environ.get(name, "")
+    return int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:

@@ -284,6 +284,9 @@ class McpOptions(msgspec.Struct, frozen=True):
         float, Setting("seconds that the first request waits for servers; later ones are found with `ToolSearch`")
     ] = 10.0
     call_s: Annotated[float, Setting("seconds of one call; a server's own `timeout` counts before it", least=1)] = 600.0
+    background_s: Annotated[float, Setting("seconds after which a call goes on as a background task; 0 for never")] = (
+        120.0
+    )
     listed_tokens_max: Annotated[
         int, Setting("schemas of servers' tools above this size are deferred: the model finds them with `ToolSearch`")
     ] = 2_000

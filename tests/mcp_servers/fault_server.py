@@ -114,6 +114,10 @@ def call(request: dict[str, Any]) -> None:
                 if "method" not in message:
                     got[message["id"]] = message.get("result") or message.get("error")
             answer(request, text(json.dumps(got, sort_keys=True)))
+        case "waits":
+            while not os.path.exists(FILE):
+                time.sleep(0.02)
+            answer(request, text(f"echo {said}", isError=said == "fail"))
         case "updates":
             send(method="notifications/resources/updated", params={"uri": "note://one"})
             answer(request, text("updated"))

@@ -1,7 +1,14 @@
 """MCP servers for the tests: reference servers that others wrote, and one that misbehaves."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +36,32 @@ def program(name: str) -> str:
 def fault(mode: str, *more: str, **entry: Any) -> Entry:
     """Entry of the server that misbehaves."""
     return {"command": sys.executable, "args": ["-S", str(FAULT), mode, *more], **entry}
+
+
+@contextmanager
+def listening(*words: str, **env: str) -> Iterator[int]:
+    """Run a program that serves HTTP on a free port, which it gets as PORT, until the end of the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    process = subprocess.Popen(
+        words,
+        env={**os.environ, "PORT": str(port), **env},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    try:
+        yield port
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def serve(cli: CliHarness, **servers: Entry) -> None:

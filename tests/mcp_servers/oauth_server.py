@@ -1,10 +1,11 @@
 """An MCP server over HTTP that wants a login, made of the SDK's own server side. It logs everybody in at once.
 
-python oauth_server.py PORT
+Environment: PORT; LIFETIME_S of the first token, later ones last; CLIENT and REDIRECT of the only client, where clients
+cannot register themselves.
 """
 
+import os
 import secrets
-import sys
 import time
 
 from mcp.server import MCPServer
@@ -17,10 +18,11 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-from pydantic import AnyHttpUrl
+from pydantic import AnyHttpUrl, AnyUrl
 
-PORT = int(sys.argv[1])
-LIFETIME_S = int(sys.argv[2]) if len(sys.argv) > 2 else 3600
+PORT = int(os.environ["PORT"])
+LIFETIMES_S = [3600, int(os.environ.get("LIFETIME_S", "3600"))]
+CLIENT, REDIRECT = os.environ.get("CLIENT", ""), os.environ.get("REDIRECT", "")
 
 
 class Provider:
@@ -28,6 +30,11 @@ class Provider:
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
+        if CLIENT:
+            self.clients[CLIENT] = OAuthClientInformationFull(
+                client_id=CLIENT, redirect_uris=[AnyUrl(REDIRECT)], token_endpoint_auth_method="none"
+            )
+        self.renewed = 0
         self.codes: dict[str, AuthorizationCode] = {}
         self.tokens: dict[str, AccessToken] = {}
         self.renewals: dict[str, RefreshToken] = {}
@@ -65,12 +72,13 @@ class Provider:
 
     def _issue(self, client: str, resource: str | None) -> OAuthToken:
         access, renewal = f"access-{secrets.token_hex(16)}", f"renewal-{secrets.token_hex(16)}"
-        until = int(time.time()) + LIFETIME_S
+        lifetime_s = LIFETIMES_S.pop() if len(LIFETIMES_S) > 1 else LIFETIMES_S[0]
+        until = int(time.time()) + lifetime_s
         self.tokens[access] = AccessToken(
             token=access, client_id=client, scopes=[], expires_at=until, resource=resource
         )
         self.renewals[renewal] = RefreshToken(token=renewal, client_id=client, scopes=[], resource=resource)
-        return OAuthToken(access_token=access, expires_in=LIFETIME_S, refresh_token=renewal)
+        return OAuthToken(access_token=access, expires_in=lifetime_s, refresh_token=renewal)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
         return self.renewals.get(refresh_token)
@@ -79,6 +87,7 @@ class Provider:
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
         del self.renewals[refresh_token.token]
+        self.renewed += 1
         return self._issue(str(client.client_id), refresh_token.resource)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
@@ -89,13 +98,14 @@ class Provider:
 
 
 BASE = f"http://127.0.0.1:{PORT}"
+provider = Provider()
 server = MCPServer(
     "guarded",
-    auth_server_provider=Provider(),
+    auth_server_provider=provider,
     auth=AuthSettings(
         issuer_url=AnyHttpUrl(BASE),
         resource_server_url=AnyHttpUrl(f"{BASE}/mcp"),
-        client_registration_options=ClientRegistrationOptions(enabled=True),
+        client_registration_options=ClientRegistrationOptions(enabled=not CLIENT),
     ),
     log_level="ERROR",
 )
@@ -104,7 +114,7 @@ server = MCPServer(
 @server.tool()
 def whoami() -> str:
     """Say who is logged in."""
-    return "a friend"
+    return f"a friend; renewed {provider.renewed} times; clients {', '.join(provider.clients)}"
 
 
 server.run("streamable-http", host="127.0.0.1", port=PORT)

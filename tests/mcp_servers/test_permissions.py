@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from longrein.agent.mcp_servers import ask_again
+from longrein.agent.messages import Answer
+from longrein.agent.session import Approvals, Session
+from longrein.events import PermissionAsked
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
-from tests.mcp_servers.harness import fault, late, serve
+from tests.mcp_servers.harness import fault, late, prefixes, serve
 
 SAYS_NO = "Nobody is here to approve this"
 RULES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
@@ -53,9 +56,9 @@ def test_resources_are_listed_without_and_read_with_a_question(cli: CliHarness) 
     assert cli.results()[0][1] == "@s:note://one  one A note."
 
 
-def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarness, tmp_path: Path) -> None:
+def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarness) -> None:
     """S047, S054, S058: until then no program of the project runs."""
-    mark = tmp_path / "started"
+    mark = cli.project / "started"
     entry = {"command": "sh", "args": ["-c", f"touch {mark}; exit 1"]}
     (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
     cli.plays(says("done"), says("done"), says("done"))
@@ -101,24 +104,48 @@ def test_without_the_extra_one_line_says_how_to_install_it(cli: CliHarness, tmp_
     assert cli.results()[0][0] == "failed"
 
 
-CHANGED = (
-    (("mcp__s__echo",), ()),
-    (("mcp__s",), ()),
-    (("mcp__s__*",), ()),
-    (("mcp__s__other", "mcp__s2", "Bash(ls)"), ("mcp__s__other", "mcp__s2", "Bash(ls)")),
+CHANGED: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("the tool", "changes", ("--allowedTools", "mcp__s__echo"), "denied"),
+    ("the server", "changes", ("--allowedTools", "mcp__s"), "denied"),
+    ("all tools of the server", "grows", ("--allowedTools", "mcp__s__*"), "denied"),
+    ("bypassed", "changes", (BYPASS,), "ok"),
 )
 
 
-@pytest.mark.parametrize(("granted", "left"), CHANGED)
-def test_a_tool_that_its_server_has_changed_is_asked_about_again(
-    granted: tuple[str, ...], left: tuple[str, ...]
+@pytest.mark.parametrize(("mode", "flags", "status"), [row[1:] for row in CHANGED], ids=[row[0] for row in CHANGED])
+def test_S081_a_tool_that_its_server_changes_is_asked_about_again(
+    cli: CliHarness, mode: str, flags: tuple[str, ...], status: str
 ) -> None:
-    """S081: rules that the user granted in the run allowed another tool."""
-    notices: list[str] = []
-    approvals = SimpleNamespace(rules=granted)
-    session = SimpleNamespace(approvals=approvals, notice=notices.append)
-    servers = SimpleNamespace(changed_tools=["mcp__s__echo"])
-    ask_again(session, servers)  # type: ignore[arg-type]
-    assert approvals.rules == left
-    assert servers.changed_tools == []
-    assert bool(notices) == (granted != left)
+    """Its definition on the wire stays the one that was approved; other tools of the server are allowed as before."""
+    serve(cli, s=fault(mode, str(cli.project / "changed")))
+    echo = call("mcp__s__echo", text="hi")
+    more = [calls(late("mcp__s__later", text="x"))] if mode == "grows" else []
+    cli.plays(calls(echo), calls(echo), *more, says("done"), calls(echo), says("again"))
+    run = cli.run("-p", "go", *flags)
+    assert [status for status, _ in cli.results()] == ["ok", status, *["ok" for _ in more]], cli.results()
+    assert "MCP servers have changed mcp__s__echo: calls are asked about again" in run.err
+    (cli.project / "changed").unlink()
+    assert {spec.description for prefix in prefixes(cli) for spec in prefix.tools if spec.name == "mcp__s__echo"} <= {
+        "The tool echo."
+    }
+
+
+def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_again(cli: CliHarness) -> None:
+    changed = cli.project / "changed"
+    serve(cli, s=fault("changes", str(changed)))
+    echo = calls(call("mcp__s__echo", text="hi"))
+    cli.plays(says("done"), echo, echo, says("again"))
+    assert cli.run("-p", "go").code == 0
+    changed.touch()
+    cli.run("-p", "-c", "more", "--allowedTools", "mcp__s")
+    first, second = cli.results()  # the first may come before the server has said what it offers now
+    assert first[0] == "denied" or "it has changed this tool since the call was allowed" in first[1]
+    assert second[0] == "denied"
+
+
+def test_S081_a_new_answer_of_the_user_holds_for_the_changed_tool() -> None:
+    session = SimpleNamespace(approvals=Approvals(), notice=lambda _line: None)
+    ask_again(session, SimpleNamespace(changed_tools=["mcp__s__echo", "mcp__s__other"]))  # type: ignore[arg-type]
+    question = PermissionAsked("c1", "mcp__s__echo", "", "", "mcp__s__echo")
+    Session.grant(session, Answer("c1", "allow", scope="session", rule="mcp__s__echo"), question)  # type: ignore[arg-type]
+    assert session.approvals.changed_tools == ("mcp__s__other",)

@@ -1,11 +1,7 @@
 """A7 with servers that nobody here wrote: from npm and PyPI, over stdio, streamable HTTP and SSE."""
 
-import os
 import re
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +9,7 @@ import pytest
 
 from longrein.events import Image, ToolEnded
 from tests.e2e.harness import BYPASS, CliHarness, Turn, calls, says
-from tests.mcp_servers.harness import Entry, late, one_call, program, serve
+from tests.mcp_servers.harness import Entry, late, listening, one_call, program, serve
 
 Made = Callable[[CliHarness], tuple[Entry, Turn]]
 """Returns the entry of the server `s` and the call to try."""
@@ -79,25 +75,8 @@ def test_a_reference_server_over_stdio(cli: CliHarness, make: Made, status: str,
 @pytest.fixture
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     """The reference server `everything`, serving the transport of the parameter; its base URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [program("mcp-server-everything"), request.param],
-        env={**os.environ, "PORT": str(port)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with listening(program("mcp-server-everything"), request.param) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(

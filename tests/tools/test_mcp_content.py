@@ -73,14 +73,19 @@ CONTENT: tuple[tuple[dict[str, Any], str, tuple[Any, ...]], ...] = (
 
 @pytest.mark.parametrize(("result", "status", "parts"), CONTENT)
 def test_a_result(result: dict[str, Any], status: str, parts: tuple[Any, ...]) -> None:
-    found = outcome_of(result, Blobs())  # type: ignore[arg-type]
+    found = outcome_of(result, Blobs(), 1_000)  # type: ignore[arg-type]
     assert (found.status, found.parts) == (status, parts)
 
 
 def test_a_result_of_many_parts_is_cut() -> None:
-    found = outcome_of({"content": [text("x")] * 250}, Blobs())  # type: ignore[arg-type]
+    found = outcome_of({"content": [text("x")] * 250}, Blobs(), 1_000)  # type: ignore[arg-type]
     assert len(found.parts) == 101
     assert found.parts[-1] == Text("[150 more parts are left out]")
+
+
+def test_a_long_text_is_shown_by_its_ends() -> None:
+    (part,) = outcome_of({"content": [text("a" * 600 + "z" * 600)]}, Blobs(), 1_000).parts  # type: ignore[arg-type]
+    assert part == Document("b1", "text/plain", 1_200, "result", 1, "a" * 400, "z" * 600)
 
 
 def test_a_binary_resource_is_kept() -> None:

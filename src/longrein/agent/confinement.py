@@ -8,7 +8,7 @@ from longrein.agent.session import Session
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
 from longrein.workspace import Confinement
-from longrein.workspace.sandbox import Masks
+from longrein.workspace.sandbox import Masks, SessionSandbox
 
 LOOK_S = 0.5
 """Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""
@@ -120,9 +120,12 @@ def confines(session: Session) -> bool:
     return sandbox is not None and sandbox.rung.confines
 
 
-def confine(session: Session, cwd: str) -> Confinement | None:
-    """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be set up."""
-    sandbox = session.deps.sandbox
+def confine(session: Session, cwd: str, sandbox: SessionSandbox | None = None) -> Confinement | None:
+    """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be set up.
+
+    `sandbox`: another one than that of the session's commands.
+    """
+    sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
     masks = find_masks(session)

@@ -14,7 +14,7 @@ from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered
 from longrein.permissions import Call, Hook, HookAnswer, judge, visible
 from longrein.permissions.hooks import SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
-from longrein.workspace import Spawner, post_json, run_with_input
+from longrein.workspace import Spawner, run_with_input
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -96,12 +96,25 @@ class HttpHandler(msgspec.Struct, frozen=True):
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
         """See `HookHandler.run`. An answer other than 2xx blocks nothing."""
-        text = place.clean(data.decode("utf-8", "surrogateescape"))
-        sent = text.encode("utf-8", "surrogateescape")
-        status, said, problem = await post_json(self.hook.name, sent, self.headers, place.limit_s, OUTPUT_BYTES_MAX)
-        if problem or not 200 <= status < 300:
-            return HookOutput(problem=problem or f"it answered with status {status}")
-        return HookOutput(stdout=said.decode("utf-8", "replace"))
+        from longrein.workspace.net import NetError, host_of, request
+
+        text, url = place.clean(data.decode("utf-8", "surrogateescape")), self.hook.name
+        try:
+            answer = await request(
+                url,
+                method="POST",
+                content=text.encode("utf-8", "surrogateescape"),
+                trusted=(host_of(url),),
+                timeout_s=place.limit_s,
+                bytes_max=OUTPUT_BYTES_MAX,
+                headers=(("content-type", "application/json"), *self.headers),
+            )
+        except NetError as error:
+            return HookOutput(problem=str(error))
+        if not 200 <= answer.status < 300 or answer.is_cut:
+            much = f"with more than {OUTPUT_BYTES_MAX:,} bytes"
+            return HookOutput(problem=f"it answered {much if answer.is_cut else f'with status {answer.status}'}")
+        return HookOutput(stdout=answer.data.decode("utf-8", "replace"))
 
 
 # --- Table of hooks --------------------------------------------------------------------------------------------------

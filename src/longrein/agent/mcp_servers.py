@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from longrein.agent.redaction import redacted
 from longrein.context import external_event
 from longrein.events import Reminded, UserSpoke, text_of
-from longrein.permissions.rules import names, parse_rule
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -81,10 +80,8 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
 
 
 def ask_again(session: "Session", servers: "McpToolset") -> None:
-    """Drop rules of this run for tools whose definition a server has changed: they allowed another tool."""
+    """Ask about tools whose definition a server has changed: what allowed them allowed other tools."""
     changed, servers.changed_tools = servers.changed_tools, []
-    rules = session.approvals.rules
-    kept = tuple(rule for rule in rules if not any(names(parse_rule(rule), tool) for tool in changed))
-    if kept != rules:
-        session.approvals.rules = kept
+    if changed:
+        session.approvals.changed_tools = tuple(dict.fromkeys((*session.approvals.changed_tools, *changed)))
         session.notice(f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again")

@@ -136,6 +136,8 @@ class Approvals:
         self.arguments: dict[str, dict[str, Any]] = {}
         """Open call -> arguments that an answer put in place of the model's."""
         self.rules: tuple[str, ...] = ()
+        self.changed_tools: tuple[str, ...] = ()
+        """Tools of MCP servers that have changed: asked about, whatever rules allowed before."""
         self.mode_restored = False
         """True if the mode comes from the log."""
         self.earlier_calls: frozenset[str] = frozenset()
@@ -363,6 +365,7 @@ class Session:
                 self.notice(str(error))
                 return msgspec.structs.replace(word, scope="once", rule="")
         self.approvals.rules = tuple(dict.fromkeys((*self.approvals.rules, *rules)))
+        self.approvals.changed_tools = tuple(tool for tool in self.approvals.changed_tools if tool not in rules)
         return word
 
     async def _tell_prompt(self, word: UserMessage, line: str) -> None:
@@ -463,6 +466,8 @@ class Session:
         rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         allowed = self.approvals.rules
         rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+        if self.approvals.changed_tools:
+            rules = msgspec.structs.replace(rules, ask=(*rules.ask, *self.approvals.changed_tools))
         return self.skills.rules(rules) if self.skills is not None else rules
 
     @property

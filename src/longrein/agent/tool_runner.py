@@ -32,6 +32,7 @@ from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolE
 from longrein.events.redact_stream import StreamRedactor
 from longrein.store import owner_of
 from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
+from longrein.tools.tool_search import is_foreign
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
@@ -253,7 +254,8 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     if goals is not None:
         goals.beat()
     usable_tokens = window_of(state, deps.model.budget).usable_tokens
-    tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
+    opens = tool.access == "command" or is_foreign(tool)  # a call of a server may become a task
+    tasks = session.open_background_tasks() if opens else session.own_background_tasks
     return ToolContext(
         call=call,
         session=session.process_session,

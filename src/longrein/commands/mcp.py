@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.server_confinement import server_sandbox
 from longrein.composition import mcp_toolset
 from longrein.config import McpServers, load_mcp_servers
 from longrein.config.mcp_servers import (
@@ -22,16 +23,23 @@ from longrein.config.mcp_servers import (
 from longrein.events import UsageError, redactor
 from longrein.frontends.stdio import say, show
 from longrein.frontends.text_format import escape_line
+from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.run_context import CLOCK, RunContext
 from longrein.tools.mcp import McpServer
 from longrein.tools.mcp.server_config import token_folder, token_path, usable_name
 from longrein.tools.mcp.servers import ServerView
-from longrein.workspace import SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace.sandbox import SessionSandbox, find_rung
 
 LOGIN_S = 330.0
 """Longest wait for a login."""
 Flags = Mapping[str, Any]
 SECRET_SHOWN = "…"
+SANDBOX_WORDS: Mapping[str, str] = {
+    "strict": "in the sandbox, as commands do",
+    "network": "in the sandbox, with the network",
+    "off": "as you, outside the sandbox",
+}
 
 
 def mcp(place: RunContext, words: Sequence[str], **flags: Any) -> int:
@@ -83,9 +91,9 @@ def _list(place: RunContext, words: list[str], flags: Flags) -> int:
     if not known:
         say("no MCP server is configured; add one with `longrein mcp add NAME -- COMMAND…`")
         return 0
-    width = max(map(len, known))
+    width, how = max(map(len, known)), _sandbox_words(place)
     for name, (server, state) in known.items():
-        where = f"{server.scope} ({server.source})"
+        where = ", ".join(filter(None, (f"{server.scope} ({server.source})", _runs(server, how))))
         show(f"{name:<{width}}  {server.transport:<5}  {_address(server)}  {where}{_after(state)}\n")
     for note in _load(place).notes:
         say(note)
@@ -96,6 +104,17 @@ def _after(state: str) -> str:
     return f"  [{escape_line(state)}]" if state else ""
 
 
+def _sandbox_words(place: RunContext) -> Mapping[str, str]:
+    """Return how servers run here, by their `sandbox`."""
+    works = place.settings.sandbox.mode != "off" and find_rung(place.environ, place.roots).confines
+    return SANDBOX_WORDS if works else dict.fromkeys(SANDBOX_WORDS, "as you: no sandbox is used here")
+
+
+def _runs(server: McpServer, words: Mapping[str, str]) -> str:
+    """Say how the program of a server runs; '' for a server that is none of this machine."""
+    return words[server.sandbox] if server.transport == "stdio" else ""
+
+
 def _row(server: McpServer, state: str) -> dict[str, Any]:
     return {
         "name": server.name,
@@ -103,6 +122,7 @@ def _row(server: McpServer, state: str) -> dict[str, Any]:
         "address": _address(server),
         "scope": server.scope,
         "source": server.source,
+        "sandbox": server.sandbox if server.transport == "stdio" else "",
         "problem": state,
     }
 
@@ -117,6 +137,7 @@ def _get(place: RunContext, words: list[str], _flags: Flags) -> int:
     lines += [f"transport  {server.transport}", f"address    {_address(server)}"]
     lines += [f"env        {escape_line(name)}={SECRET_SHOWN}" for name, _ in server.env]
     lines += [f"header     {escape_line(name)}: {SECRET_SHOWN}" for name, _ in server.headers]
+    lines += [f"runs       {runs}"] if (runs := _runs(server, _sandbox_words(place))) else []
     lines += [f"problem    {escape_line(state)}"] if state else []
     show("".join(f"{line}\n" for line in lines))
     return 0
@@ -149,6 +170,8 @@ def _add(place: RunContext, words: list[str], flags: Flags) -> int:
         entry |= {"command": target[0], "args": target[1:]}
         if env := _pairs(flags.get("env", ()), "=", "--env"):
             entry["env"] = env
+        if "sandbox" in flags and flags.get("scope") != "project":
+            entry["sandbox"] = flags["sandbox"]
     else:
         _no_more(target[1:], "add")
         entry["url"] = target[0]
@@ -185,7 +208,7 @@ def _store(place: RunContext, name: str, entry: Any, flags: Flags) -> int:
     path = scope_file(scope, place.cwd, place.home, place.environ)
     replaced = change_entry(scope, name, entry, place.cwd, path)
     if scope == "project":
-        approve_servers(place.state_dir, place.cwd, [name])
+        approve_servers(place.state_dir, place.cwd, [name], flags.get("sandbox"))
     say(f"{'replaced' if replaced else 'added'} MCP server {name} in {path}; `longrein mcp test {name}` tries it")
     return 0
 
@@ -204,14 +227,17 @@ def _remove(place: RunContext, words: list[str], flags: Flags) -> int:
     raise UsageError(f"there is no MCP server {words[0]!r} in scope {' or '.join(scopes)}{where}")
 
 
-def _approve(place: RunContext, words: list[str], _flags: Flags) -> int:
+def _approve(place: RunContext, words: list[str], flags: Flags) -> int:
     """Approve servers of the project as they are now. Trust in the folder comes first."""
+    sandbox = flags.get("sandbox")
+    if sandbox is not None and not words:
+        raise UsageError(f"which server? longrein mcp approve NAME --sandbox {sandbox}")
     servers = {one.name: one for one in project_servers(place.cwd, place.home, place.environ)}
     if not place.trusted.cover(place.cwd):
         raise UsageError(f"{place.cwd} is not trusted: longrein trust")
     if unknown := [word for word in words if word not in servers]:
         raise UsageError(f"the project has no MCP server {unknown[0]!r}; it has {', '.join(servers) or 'none'}")
-    for name in approve_servers(place.state_dir, place.cwd, words or None):
+    for name in approve_servers(place.state_dir, place.cwd, words or None, sandbox):
         say(f"approved MCP server {name}: {_address(servers[name])}")
     return 0
 
@@ -276,6 +302,23 @@ async def _connect_in(
     toolset = mcp_toolset(place, servers, spawner, workspace, "")
     toolset.attach({}, "", None)
     toolset.host.login = login
+    sandbox = SessionSandbox(
+        place.settings.sandbox,
+        folder=folder,
+        home=place.home,
+        state_dir=place.state_dir,
+        environ=place.environ,
+        roots=place.roots,
+    )
+
+    def confine(server: McpServer, cwd: str) -> Confinement | None:
+        if server.sandbox == "off" or not sandbox.rung.confines:
+            return None
+        wider = server_sandbox(sandbox, server, cwd)
+        proxy = wider.open_proxy("mcp", _judge_by(wider.entries), lambda _reason: None) if wider.entries else ""
+        return wider.confine(workspace.roots, cwd, (), (), proxy)
+
+    toolset.host.confine = confine
     if login is not None:
         toolset.host.startup_s = LOGIN_S
     try:
@@ -283,7 +326,18 @@ async def _connect_in(
         return toolset.views()
     finally:
         await toolset.close()
+        await sandbox.close()
         await spawner.drain()
+
+
+def _judge_by(entries: Sequence[str]) -> Callable[[Target], Awaitable[str]]:
+    """Return how hosts are judged where nobody is asked: by `sandbox.network` alone."""
+
+    async def judge(target: Target) -> str:
+        named = any(matches_entry(entry, target) for entry in entries)
+        return "" if named else "sandbox.network does not name it"
+
+    return judge
 
 
 def _login(place: RunContext, words: list[str], _flags: Flags) -> int:

@@ -19,7 +19,7 @@ from longrein.config.settings_file import shorten_home, write_settings_file
 from longrein.events import SettingsError, UsageError
 from longrein.events.escape import escape
 from longrein.tools.mcp import McpServer, OAuthOptions
-from longrein.tools.mcp.server_config import usable_name
+from longrein.tools.mcp.server_config import Sandbox, usable_name
 
 PROJECT_FILE = ".mcp.json"
 CLAUDE_SETTINGS = ("settings.json", "settings.local.json")
@@ -79,7 +79,7 @@ _KNOWN = frozenset(
     type transport command args env environment cwd url httpUrl serverUrl headers http_headers headersHelper oauth
     timeout toolTimeoutMs tool_timeout_sec startupTimeoutMs startup_timeout_sec enabled disabled enabled_tools
     enabledTools includeTools disabled_tools disabledTools excludeTools alwaysLoad bearer_token_env_var
-    bearerTokenEnvVar api_key_env name description
+    bearerTokenEnvVar api_key_env name description sandbox
     """.split()  # noqa: SIM905 - forty short words read better so
 )
 
@@ -155,6 +155,18 @@ def read_server(name: str, raw: Any, environ: Mapping[str, str], scope: Scope, s
         return msgspec.structs.replace(blank, problem=str(error))
 
 
+SANDBOXES: tuple[Sandbox, ...] = ("strict", "network", "off")
+
+
+def _sandbox(raw: Any, scope: Scope) -> Sandbox:
+    """Return how a server runs. An entry of a project cannot widen it: the user's approval does."""
+    if scope == "project":
+        return "strict"
+    if raw not in (None, *SANDBOXES):
+        raise ValueError(f"`sandbox` is {str(raw)[:40]!r}: {', '.join(SANDBOXES)}")
+    return raw or "network"
+
+
 def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpServer:
     command, args = _command(entry, raw), entry.texts("args") or ()
     url = entry.text("url", "httpUrl", "serverUrl")
@@ -193,6 +205,7 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
         only_tools=entry.texts("enabled_tools", "enabledTools", "includeTools"),
         without_tools=entry.texts("disabled_tools", "disabledTools", "excludeTools") or (),
         always_listed=entry.flag("alwaysLoad") is True,
+        sandbox=_sandbox(raw.get("sandbox"), blank.scope),
         disabled=entry.flag("enabled") is False or entry.flag("disabled") is True,
     )
 
@@ -216,12 +229,12 @@ def _oauth(raw: Any) -> OAuthOptions:
     )
 
 
-def entry_notes(name: str, raw: Any, source: str) -> list[str]:
+def entry_notes(name: str, raw: Any, source: str, scope: Scope = "user") -> list[str]:
     """Return lines about what of an entry is guessed or ignored."""
     if not isinstance(raw, dict):
         return []
     notes = []
-    if unknown := [str(key) for key in raw if key not in _KNOWN]:
+    if unknown := [str(key) for key in raw if key not in _KNOWN or (key == "sandbox" and scope == "project")]:
         notes.append(f"{source}: MCP server {escape(name)}: ignored: {escape(', '.join(unknown))[:200]}")
     if not (raw.get("type") or raw.get("transport") or raw.get("command") or raw.get("httpUrl")) and raw.get("url"):
         notes.append(f'{source}: MCP server {escape(name)} has no `type`: taken as "http"; write "sse" for the old one')
@@ -297,7 +310,7 @@ class _Folder(msgspec.Struct):
             self.notes.append(f"{source}: only the first {SERVERS_MAX} of {len(entries)} MCP servers are used")
         found = []
         for name, raw in list(entries.items())[:SERVERS_MAX]:
-            self.notes += entry_notes(name, raw, source)
+            self.notes += entry_notes(name, raw, source, scope)
             found.append((read_server(name, raw, self.environ, scope, source), raw))
         return found
 
@@ -369,7 +382,11 @@ def load_mcp_servers(
                 unapproved.pop(server.name, None)
                 if server.name in refused:
                     continue
-                if approved or rulings.get(_key(path, server.name)) == digest_of(raw):
+                digest, _, widened = rulings.get(_key(path, server.name), "").partition(" ")
+                if digest == digest_of(raw):
+                    sandbox = next((one for one in SANDBOXES if one == widened), server.sandbox)
+                    found[server.name] = msgspec.structs.replace(server, sandbox=sandbox)
+                elif approved:
                     found[server.name] = server
                 elif server.name not in found or found[server.name].scope != "project":
                     unapproved[server.name] = server
@@ -434,7 +451,7 @@ def digest_of(raw: Any) -> str:
 
 
 def read_approvals(state_dir: str) -> dict[str, str]:
-    """Return the digest of each approved entry. A damaged file approves nothing."""
+    """Return the digest of each approved entry, perhaps with how it runs. A damaged file approves nothing."""
     try:
         return msgspec.json.decode(read_bounded(_file(state_dir), FILE_BYTES_MAX), type=dict[str, str])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -452,19 +469,29 @@ def project_servers(cwd: str, home: str, environ: Mapping[str, str]) -> list[Mcp
     return list({server.name: server for server in found}.values())
 
 
-def approve_servers(state_dir: str, cwd: str, names: Iterable[str] | None = None) -> list[str]:
+def approve_servers(
+    state_dir: str, cwd: str, names: Iterable[str] | None = None, sandbox: Sandbox | None = None
+) -> list[str]:
     """Approve the project's servers as they are now, or those of `names`; return the names.
 
-    Raises `SettingsError` when the file cannot be written.
+    `sandbox`: how they run; None for as they were approved before, or strictly. Raises `SettingsError` when the file
+    cannot be written.
     """
     wanted = None if names is None else set(names)
+    before = read_approvals(state_dir)
     digests = {
         _key(path, usable_name(name)): digest_of(raw)
         for path in project_servers_files(cwd)
         for name, raw in entries_in(_read_document(path, path, FILE_BYTES_MAX, [])).items()
         if wanted is None or usable_name(name) in wanted
     }
-    before = read_approvals(state_dir)
+    if sandbox is not None:
+        digests = {key: f"{digest} {sandbox}" for key, digest in digests.items()}
+    else:
+        digests = {
+            key: was if (was := before.get(key, "")).partition(" ")[0] == digest else digest
+            for key, digest in digests.items()
+        }
     if digests.items() - before.items():
         _write(_file(state_dir), {**before, **digests})
     return [key.rpartition("#")[2] for key in digests]

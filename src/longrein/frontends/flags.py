@@ -399,6 +399,13 @@ COMMANDS: Mapping[str, Command] = {
                 ),
                 flag("-e --env", "NAME=VALUE for the server; may be given again", "words", "NAME=VALUE"),
                 flag("-H --header", "'NAME: VALUE' for its requests; may be given again", "words", "HEADER"),
+                flag(
+                    "--sandbox",
+                    "strict: as commands; network: also the network and what the entry names; off: as you",
+                    "word",
+                    "HOW",
+                    ("strict", "network", "off"),
+                ),
                 flag("--json", "one JSON array"),
                 STATE_DIR,
                 HELP,

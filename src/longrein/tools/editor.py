@@ -1,6 +1,6 @@
 """Tools of a session in an editor: files with unsaved text, and commands in the editor's terminals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -152,6 +152,12 @@ class TerminalCommands:
             return None
         output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
         return EditorCommand(command.call, words, hands.cwd, env, command.timeout_s, output_bytes_max)
+
+    async def carry(
+        self, name: str, work: Coroutine[Any, Any, Outcome], *, after_s: float
+    ) -> Outcome | BackgroundedCommand:
+        """See `TaskPort.carry`."""
+        return await self._tasks.carry(name, work, after_s=after_s)
 
     def tasks(self) -> Sequence[TaskView]:
         """See `TaskPort.tasks`."""

@@ -3,7 +3,7 @@
 A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -209,6 +209,15 @@ class TaskPort(Protocol):
 
         A foreground command becomes a background task after `timeout_s` (if the options allow, else it is ended) or
         when the user asks. Cancellation ends it.
+        """
+        ...
+
+    async def carry(
+        self, name: str, work: "Coroutine[Any, Any, Outcome]", *, after_s: float
+    ) -> "Outcome | BackgroundedCommand":
+        """Do work that is no command; after `after_s`, or when the user asks, it goes on as a background task.
+
+        Its text is then the task's output. Only in the main conversation. Cancellation ends the work.
         """
         ...
 

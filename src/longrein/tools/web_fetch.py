@@ -50,10 +50,10 @@ async def _fetch(hands: ToolContext, url: str) -> "Response":
     for _ in range(REDIRECTS_MAX + 1):
         page = await request(
             url,
-            private_hosts=options.web_private_hosts,
+            trusted=options.web_private_hosts,
             timeout_s=options.web_timeout_s,
             bytes_max=options.web_bytes_max,
-            headers={"Accept": ACCEPT},
+            headers=(("Accept", ACCEPT),),
         )
         if not page.location or parse_url(page.location).hostname != host:
             return page

@@ -5,7 +5,6 @@ from longrein.workspace.command import CollectingSink, PlainSpawner
 from longrein.workspace.environment import nesting_depth
 from longrein.workspace.files import read as read_file
 from longrein.workspace.git import GIT_CUT, run_git
-from longrein.workspace.http_post import post_json
 from longrein.workspace.local_workspace import open_workspace, run_in_background
 from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
 from longrein.workspace.orphans import end_orphans
@@ -86,7 +85,6 @@ __all__ = [
     "merge_worktree",
     "nesting_depth",
     "open_workspace",
-    "post_json",
     "read_file",
     "read_output",
     "read_worktree",

@@ -1,21 +1,21 @@
-"""HTTP requests to addresses that a model names: pages of `WebFetch`.
+"""HTTP requests of longrein but those to providers: pages of `WebFetch`, hooks, MCP servers.
 
 Names are looked up here, and the connection goes to the address that was checked, so that a second look-up cannot lead
-elsewhere. Redirects are not followed: the caller judges the new address first.
+elsewhere. `request` follows no redirect: the caller judges the new address first.
 """
 
 import asyncio
 import os
 import socket
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
 
 from longrein.permissions.network_hosts import Target, canonical_host, is_address, is_public, matches_entry
-
-if TYPE_CHECKING:
-    import httpx2
 
 SCHEMES = {"http": 80, "https": 443}
 """Scheme -> its port."""
@@ -68,51 +68,83 @@ def parse_url(url: str) -> SplitResult:
 async def request(
     url: str,
     *,
-    private_hosts: Sequence[str] = (),
+    method: str = "GET",
+    content: bytes = b"",
+    trusted: Sequence[str] = (),
     timeout_s: float = 60.0,
     bytes_max: int = 5 << 20,
-    headers: Mapping[str, str] | None = None,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> Response:
-    """Get one address; raises `NetError`.
-
-    `private_hosts` lists hosts, as `sandbox.network` does, that may be on this machine or in a private network.
-    """
+    """Request one address; raises `NetError`. `trusted`: see `CheckedTransport`."""
     parts = parse_url(url)
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await _request(parts, private_hosts, bytes_max, dict(headers or {}))
-    except TimeoutError:
-        raise NetError(f"no complete answer from {parts.netloc} within {timeout_s:g} s") from None
-
-
-async def _request(
-    parts: SplitResult, private_hosts: Sequence[str], bytes_max: int, headers: dict[str, str]
-) -> Response:
-    import httpx2
-
-    target = Target(parts.hostname or "", parts.port or SCHEMES[parts.scheme])
-    listed = any(matches_entry(pattern, target) for pattern in private_hosts)
-    proxy = _proxy(parts)
-    address = "" if proxy and not is_address(target.host) else await _public_address(target, listed)
-    connected = parts._replace(netloc=_netloc(address, parts)) if address else parts
-    headers = {"Accept-Encoding": "gzip", "User-Agent": "longrein", **headers, "Host": parts.netloc}
+    sent = [("Accept-Encoding", "gzip"), ("User-Agent", "longrein"), *headers]
     try:
         async with (
-            httpx2.AsyncClient(proxy=proxy or None, trust_env=False, verify=httpx2.create_ssl_context()) as client,
-            client.stream(
-                "GET",
-                urlunsplit(connected),
-                headers=headers,
-                extensions={"sni_hostname": target.host},
-                timeout=None,
-            ) as answer,
+            asyncio.timeout(timeout_s),
+            httpx2.AsyncClient(transport=CheckedTransport(trusted), trust_env=False) as client,
+            client.stream(method, urlunsplit(parts), content=content, headers=sent, timeout=None) as answer,
         ):
             return await _read(answer, urlunsplit(parts), bytes_max)
+    except TimeoutError:
+        raise NetError(f"no complete answer from {parts.netloc} within {timeout_s:g} s") from None
+    except RefusedAddress as error:
+        raise NetError(str(error)) from None
     except (httpx2.HTTPError, OSError, ValueError) as error:
-        raise NetError(f"{parts.netloc}: {_one_line(error)}") from None
+        raise NetError(f"{parts.netloc} cannot be reached: {_one_line(error)}") from None
 
 
-async def _read(answer: "httpx2.Response", url: str, bytes_max: int) -> Response:
+def host_of(url: str) -> str:
+    """Return the host of an address that the user has configured, as an entry of `trusted`. Raises `NetError`."""
+    parts = parse_url(url)
+    return Target(parts.hostname or "", parts.port or SCHEMES[parts.scheme]).entry
+
+
+class RefusedAddress(httpx2.ConnectError):
+    """A host that must not be reached, or whose name leads nowhere."""
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Transport that judges the host of each request, also of redirects, and connects to the address it has checked.
+
+    `trusted` lists hosts, as `sandbox.network` does, that may be on this machine or in a private network. They are
+    reached without the proxy that the environment names.
+    """
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted = tuple(trusted)
+        self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. Raises `RefusedAddress`."""
+        url = request.url
+        try:
+            host = canonical_host(f"[{url.host}]" if ":" in url.host else url.host)
+        except ValueError as error:
+            raise RefusedAddress(f"not a web address: {error}") from None
+        target = Target(host, url.port or SCHEMES.get(url.scheme, 0))
+        is_trusted = any(matches_entry(entry, target) for entry in self._trusted)
+        proxy = "" if is_trusted else _proxy(url.scheme, host)
+        if not proxy or is_address(host):
+            url = url.copy_with(host=await _checked_address(target, is_trusted))
+        sent = httpx2.Request(
+            request.method,
+            url,
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+        if proxy not in self._transports:
+            context = httpx2.create_ssl_context(trust_env=False)
+            self._transports[proxy] = httpx2.AsyncHTTPTransport(context, proxy=proxy or None, trust_env=False)
+        return await self._transports[proxy].handle_async_request(sent)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for transport in self._transports.values():
+            await transport.aclose()
+
+
+async def _read(answer: httpx2.Response, url: str, bytes_max: int) -> Response:
     kind, _, parameters = answer.headers.get("content-type", "").partition(";")
     charset = parameters.partition("charset=")[2].partition(";")[0].strip(" \"'")
     location = answer.headers.get("location", "") if answer.status_code in REDIRECTS else ""
@@ -141,38 +173,31 @@ def _decompress(raw: bytes, encoding: str, bytes_max: int) -> bytes:
         raise NetError(f"the answer is not what its header says, {encoding}: {error}") from None
 
 
-async def _public_address(target: Target, listed: bool) -> str:
-    """Look a host up and return the address to connect to. Refuses one that is not public, unless it is listed."""
+async def _checked_address(target: Target, is_trusted: bool) -> str:
+    """Look a host up and return the address to connect to. Refuses one that is not public, unless it is trusted."""
     try:
         async with asyncio.timeout(RESOLVE_S):
             found = await asyncio.get_running_loop().getaddrinfo(
                 target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
             )
     except (OSError, TimeoutError, UnicodeError):
-        raise NetError(f"the name {target.host} cannot be looked up") from None
+        raise RefusedAddress(f"the name {target.host} cannot be looked up") from None
     addresses = [str(info[4][0]) for info in found]
     refused = [address for address in addresses if not is_public(address)]
-    if not addresses or (refused and not listed):
-        raise NetError(
+    if not addresses or (refused and not is_trusted):
+        raise RefusedAddress(
             f"{target.host} is on this machine or in a private network ({refused[0] if refused else 'no address'}); "
             "the setting `tools.web_private_hosts` allows such hosts"
         )
     return addresses[0]
 
 
-def _netloc(address: str, parts: SplitResult) -> str:
-    host = f"[{address}]" if ":" in address else address
-    return f"{host}:{parts.port}" if parts.port else host
-
-
-def _proxy(parts: SplitResult) -> str:
-    """Return the proxy that the environment names for an address; '' for none."""
-    from urllib.request import getproxies, proxy_bypass
-
-    if proxy_bypass(parts.hostname or ""):
+def _proxy(scheme: str, host: str) -> str:
+    """Return the proxy that the environment names for a host; '' for none."""
+    if proxy_bypass(host):
         return ""
     found = getproxies()
-    return found.get(parts.scheme) or found.get("all", "")
+    return found.get(scheme) or found.get("all", "")
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,8 +1,10 @@
 """Control of background tasks: the interface for the session and its tools, and adoption after a restart."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
+from longrein.agent.background.carried import carry
 from longrein.agent.background.output import Slice, last_lines, matching, pieces, since
 from longrein.agent.background.start import (
     finish_despite_cancel,
@@ -18,7 +20,7 @@ from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
-from longrein.tools import BackgroundedCommand, OutputSlice, ShellCommand, TaskView
+from longrein.tools import BackgroundedCommand, Outcome, OutputSlice, ShellCommand, TaskView
 from longrein.workspace import CommandExit, SpooledTask
 
 # --- Adoption --------------------------------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ class BackgroundControl:
     async def close(self) -> None:
         """Stop watching; the supervisor and each task's policy handle what still runs."""
         self.tasks.stall_detector.stop()
-        waiting = [*self.tasks.starting.values(), *self._beside]
+        waiting = [*self.tasks.starting.values(), *self.tasks.carried.values(), *self._beside]
         for one in waiting:
             one.cancel()
         if waiting:
@@ -205,6 +207,12 @@ class CallTasks:
         if command.background:
             return await finish_despite_cancel(run_in_background(self._tasks, fact))
         return await run_in_foreground(self._tasks, fact, command.sink, command.timeout_s)
+
+    async def carry(
+        self, name: str, work: Coroutine[Any, Any, Outcome], *, after_s: float
+    ) -> Outcome | BackgroundedCommand:
+        """Implement `tools.TaskPort.carry`."""
+        return await carry(self._tasks, task_started(self._tasks, name, self._call), work, after_s)
 
     def tasks(self) -> Sequence[TaskView]:
         return self._tasks.views()

@@ -92,7 +92,7 @@ class StallDetector:
 
     def _look(self, task: str, look: LastCheck) -> None:
         deps, supervision = self._tasks.host.deps, self._tasks.pool.supervision
-        found = None if self._tasks.ended(task) else supervision.spooled(task)
+        found = None if self._tasks.ended(task) or task in self._tasks.carried else supervision.spooled(task)
         if found is None or found.state != "running":
             del self._looks[task]
             return

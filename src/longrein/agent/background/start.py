@@ -82,7 +82,7 @@ async def run_in_foreground(
 async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str) -> BackgroundedCommand:
     tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
     fact = msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
-    found = await _keep(tasks, started, fact)
+    found = await keep(tasks, started, fact)
     tail_bytes = tasks.host.deps.task_options.tail_bytes
     tail = tail_text(tasks.pool.supervision, found, tail_bytes) if found is not None else ""
     return BackgroundedCommand(tasks.view(fact.task), why, tail)
@@ -103,7 +103,7 @@ async def run_in_background(tasks: SessionTasks, fact: TaskStarted) -> CommandEx
     if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
-    await _keep(tasks, started, fact)
+    await keep(tasks, started, fact)
     return BackgroundedCommand(tasks.view(fact.task), "asked")
 
 
@@ -142,7 +142,7 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
         started.end("interrupt")
         tasks.pool.slots.leave()
         return
-    await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
+    await keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
 # --- Both ------------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ async def _start(
     )
 
 
-async def _keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted) -> SpooledTask | None:
+async def keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted) -> SpooledTask | None:
     """Write the task to the log, then hand it to the supervisor.
 
     A slot was taken for it. Returns None when the supervisor is gone and the task lost.

@@ -122,6 +122,8 @@ class SessionTasks:
         """Foreground commands by call; set when the user sends one to the background."""
         self.starting: dict[str, asyncio.Task[None]] = {}
         """Queued tasks, each with the asyncio task that starts it."""
+        self.carried: dict[str, asyncio.Task[None]] = {}
+        """Tasks that are no commands, each with the asyncio task that waits for their text."""
         self.seated: dict[str, None] = {}
         self.found_over: dict[str, None] = {}
         """Tasks whose end is in the spool and not read yet."""
@@ -155,7 +157,13 @@ class SessionTasks:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
         one = task_view(now, found, self.host.deps.clock.wall_us())
-        silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
+        is_command = task not in self.carried
+        silent = (
+            is_command
+            and found is not None
+            and found.state == "running"
+            and (found.reads_input or one.silent_s >= QUIET_S)
+        )
         question = self.stall_detector.question(found) if found is not None and silent else ""
         return msgspec.structs.replace(one, waits_for_input=question) if question else one
 

@@ -41,6 +41,8 @@ MODERN = "2026"
 PAGES_MAX = 50
 LISTED_MAX = 1_000
 """Tools, prompts or resources of one server."""
+RESULT_CHARS_MAX = 500_000
+"""Most that a server may ask to be shown of a result."""
 BACKOFF_S = (0.2, 1.0, 4.0, 15.0, 60.0)
 """Pauses before connecting again, by the number of failures in a row. Later only a call connects again."""
 CLOSE_S = 2.0
@@ -371,12 +373,14 @@ async def _all_resources(client: Client) -> list[Any]:
 
 def _tool(one: types.Tool) -> ListedTool:
     meta: Mapping[str, Any] = one.meta or {}
+    chars = meta.get("anthropic/maxResultSizeChars")
     return ListedTool(
         name=one.name,
         description=one.description or one.title or "",
         schema=one.input_schema,
         reads=bool(one.annotations and one.annotations.read_only_hint),
         always_listed=meta.get("anthropic/alwaysLoad") is True,
+        result_chars_max=min(chars, RESULT_CHARS_MAX) if isinstance(chars, int) and chars > 0 else 0,
     )
 
 

@@ -19,8 +19,8 @@ PARTS_MAX = 100
 Data = Mapping[str, Any]
 
 
-def outcome_of(result: Data, blobs: Blobs) -> Outcome:
-    """Return the outcome of a call from a `CallToolResult` as JSON data."""
+def outcome_of(result: Data, blobs: Blobs, chars_max: int) -> Outcome:
+    """Return the outcome of a call from a `CallToolResult` as JSON data; longer texts are shown by their ends."""
     content = result.get("content") or ()
     parts = parts_of(content, blobs)
     structured = result.get("structuredContent")
@@ -29,7 +29,18 @@ def outcome_of(result: Data, blobs: Blobs) -> Outcome:
     failed = result.get("isError") is True
     if not parts:
         parts = (Text("[the server reported an error without a text]" if failed else "[no content]"),)
-    return Outcome(parts, (), "failed" if failed else "ok")
+    shown = tuple(_shortened(part, blobs, chars_max) if isinstance(part, Text) else part for part in parts)
+    return Outcome(shown, (), "failed" if failed else "ok")
+
+
+def _shortened(part: Text, blobs: Blobs, chars_max: int) -> AnyPart:
+    """Move a long text into a blob, keeping its two ends."""
+    text = part.text
+    if len(text) <= chars_max:
+        return part
+    data, head, tail = text.encode("utf-8", "replace"), chars_max * 2 // 5, chars_max * 3 // 5
+    lines = text.count("\n") + (not text.endswith("\n"))
+    return Document(blobs.put_blob(data), "text/plain", len(data), "result", lines, text[:head], text[-tail:])
 
 
 def parts_of(content: Sequence[Data], blobs: Blobs) -> tuple[AnyPart, ...]:

@@ -7,9 +7,19 @@ import socket
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import msgspec
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.shared.auth_utils import calculate_token_expiry
 from pydantic import AnyUrl
 
 from longrein.atomic_file import replace_file
@@ -36,9 +46,9 @@ class TokenFile:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _write(self, key: str, value: object) -> None:
+    def _write(self, **values: object) -> None:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        data = msgspec.json.encode({**self._read(), key: value})
+        data = msgspec.json.encode({**self._read(), **values})
         replace_file(self.path, (data,), durable=True, temporary=f"{self.path}.{os.getpid()}.new")
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -48,7 +58,10 @@ class TokenFile:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens."""
-        self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
+        self._write(
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=calculate_token_expiry(tokens.expires_in),
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the registration."""
@@ -57,7 +70,62 @@ class TokenFile:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the registration."""
-        self._write("client", client_info.model_dump(mode="json", exclude_none=True))
+        self._write(client=client_info.model_dump(mode="json", exclude_none=True))
+
+    def fit(self, server: McpServer) -> int:
+        """Take the client that the server's entry names; return the port of the redirect.
+
+        A registration holds for one port. Another client, or another port, begins without tokens.
+        """
+        found, wanted = self._read().get("client"), server.oauth
+        known = OAuthClientInformationFull.model_validate(found) if found else None
+        uris = known.redirect_uris or () if known is not None else ()
+        port = wanted.callback_port or _free_port(next((uri.port or 0 for uri in uris), 0))
+        is_wanted = known is not None and wanted.client_id in ("", known.client_id)
+        if is_wanted and redirect_address(port) in map(str, uris):
+            return port
+        if known is not None:
+            self._write(tokens=None, client=None)
+        if wanted.client_id:
+            client = OAuthClientInformationFull(
+                client_id=wanted.client_id,
+                redirect_uris=[AnyUrl(redirect_address(port))],
+                token_endpoint_auth_method="none",
+            )
+            self._write(client=client.model_dump(mode="json", exclude_none=True))
+        return port
+
+    def set_places(self, context: OAuthContext) -> None:
+        """Store where tokens are renewed."""
+        places = {"metadata": context.oauth_metadata, "resource": context.protected_resource_metadata}
+        self._write(**{key: one and one.model_dump(mode="json", exclude_none=True) for key, one in places.items()})
+
+    def complete(self, context: OAuthContext) -> None:
+        """Add to the tokens what the SDK does not store: when they expire, and where they are renewed."""
+        found = self._read()
+        expires_at = found.get("expires_at")
+        context.token_expiry_time = expires_at if isinstance(expires_at, int | float) else None
+        if found.get("metadata"):
+            context.oauth_metadata = OAuthMetadata.model_validate(found["metadata"])
+        if found.get("resource"):
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(found["resource"])
+
+
+class StoredLogin(OAuthClientProvider):  # type: ignore[misc]
+    """The SDK's authentication; its tokens are also renewed by a process that has not logged in itself."""
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        self.context.storage.complete(self.context)
+
+    async def _refresh_token(self) -> httpx2.Request:
+        await self._initialize()  # another longrein may have renewed them: a token for renewal holds once
+        request: httpx2.Request = await super()._refresh_token()
+        return request
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await super()._handle_token_response(response)
+        self.context.storage.set_places(self.context)
 
 
 def oauth_of(server: McpServer, host: ServerHost) -> OAuthClientProvider | None:
@@ -68,28 +136,21 @@ def oauth_of(server: McpServer, host: ServerHost) -> OAuthClientProvider | None:
     storage = TokenFile(server, host.token_folder)
     if host.login is None and not os.path.exists(storage.path):
         return None
-    redirect = LoopbackRedirect(server.oauth.callback_port, host.login)
+    redirect = LoopbackRedirect(storage.fit(server), host.login)
     metadata = OAuthClientMetadata(
         client_name="longrein",
         redirect_uris=[AnyUrl(redirect.address)],
         token_endpoint_auth_method="none",
         scope=server.oauth.scopes or None,
     )
-    if server.oauth.client_id and not storage._read().get("client"):
-        known = OAuthClientInformationFull(
-            client_id=server.oauth.client_id,
-            redirect_uris=[AnyUrl(redirect.address)],
-            token_endpoint_auth_method="none",
-        )
-        storage._write("client", known.model_dump(mode="json", exclude_none=True))
-    return OAuthClientProvider(server.url, metadata, storage, redirect.show, redirect.wait)
+    return StoredLogin(server.url, metadata, storage, redirect.show, redirect.wait)
 
 
 class LoopbackRedirect:
     """The address on this machine to which the browser returns with the code."""
 
     def __init__(self, port: int, login: Callable[[str], Awaitable[None]] | None) -> None:
-        self._port = port or _free_port()
+        self._port = port
         self._login = login
         self._found: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
@@ -97,17 +158,21 @@ class LoopbackRedirect:
     @property
     def address(self) -> str:
         """The redirect URI."""
-        return f"http://127.0.0.1:{self._port}/callback"
+        return redirect_address(self._port)
 
     async def show(self, url: str) -> None:
         """Listen, then show the user where to log in."""
         if self._login is None:
             raise McpFailure("it wants you to log in (HTTP 401)")
         self._found = asyncio.get_running_loop().create_future()
-        try:
-            self._server = await asyncio.start_server(self._answer, "127.0.0.1", self._port, limit=HEAD_BYTES_MAX)
-        except OSError as error:
-            raise McpFailure(f"port {self._port} for the login cannot be opened ({error.strerror})") from None
+        for addresses in (("127.0.0.1", "::1"), ("127.0.0.1",)):  # without IPv6
+            try:
+                self._server = await asyncio.start_server(self._answer, addresses, self._port, limit=HEAD_BYTES_MAX)
+                break
+            except OSError as error:
+                problem = f"port {self._port} for the login cannot be opened ({error.strerror})"
+        else:
+            raise McpFailure(problem)
         await self._login(url)
 
     async def wait(self) -> AuthorizationCodeResult:
@@ -150,7 +215,17 @@ class LoopbackRedirect:
             writer.close()
 
 
-def _free_port() -> int:
+def redirect_address(port: int) -> str:
+    """Return the redirect URI; clients that are registered by hand name it in this form."""
+    return f"http://localhost:{port}/callback"
+
+
+def _free_port(wanted: int) -> int:
+    """Return a free port, `wanted` if it is one."""
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", wanted))
+        except OSError:
+            return _free_port(0)
         return int(one.getsockname()[1])

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.tools.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, Confinement, StreamProcess
 
 Status = Literal["connecting", "connected", "failed", "needs login", "disabled"]
@@ -44,6 +45,8 @@ class ListedTool(msgspec.Struct, frozen=True):
     reads: bool = False
     """The server's claim that it only reads. It never allows a call unasked."""
     always_listed: bool = False
+    result_chars_max: int = 0
+    """Characters of a result that the server wants to be shown; 0 for the usual limit."""
 
 
 class ListedPrompt(msgspec.Struct, frozen=True):
@@ -88,12 +91,16 @@ class ServerHost(msgspec.Struct):
     start_process: StartProcess
     environment: Callable[[], Mapping[str, str]]
     """Environment of commands."""
-    run_line: Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+    run_line: Callable[[str, Mapping[str, str], Confinement | None], Awaitable[bytes]]
     """Runs a command line with further variables and returns its output."""
     cwd: str
     token_folder: str
     """Where tokens of OAuth are kept."""
     version: str
+    confine: Callable[[McpServer, str], Confinement | None] = lambda _server, _cwd: None
+    """Returns how to confine the program of a server in a folder; None for not at all. Raises `OSError`."""
+    private_hosts: Sequence[str] = ()
+    """Hosts in private networks, besides that of its own URL, to which a server may lead requests."""
     notice: Callable[[str], None] = lambda _text: None
     """Tells the user one line."""
     changed: Callable[[str], None] = lambda _server: None
@@ -111,3 +118,5 @@ class ServerHost(msgspec.Struct):
     """
     startup_s: float = 30.0
     call_s: float = 600.0
+    output_tokens_max: int = 25_000
+    """Size of a result that is shown whole."""

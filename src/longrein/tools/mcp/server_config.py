@@ -10,6 +10,11 @@ NAME_CHARS_MAX = 64
 """Longest name of a tool that every provider takes."""
 
 
+Sandbox = Literal["strict", "network", "off"]
+"""How a stdio server runs: as commands do; in the sandbox with the network and the paths that its entry names; as the
+user."""
+
+
 class OAuthOptions(msgspec.Struct, frozen=True):
     """Key `oauth` of a server."""
 
@@ -49,6 +54,7 @@ class McpServer(msgspec.Struct, frozen=True):
     without_tools: tuple[str, ...] = ()
     always_listed: bool = False
     """Whether its tools are never deferred."""
+    sandbox: Sandbox = "network"
     scope: Literal["flag", "local", "project", "user", "program"] = "user"
     source: str = ""
     """File that names it, for display."""

@@ -14,6 +14,7 @@ import msgspec
 
 from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
 from longrein.settings_schema import McpOptions
+from longrein.tools.bash import background_message
 from longrein.tools.mcp.content import outcome_of, parts_of, resource_parts
 from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
 from longrein.tools.mcp.questions import Questions
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 START_DELAY_S = 0.2
 """Pause after the start, so that the prompt is on the screen before the SDK is imported."""
 MENTION_CHARS_MAX = 50_000
+NAME_CHARS_MAX = 200
+"""Arguments in the name of a background task."""
+CHARS_PER_TOKEN = 4
 LISTED_RESOURCES_MAX = 200
 UPDATES_MAX = 20
 """Changed resources that are told at once."""
@@ -354,7 +358,16 @@ class McpToolset:
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
         async def run(hands: ToolContext, **arguments: Any) -> Outcome:
-            return await self._call(server, spec.name, hands, arguments)
+            shown = [hands.note]
+            work = self._call(server, spec, hands.blobs, arguments, lambda data: [note(data) for note in shown])
+            if hands.tasks is None:
+                return await work
+            name = f"{spec.name} {clean_text(str(arguments))[:NAME_CHARS_MAX]}"
+            came = await hands.tasks.carry(name, work, after_s=self.options.background_s)
+            if isinstance(came, Outcome):
+                return came
+            shown.clear()  # the call has ended for the screen
+            return Outcome.of(background_message(came, "", self.options.background_s))
 
         return Tool(
             spec=spec,
@@ -365,10 +378,15 @@ class McpToolset:
             always_listed=always_listed,
         )
 
-    async def _call(self, server: str, full: str, hands: ToolContext, arguments: Mapping[str, Any]) -> Outcome:
+    async def _call(
+        self, server: str, spec: ToolSpec, blobs: Blobs, arguments: Mapping[str, Any], note: Callable[[bytes], Any]
+    ) -> Outcome:
+        """Call the tool of `spec`, for which the call was allowed."""
+        full = spec.name
+
         def progress(done: float, total: float | None, message: str) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
-            hands.note(clean_text(f"{share} {message}".strip()[:500]).encode() + b"\n")
+            note(clean_text(f"{share} {message}".strip()[:500]).encode() + b"\n")
 
         try:
             connection = await self._connection(server)
@@ -378,9 +396,11 @@ class McpToolset:
             if listed is None:
                 why = f": {connection.problem}" if connection.status != "connected" else ""
                 raise McpFailure(f"the server does not offer this tool{why}")
-            return outcome_of(
-                await connection.call_tool(listed.name, arguments, progress, self._call_s(server)), hands.blobs
-            )
+            if self._registry[full].spec.sent != spec.sent:
+                raise McpFailure("it has changed this tool since the call was allowed; nothing was run: call it again")
+            most = listed.result_chars_max or CHARS_PER_TOKEN * self.host.output_tokens_max
+            said = await connection.call_tool(listed.name, arguments, progress, self._call_s(server))
+            return outcome_of(said, blobs, most)
         except (McpFailure, TimeoutError) as failure:
             return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure)) or 'it is not connected yet'}")
 

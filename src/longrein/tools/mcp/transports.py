@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -17,7 +19,8 @@ from mcp.shared.message import SessionMessage
 from longrein.tools.mcp.oauth import oauth_of
 from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer
-from longrein.workspace import CommandExit, StreamProcess
+from longrein.workspace import CommandExit, Confinement, StreamProcess
+from longrein.workspace.net import CheckedTransport, NetError, RefusedAddress, host_of
 
 MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""
@@ -35,11 +38,17 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
             raise CannotStart("it is inside a program, and none runs longrein")
         return tunnel(partial(host.tunnel, server.program_name or server.name), ended)
     if server.transport == "stdio":
-        return _stdio(await _start(server, host, stack), ended)
+        confinement = _confinement(server, host)
+        hint = f" (in the sandbox: `longrein mcp get {server.name}`)" if confinement is not None else ""
+        return _stdio(await _start(server, host, confinement, stack), ended, hint)
     headers = dict(server.headers) | await _helper_headers(server, host)
     auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
     answers = HttpAnswers()
-    make = _client_factory(headers, auth, answers)
+    try:
+        trusted = (host_of(server.url), *host.private_hosts)
+    except NetError as error:
+        raise CannotStart(str(error)) from None
+    make = _client_factory(headers, auth, answers, trusted)
     if server.transport == "sse":
         return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
     client = await stack.enter_async_context(make())
@@ -100,9 +109,22 @@ async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asy
 # --- stdio -----------------------------------------------------------------------------------------------------------
 
 
-async def _start(server: McpServer, host: ServerHost, stack: AsyncExitStack) -> StreamProcess:
+def _confinement(server: McpServer, host: ServerHost) -> Confinement | None:
+    try:
+        return host.confine(server, server.cwd or host.cwd)
+    except OSError as error:
+        raise CannotStart(f"the sandbox could not be set up ({error.strerror or error})") from None
+
+
+async def _start(
+    server: McpServer, host: ServerHost, confinement: Confinement | None, stack: AsyncExitStack
+) -> StreamProcess:
     environment = {**host.environment(), "CLAUDE_PROJECT_DIR": host.cwd, **dict(server.env)}
-    process = await host.start_process(server.command, server.cwd or host.cwd, environment, None)
+    cwd, program = server.cwd or host.cwd, server.command[0]
+    found = os.path.join(cwd, program) if "/" in program else program
+    if confinement is not None and not shutil.which(found, path=environment.get("PATH")):
+        raise CannotStart(f"it cannot be started: {program}: no such file or directory")  # the sandbox says less
+    process = await host.start_process(server.command, cwd, environment, confinement)
     if isinstance(process, CommandExit):
         raise CannotStart(f"it cannot be started: {process.message}")
     stack.push_async_callback(process.close)
@@ -110,8 +132,8 @@ async def _start(server: McpServer, host: ServerHost, stack: AsyncExitStack) -> 
 
 
 @asynccontextmanager
-async def _stdio(process: StreamProcess, ended: asyncio.Event) -> AsyncIterator[Any]:
-    """Yield the two streams of the SDK over a process."""
+async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str) -> AsyncIterator[Any]:
+    """Yield the two streams of the SDK over a process; `hint` follows the reason of its end."""
     to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     problem: list[str] = []
@@ -137,10 +159,10 @@ async def _stdio(process: StreamProcess, ended: asyncio.Event) -> AsyncIterator[
     try:
         yield read_stream, write_stream
         if not problem:
-            problem.append(await _why_ended(process))
+            problem.append(await _why_ended(process) + hint)
     except BaseException as error:
         if problem or process.reader.at_eof():  # says more than what the SDK makes of it
-            raise McpFailure(problem[0] if problem else await _why_ended(process)) from error
+            raise McpFailure(problem[0] if problem else await _why_ended(process) + hint) from error
         raise
     finally:
         for task in tasks:
@@ -198,10 +220,14 @@ class HttpAnswers:
 
     def __init__(self) -> None:
         self.status = 0
+        self.refusal = ""
+        """Why a host that the server named is not reached."""
 
     @property
     def problem(self) -> str:
         """One line about a refusal; '' for none."""
+        if self.refusal:
+            return self.refusal
         if self.status in (401, 403):
             return f"it wants you to log in (HTTP {self.status})"
         return f"it answers with HTTP {self.status}" if self.status >= 400 else ""
@@ -256,7 +282,8 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
     """Return the headers that the server's helper prints. Raises `McpFailure`."""
     if not server.headers_helper:
         return {}
-    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd})
+    confinement = _confinement(server, host) if server.sandbox == "strict" else None  # the user's own may read keys
+    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement)
     try:
         found = json.loads(output[:HELPER_OUTPUT_MAX])
     except ValueError:
@@ -267,7 +294,7 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
 
 
 def _client_factory(
-    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers
+    headers: dict[str, str], auth: httpx2.Auth | None, answers: HttpAnswers, trusted: Sequence[str]
 ) -> Callable[..., httpx2.AsyncClient]:
     def make(
         headers: dict[str, str] | None = headers,
@@ -278,7 +305,7 @@ def _client_factory(
             headers=own_headers | (headers or {}),
             auth=auth or own_auth,
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=READ_S),
-            transport=BoundedTransport(answers),
+            transport=BoundedTransport(answers, trusted),
         )
 
     own_headers, own_auth = headers, auth
@@ -286,14 +313,21 @@ def _client_factory(
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Transport that ends a response whose message is too large."""
+    """Transport that ends a response whose message is too large.
 
-    def __init__(self, answers: HttpAnswers) -> None:
-        self._inner, self._answers = httpx2.AsyncHTTPTransport(), answers
+    Hosts that a server names, such as that of its authorization server, must be public or `trusted`.
+    """
+
+    def __init__(self, answers: HttpAnswers, trusted: Sequence[str]) -> None:
+        self._inner, self._answers = CheckedTransport(trusted), answers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
-        response = await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except RefusedAddress as error:
+            self._answers.refusal = str(error)
+            raise
         self._answers.status = response.status_code
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _BoundedStream(response.stream)

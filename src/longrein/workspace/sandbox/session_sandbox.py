@@ -1,5 +1,6 @@
 """The sandbox of one session: its rung, its private folders, and the confinement of each command."""
 
+import copy
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -110,6 +111,18 @@ class SessionSandbox:
         """
         through = bool(self._options.network) and not self.network and self.rung.name == "bubblewrap"
         return self._options.network if through else ()
+
+    def with_options(self, **changes: tuple[str, ...]) -> "SessionSandbox":
+        """Return this sandbox with other options, for a program that may do more than commands."""
+        other = copy.copy(self)
+        other._options = msgspec.structs.replace(self._options, **changes)
+        other.__dict__.pop("visible_home", None)
+        return other
+
+    @property
+    def options(self) -> SandboxOptions:
+        """Settings of this sandbox."""
+        return self._options
 
     def take_problem(self) -> str:
         """Return once, in one line, what the settings ask for and this rung does not give; '' for nothing."""
