@@ -461,6 +461,9 @@ class Tool(msgspec.Struct, frozen=True):
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()
     """Names of such a tool in other agents, in lower case; files of subagents may use them."""
+    check: Callable[..., Awaitable[None]] | None = None
+    """`check(context, **arguments)` raises `ToolError` for a call that cannot succeed. It is awaited before the user is
+    asked, so it changes nothing, and tells nothing of files that the model does not know."""
     user: UserAnswer | None = None
     """For tools whose every call the user answers, whatever the mode and the rules allow."""
 
