@@ -349,6 +349,14 @@ class HookOptions(msgspec.Struct, frozen=True):
     timeout_s: Annotated[float, Setting("seconds of a hook that names no limit", "nothing", least=1)] = 60.0
 
 
+class SkillOptions(msgspec.Struct, frozen=True):
+    """Table `skills`: skills and custom commands."""
+
+    disable_commands: Annotated[
+        bool, Setting("`true`: what a text runs with ``!`command` `` is not run, and a remark stands there", "narrow")
+    ] = False
+
+
 class OtherAgentOptions(msgspec.Struct, frozen=True):
     """Table `other_agents`: what is used of the settings of other agents."""
 
@@ -439,6 +447,7 @@ class Settings(msgspec.Struct, frozen=True):
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
     hooks: HookOptions = HookOptions()
+    skills: SkillOptions = SkillOptions()
     other_agents: OtherAgentOptions = OtherAgentOptions()
     mcp: McpOptions = McpOptions()
     traces: TraceOptions = TraceOptions()

@@ -24,6 +24,8 @@ FILE_BYTES_MAX = 64 * 1024
 """Size of a file that a command inserts."""
 FILES_MAX = 20
 """Files that one command inserts."""
+DISABLED = "[shell command execution disabled by policy]"
+"""The words of Claude Code."""
 _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 """`/name arguments`, or `$name arguments` for a skill, as in Codex."""
 
@@ -31,8 +33,9 @@ _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 class SessionSkills:
     """Implement `tools.SkillPort`, and the user's `/name`, for one session."""
 
-    def __init__(self, session: Session, library: SkillLibrary) -> None:
-        self._session, self._library = session, library
+    def __init__(self, session: Session, library: SkillLibrary, *, runs_commands: bool = True) -> None:
+        """Without `runs_commands`, `DISABLED` stands for the output of each command in a text."""
+        self._session, self._library, self._runs_commands = session, library, runs_commands
         self._known: tuple[SkillInfo, ...] = ()
         """Skills and commands at the last look."""
         self._nested: dict[str, SkillInfo] = {}
@@ -140,6 +143,8 @@ class SessionSkills:
 
     async def _filled(self, skill: SkillInfo, piece: Piece, call: str) -> str:
         match piece.kind:
+            case "command" if not self._runs_commands:
+                return DISABLED
             case "command":
                 return await self._output(skill, piece.text, call)
             case "file":
