@@ -255,9 +255,7 @@ def _around(
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
-        skills=lambda session: SessionSkills(
-            session, offer.library, runs_commands=not settings.skills.disable_commands
-        ),
+        skills=lambda session: SessionSkills(session, offer.library, settings.skills),
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",

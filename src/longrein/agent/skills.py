@@ -18,6 +18,7 @@ from longrein.agent.session import Session, retrieve_error
 from longrein.agent.tool_runner import command_context
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Rules
+from longrein.settings_schema import SkillOptions
 from longrein.tools import LoadedText, Piece, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content, substitute
 
 FILE_BYTES_MAX = 64 * 1024
@@ -33,9 +34,8 @@ _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 class SessionSkills:
     """Implement `tools.SkillPort`, and the user's `/name`, for one session."""
 
-    def __init__(self, session: Session, library: SkillLibrary, *, runs_commands: bool = True) -> None:
-        """Without `runs_commands`, `DISABLED` stands for the output of each command in a text."""
-        self._session, self._library, self._runs_commands = session, library, runs_commands
+    def __init__(self, session: Session, library: SkillLibrary, options: SkillOptions) -> None:
+        self._session, self._library, self._options = session, library, options
         self._known: tuple[SkillInfo, ...] = ()
         """Skills and commands at the last look."""
         self._nested: dict[str, SkillInfo] = {}
@@ -143,7 +143,7 @@ class SessionSkills:
 
     async def _filled(self, skill: SkillInfo, piece: Piece, call: str) -> str:
         match piece.kind:
-            case "command" if not self._runs_commands:
+            case "command" if self._options.disable_commands:
                 return DISABLED
             case "command":
                 return await self._output(skill, piece.text, call)
