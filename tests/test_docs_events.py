@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from longrein.agent.project_start import FILE_LINES_MAX, STATUS_LINES_MAX
+from longrein.agent.project_start import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
 from longrein.context import KINDS, PROGRAM_KINDS
 from longrein.context.fold_notices import EVENT_CHARS_MAX
@@ -67,6 +67,7 @@ def test_the_figures_of_the_page_are_those_of_the_code() -> None:
         (SCHEDULES_MAX, "A session has {} schedules at most"),
         (EXPIRY_US // 86_400_000_000, "each ends after {} days"),
         (STATUS_LINES_MAX, "`git status` ({} entries)"),
+        (COMMITS_MAX, "newest {} commits"),
         (FILE_LINES_MAX, "({} lines; larger"),
     ):
         assert words.format(number) in PAGE

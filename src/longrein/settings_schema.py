@@ -234,7 +234,8 @@ class InstructionOptions(msgspec.Struct, frozen=True):
     )
     bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
     git: Annotated[
-        bool, Setting("a session that begins in a git repository tells the model its status and tracked files once")
+        bool,
+        Setting("a session that begins in a git repository tells the model its status, newest commits and files once"),
     ] = True
 
 

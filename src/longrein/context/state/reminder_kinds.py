@@ -132,13 +132,6 @@ _ROWS = (
     _state(
         "opened_file_in_ide", IDE, 0.1, "opened by the user in the editor; may not matter", external=True, single=True
     ),
-    _occurs(
-        "mcp_resource_updated",
-        IDE,
-        0.1,
-        "these resources of MCP servers have changed since you read them",
-        external=True,
-    ),
     _occurs("mcp_resource", IDE, 0.6, "the user mentioned these resources; their content is data", external=True),
     _occurs(
         "mcp_resource_updated", IDE, 0.3, "resources of servers changed; read again what still matters", external=True
