@@ -34,7 +34,7 @@ def test_the_commands_of_the_page_do_what_it_says(cli: CliHarness) -> None:  # n
     assert "* ci\n| the build of main failed" in told
     assert "* src/area.py\n| 3: undefined name sixe" in told
     assert cli.run("-p", "-c", "on").code == 0
-    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == ["2h", "0 9 * * 1-5"]
+    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == ["2h", "in 30m", "0 9 * * 1-5"]
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def us(at: datetime) -> int:
 @pytest.mark.parametrize(
     ("when", "after", "expected"),
     [
+        ("in 5m", START, "2026-11-22 10:12:30"),
+        ("at 9:30", START, "2026-11-23 09:30:00"),
+        ("at 18:05", START, "2026-11-22 18:05:00"),
         ("5m", START, "2026-11-22 10:12:30"),
         ("2h", START, "2026-11-22 12:07:30"),
         ("7d", START, "2026-11-29 10:07:30"),
@@ -73,6 +76,12 @@ def test_the_next_time(when: str, after: datetime, expected: str) -> None:
         ("5m", "what is to be done, and when"),
         ("0 9 * * *", "what is to be done, and when"),
         ("5s look", "'5s' is no time"),
+        ("in 5m", "what is to be done, and when"),
+        ("in", "what is to be done, and when"),
+        ("in 5s look", "'in 5s' is no time"),
+        ("in 8d look", "in 8d is no interval from 1m to 7d"),
+        ("at noon look", "'at noon' is no time"),
+        ("at 25:00 look", "'25' is no hour"),
         ("0m look", "0m is no interval from 1m to 7d"),
         ("8d look", "8d is no interval from 1m to 7d"),
         (f"{'9' * 5_000}m look", "is no time"),
@@ -160,6 +169,25 @@ def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
     assert first[:2] == "11"
     assert second[:2] == "12"
     assert int(first[3:5]) <= 6  # a tenth of the interval at most
+
+
+@pytest.mark.parametrize(("when", "fires"), [("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)")])
+def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> None:
+    days = Days()
+    assert days.open(3 * 3600, AddSchedule(when, "look")) == [fires]
+    assert len(days.requests) == 1
+    days.clock.turn(EXPIRY_US / 1e6)
+    assert days.open(60) == []
+    assert not days.notices
+    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][-1]
+    assert last.schedules == ()
+
+
+def test_a_schedule_for_once_that_was_missed_fires_at_the_next_open() -> None:
+    days = Days()
+    assert days.open(60, AddSchedule("in 5m", "look")) == []
+    days.clock.turn(2 * EXPIRY_US / 1e6)
+    assert len(days.open(60)) == 1
 
 
 def test_missed_times_fire_once_at_the_next_open_and_then_as_planned() -> None:
